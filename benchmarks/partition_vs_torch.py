@@ -28,7 +28,7 @@ from ctk.compiler.partition.classify import classify_nodes
 from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.overwritten import overwritten
-from ctk.compiler.partition.roles import is_random
+from ctk.compiler.fx.properties import is_random
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import saved_by, torch_budget
 from tests.helpers.joint_graphs import Joint, joint_of_sample

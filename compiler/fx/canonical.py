@@ -1,28 +1,32 @@
-"""A captured graph as text that means the same in every process: what a cache is keyed by.
+"""A graph as comparable text: equal texts mean equal programs, in every process.
 
-    %0 placeholder                                  names of nodes are numbers
+    %0 placeholder                                  nodes are numbered, not named
     %1 call_function torch.nn.functional.linear(%0,attribute(weight),None){}
     %2 call_function aten.relu.default(%1){}
     %3 output (%2,){}
 
-Functions stand there by their qualified names, sub-graphs by their own text, constants by a digest
-of their bytes. Parameters and buffers are named: what they are is part of the inputs, and what is
-in them is not part of the text. Of what is noted on nodes, all counts that is not known to be of no
-effect. One pass over the nodes.
+`graph_lines` numbers the nodes and writes their arguments; its caller writes the targets and other
+values. Two callers:
+1. `canonical_graph`, for the persistent cache: it refuses a graph without such a text (a function
+   outside torch, a Triton kernel of the program, a module with hooks, a checkpoint with a
+   `context_fn`). Functions appear by qualified name, sub-graphs by their text, constants by a
+   digest of their bytes; parameters and buffers by name, because their types are part of the inputs
+   and their numbers are not part of the compile. Metadata counts unless it is known to be harmless.
+2. The memory of oracles (`toolkit/oracle/cache.py`), for one operation: every graph has a text, the
+   numbers of parameters and buffers count, metadata does not.
 
-What has no such text is refused with the reason: a function outside torch, a Triton kernel of the
-program, a module with hooks, a checkpoint that asks a function what to save.
+`same.py` compares graphs within one process by the names of their nodes.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import Uncacheable
-from ctk.compiler.fx.literals import NoText, text_of
+from ctk.compiler.fx.literals import NoText, Other, text_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import functions, graphs
 from ctk.compiler.torch_compat.fx.functions import Operator
@@ -34,29 +38,67 @@ _NO_EFFECT = frozenset({
     "unbacked_bindings", "arg_kwarg_vals", "is_gradient_acc", "autograd_backward",
     "eager_input_vals",
 })  # fmt: skip
-"""What is noted on nodes and follows from the graph and its inputs, or says where it came from."""
+"""Metadata that follows from the graph and its inputs, or only names the origin of a node."""
 
 _MODULE_STATE = frozenset(vars(torch.nn.Module())) | {"training"}
 
 
+def _no_metadata(_node: Node) -> Mapping[str, object]:
+    return {}
+
+
+def _effective_metadata(node: Node) -> Mapping[str, object]:
+    return {key: value for key, value in node.meta.items() if key not in _NO_EFFECT}
+
+
 @dataclass(slots=True)
 class CanonicalGraph:
-    """The text of a graph, and what it calls that only the program knows.
-
-    Attributes:
-        text: See the head of this file.
-        operators: Operators that are not torch's own, by name.
-    """
+    """The text of a graph, and by name the operators in it that are not torch's own."""
 
     text: str
     operators: Mapping[str, Operator]
+
+
+def graph_lines(
+    gm: GraphModule,
+    target: Callable[[GraphModule, Node], str],
+    other: Other,
+    *,
+    metadata: Callable[[Node], Mapping[str, object]] = _no_metadata,
+) -> Iterator[str]:
+    """Yield one line per node.
+
+    Args:
+        gm: Only read; `target` writes its sub-graphs.
+        target: Writes the callee or attribute of a node.
+        other: Writes an argument that is neither a node nor a plain value (`literals.py`).
+        metadata: Selects the metadata of a node that counts.
+
+    Raises:
+        Uncacheable: `other` has no text for an argument.
+    """
+    numbers: dict[Node, int] = {}
+
+    def operand(value: object) -> str | None:
+        return f"%{numbers[value]}" if isinstance(value, Node) else other(value)
+
+    for number, node in enumerate(gm.graph.nodes):
+        counted = metadata(node)
+        try:
+            args = text_of(tuple(node.args), operand)
+            kwargs = text_of(dict(sorted(node.kwargs.items())), operand)
+            noted = text_of(counted, operand) if counted else ""
+            yield f"%{number} {node.op} {target(gm, node)}{args}{kwargs}{noted}"
+        except NoText as error:
+            raise Uncacheable(f"the node {node.name} of the graph has {error}") from error
+        numbers[node] = number
 
 
 def canonical_graph(gm: GraphModule) -> CanonicalGraph:
     """Return the text of a graph.
 
     Raises:
-        Uncacheable: Something in it has no text that is the same in every process.
+        Uncacheable: A part of it has no text that is the same in every process.
     """
     writer = _Writer()
     text = "\n".join(writer.graph(gm))
@@ -65,7 +107,7 @@ def canonical_graph(gm: GraphModule) -> CanonicalGraph:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes one graph with its sub-graphs; digests each storage of a constant once."""
+    """Writes one graph with its sub-graphs; digests the storage of each constant once."""
 
     operators: dict[str, Operator] = field(default_factory=dict[str, Operator])
     digests: dict[int, str] = field(default_factory=dict[int, str])
@@ -75,27 +117,11 @@ class _Writer:
     def graph(self, gm: GraphModule) -> Iterator[str]:
         """Yield the lines of a graph."""
         if "_checkpoint_context_fn" in gm.meta:
-            raise Uncacheable("a checkpoint asks a function what to save (context_fn)")
+            raise Uncacheable("a checkpoint asks a function which values to save (context_fn)")
         convention = graphs.convention_of(gm.graph)
         if convention:
             yield f"convention {convention}"
-        numbers: dict[Node, int] = {}
-        for number, node in enumerate(gm.graph.nodes):
-            try:
-                yield f"%{number} {self._node(gm, node, numbers)}"
-            except NoText as error:
-                raise Uncacheable(f"the node {node.name} of the graph has {error}") from error
-            numbers[node] = number
-
-    def _node(self, gm: GraphModule, node: Node, numbers: Mapping[Node, int]) -> str:
-        def other(value: object) -> str | None:
-            return f"%{numbers[value]}" if isinstance(value, Node) else self._value(value)
-
-        head = f"{node.op} {self._target(gm, node)}"
-        args = text_of(tuple(node.args), other)
-        kwargs = text_of(node.kwargs, other)
-        noted = {key: each for key, each in node.meta.items() if key not in _NO_EFFECT}
-        return f"{head}{args}{kwargs}{text_of(noted, other) if noted else ''}"
+        yield from graph_lines(gm, self._target, self._value, metadata=_effective_metadata)
 
     def _target(self, gm: GraphModule, node: Node) -> str:
         if node.op == "call_function":
@@ -109,7 +135,7 @@ class _Writer:
         return str(node.target) if node.op == "call_method" else ""
 
     def _value(self, value: object) -> str | None:
-        """Return the text of an argument that is no plain value and no node."""
+        """Return the text of an argument that is neither a plain value nor a node."""
         if fake.is_symbolic(value):
             return str(value)
         if isinstance(value, torch.Tensor):
@@ -125,12 +151,13 @@ class _Writer:
             return str(function)
         name = functions.name_of(function)
         if name is None:
-            what = functions.described(function)
-            raise Uncacheable(f"the graph calls {what}, which is not torch's")
+            raise Uncacheable(
+                f"the graph calls {functions.described(function)}, which is not torch's"
+            )
         return name
 
     def _attribute(self, gm: GraphModule, name: str) -> str:
-        """Return a parameter or buffer by its name, a constant by its bytes."""
+        """Return the text of a parameter or buffer (its name) or a constant (its bytes)."""
         owner, _, last = name.rpartition(".")
         holder = gm.get_submodule(owner)
         value = getattr(holder, last)
@@ -140,7 +167,7 @@ class _Writer:
         return text_of(value, self._value)
 
     def _sub_graph(self, gm: GraphModule) -> str:
-        """Return the text of a sub-graph; where it stands again, its number."""
+        """Return the text of a sub-graph; from its second use on, its number."""
         if gm in self.graphs:
             return f"graph#{self.graphs[gm]}"
         self.graphs[gm] = len(self.graphs)
@@ -149,7 +176,7 @@ class _Writer:
         return "\n".join([f"graph({','.join(held)}){{", *lines, "}"])
 
     def _module(self, path: str, module: torch.nn.Module) -> str:
-        """Return a module that is called as a whole: its class, and all that it holds."""
+        """Return the text of a module that is called as a whole: its class and its attributes."""
         if isinstance(module, GraphModule):
             return f"{path} {self._sub_graph(module)}"
         if graphs.has_hooks(module):
@@ -160,7 +187,7 @@ class _Writer:
         return f"{path} {self._function(type(module))}{own}[{','.join(inner)}]"
 
     def _constant(self, value: torch.Tensor) -> str:
-        """Return a digest of a tensor's bytes, and how it looks at them."""
+        """Return the text of a constant tensor: a digest of its storage, and its layout in it."""
         if fake.is_fake(value) or type(value) not in (torch.Tensor, torch.nn.Parameter):
             raise Uncacheable(f"a constant of the graph is a {type(value).__name__}")
         if value.layout != torch.strided or value.is_quantized:
@@ -169,7 +196,7 @@ class _Writer:
         place = graphs.storage_of(value)
         if place not in self.digests:
             self.digests[place] = _digest(storage)
-            self.tensors.append(value)  # keeps the storage, so that no other gets its address
+            self.tensors.append(value)  # keeps the storage alive, so that its address stays unique
         layout = (value.dtype, value.device, value.shape, value.stride(), value.storage_offset())
         flags = (value.requires_grad, value.is_conj(), value.is_neg())
         return f"constant({self.digests[place]},{text_of((*layout, *flags))})"

@@ -1,25 +1,18 @@
-"""Questions that passes ask of a node: is it pure, random, a view, does it escape.
+"""Properties of a node: mutating, random, pure, an effect, a view, symbolic, escaping.
 
 Graphs here are ATen-level (after autograd dispatch) unless said otherwise; nothing is changed.
 """
 
 import operator
-from collections.abc import Callable, Mapping
 
 import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.operator_facts import is_declared_view
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import arguments, operators
-
-aten = torch.ops.aten
-UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
-    aten._unsafe_view.default: aten.view.default,
-    aten.unsafe_chunk.default: aten.chunk.default,
-    aten.unsafe_split.Tensor: aten.split.Tensor,
-    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
-}
-"""Views whose schema hides it from autograd, and the same ops with an honest one."""
 
 
 def is_mutating(node: Node) -> bool:
@@ -29,17 +22,35 @@ def is_mutating(node: Node) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    """Return whether a node draws random numbers; attention draws none where it drops nothing."""
+    """Return whether a node draws random numbers, so that a second run gives others.
+
+    Attention with `dropout_p=0` and `native_dropout` with `train=False` draw none. `native_dropout`
+    in training draws even for p = 0: it advances the generator.
+    """
     declared = operators.declared_by(node.target)
     if declared is None or not declared.random:
         return False
+    if node.target is torch.ops.aten.native_dropout.default:
+        return arguments.argument_of(node.target, node.args, node.kwargs, "train") is not False
     return arguments.argument_of(node.target, node.args, node.kwargs, "dropout_p") != 0.0
 
 
-def is_pure(node: Node) -> bool:
-    """Return whether a node may be dropped or merged: no side effects, and no randomness.
+def is_effect(node: Node) -> bool:
+    """Return whether a node must run even if nothing reads its result."""
+    if node.op != "call_function":
+        return False
+    return is_mutating(node) or node.is_impure(impure_random=False)
 
-    Operators that return nothing and asserts are there for their effect.
+
+def is_symbolic(node: Node) -> bool:
+    """Return whether a node's value is a symbolic int, float or bool."""
+    return fake.is_symbolic(value_of(node))
+
+
+def is_pure(node: Node) -> bool:
+    """Return whether a node may be dropped or merged: it has no side effect and draws nothing.
+
+    Asserts and operators without a result exist for their effect.
     """
     if node.op == "get_attr":
         return True
@@ -57,10 +68,7 @@ def is_pure(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Return whether a node's result may share storage with an operand."""
-    if node.target in UNDECLARED_VIEWS:
-        return True
-    declared = operators.declared_by(node.target)
-    return declared.views if declared is not None else node.target is operator.getitem
+    return node.target is operator.getitem or is_declared_view(node.target)
 
 
 def base_of(node: Node) -> Node:
@@ -71,7 +79,7 @@ def base_of(node: Node) -> Node:
 
 
 def escapes(node: Node) -> bool:
-    """Return whether a node or a view of it leaves the graph: returned, or written to an input."""
+    """Return whether a node or a view of it leaves the graph: returned or written."""
     queue, seen = [node], {node}
     while queue:
         for user in queue.pop().users:
@@ -89,7 +97,7 @@ def _is_opaque(node: Node) -> bool:
 
 
 def is_arithmetic(node: Node) -> bool:
-    """Return whether a node calls a Python function on sizes, or picks an item of a result."""
+    """Return whether a node calls a Python function on sizes or an item of a result."""
     return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
 
 
@@ -100,7 +108,7 @@ def mutated_bases(graph: Graph) -> set[Node]:
 
 
 def is_constant(value: object) -> bool:
-    """Return whether a value is known at compile time: an attribute, or a pure call on some."""
+    """Return whether a value is known at compile time: an attribute, or a pure call on attributes."""
     queue, seen = [value], set[Node]()
     while queue:
         node = queue.pop()
@@ -116,10 +124,10 @@ def is_constant(value: object) -> bool:
 
 
 def is_written_between(first: Node, last: Node) -> bool:
-    """Return whether some node writes between two: what `first` reads may not be read at `last`."""
+    """Return whether a node between two writes, so that the operands of `first` may have changed."""
     node = first
     while node is not last:
-        if is_mutating(node) or node.op == "root":  # past the end: they are not in order
+        if is_mutating(node) or node.op == "root":  # past the end: not in this order
             return True
         node = node.next
     return False

@@ -13,11 +13,10 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from ctk.compiler.fx.operator_facts import READS_MEMORY
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-
-aten = torch.ops.aten
 
 
 def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
@@ -37,20 +36,6 @@ def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
                 value.shape, list(new), dtype=value.dtype, device=value.device
             )
     return _spreads(changed, mode)
-
-
-_READS_MEMORY = frozenset(
-    {
-        aten.as_strided.default,
-        aten.as_strided_copy.default,
-        aten.as_strided_scatter.default,
-        aten._reshape_alias.default,
-        aten.sym_stride.int,
-        aten.sym_storage_offset.default,
-        aten.view.dtype,
-    }
-)
-"""Operators whose values, not only strides, depend on where the numbers of an operand lie."""
 
 
 _TORCH = ("aten", "prims", "quantized_decomposed")
@@ -82,7 +67,7 @@ def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | 
         changed: Fake values with other strides than those recorded.
         mode: Their fake mode.
     """
-    if node.op != "call_function" or not is_pure(node) or node.target in _READS_MEMORY:
+    if node.op != "call_function" or not is_pure(node) or node.target in READS_MEMORY:
         return None
     if getattr(node.target, "namespace", "aten") not in _TORCH:
         return None  # an operator of somebody else may read its operands as it likes

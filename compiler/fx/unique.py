@@ -14,42 +14,10 @@ from typing import cast
 import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.operator_facts import PERMUTATIONS, RANGES, SORTS, TAKES_EACH_ONCE
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import arguments
-
-aten = torch.ops.aten
-_ONCE = frozenset(
-    {
-        aten.alias.default,
-        aten.clone.default,
-        aten.detach.default,
-        aten.flip.default,
-        aten.permute.default,
-        aten.reshape.default,
-        aten.select.int,
-        aten.slice.Tensor,
-        aten.split.Tensor,
-        aten.split_with_sizes.default,
-        aten.squeeze.default,
-        aten.squeeze.dim,
-        aten.squeeze.dims,
-        aten.t.default,
-        aten.transpose.int,
-        aten.unbind.int,
-        aten.unsafe_split.Tensor,
-        aten.unsafe_split_with_sizes.default,
-        aten.unsqueeze.default,
-        aten._to_copy.default,
-        aten._unsafe_view.default,
-        aten.view.default,
-    }
-)
-"""Operators whose results hold each element of their operand at most once, in any order."""
-
-_PERMUTATIONS = (aten.randperm.default, aten.randperm.generator)
-_RANGES = (aten.arange.default, aten.arange.start, aten.arange.start_step)
-_SORTS = (aten.sort.default, aten.sort.stable, aten.topk.default)
 
 
 def unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
@@ -79,8 +47,8 @@ def _takes_each_once(node: Node) -> bool:
     if not isinstance(source, Node):
         return False
     if node.target is operator.getitem:
-        return source.target in _ONCE
-    return node.target in _ONCE
+        return source.target in TAKES_EACH_ONCE
+    return node.target in TAKES_EACH_ONCE
 
 
 def _is_whole(node: Node) -> bool:
@@ -93,12 +61,12 @@ def _is_whole(node: Node) -> bool:
 
 def _bound_of(node: Node) -> object:
     """Return what the numbers of a source are below; None if it is no source of different ones."""
-    if node.target in _PERMUTATIONS and node.args:
+    if node.target in PERMUTATIONS and node.args:
         return value_of(node.args[0])
-    if node.target in _RANGES:
+    if node.target in RANGES:
         return _end_of_range(node)
     source = node.args[0] if node.target is operator.getitem else None
-    if isinstance(source, Node) and source.target in _SORTS and node.args[1] == 1:
+    if isinstance(source, Node) and source.target in SORTS and node.args[1] == 1:
         tensor = tensor_of(source.args[0])
         return tensor.shape[0] if tensor is not None and tensor.dim() == 1 else None
     return None

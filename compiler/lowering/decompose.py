@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from ctk.compiler.dispatch.decomposition_table import KEPT
-from ctk.compiler.fx.properties import UNDECLARED_VIEWS
+from ctk.compiler.fx.operator_facts import UNDECLARED_VIEWS
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.arrays import Array, compute_type
 from ctk.compiler.lowering.builder import Builder

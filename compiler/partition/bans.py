@@ -13,15 +13,22 @@ import dataclasses
 import heapq
 from collections.abc import Collection
 
+import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.operator_facts import (
+    is_cheap,
+    is_declared_view,
+    is_expensive,
+    is_fusible_random,
+    packet_of,
+)
+from ctk.compiler.fx.properties import is_random, is_symbolic
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.costs import nbytes, total_nbytes
-from ctk.compiler.partition.operators import is_cheap, is_expensive, is_fusible, is_view
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.recipes import is_new_statistics, state_nbytes
-from ctk.compiler.partition.roles import is_getitem, is_random, is_unrepeatable
-from ctk.compiler.torch_compat.aot.partition import is_symbolic
+from ctk.compiler.partition.roles import is_getitem, is_unrepeatable
 
 LONG_CHAIN = 100
 """Nodes of forward after which a chain of fusible operators is cut; the value of torch's."""
@@ -68,14 +75,19 @@ def without_layout_bans(options: PartitionOptions, *, allow_list: bool) -> Parti
 
 
 def _may_ban(node: Node, info: NodeInfo) -> bool:
-    free = is_view(node) or is_getitem(node) or is_symbolic(node) or node.op != "call_function"
+    free = (
+        is_declared_view(node.target)
+        or is_getitem(node)
+        or is_symbolic(node)
+        or node.op != "call_function"
+    )
     return not free and node not in info.recomputed and node not in info.backward
 
 
 def _is_slow_again(node: Node, info: NodeInfo, options: PartitionOptions) -> bool:
     if node.op != "call_function":
         return False
-    slow = not is_cheap(node) if options.ban_not_in_allow_list else is_expensive(node)
+    slow = not _is_cheap(node) if options.ban_not_in_allow_list else is_expensive(node)
     if slow or is_random(node):
         return True
     if options.ban_materialized_backward and _is_written_in_backward(node, info):
@@ -90,15 +102,26 @@ def _is_reduction(node: Node) -> bool:
 
 def _is_written_in_backward(node: Node, info: NodeInfo) -> bool:
     """Return whether a node, or a view of it, is returned or read from memory in backward."""
-    waiting = [] if is_view(node) else [node]
+    waiting = [] if is_declared_view(node.target) else [node]
     while waiting:
         current = waiting.pop()
         for user in current.users:
             if user not in info.forward and not is_fusible(current, user):
                 return True
-            if is_view(user):
+            if is_declared_view(user.target):
                 waiting.append(user)
     return False
+
+
+def is_fusible(producer: Node, consumer: Node) -> bool:
+    """Return whether a code generator makes one loop of both; `cat` fuses with all its operands."""
+    if packet_of(consumer) is torch.ops.aten.cat:
+        return True
+    return all(_is_cheap(node) or is_fusible_random(node) for node in (producer, consumer))
+
+
+def _is_cheap(node: Node) -> bool:
+    return is_cheap(node) or is_symbolic(node)
 
 
 def _used_far_apart(info: NodeInfo) -> set[Node]:

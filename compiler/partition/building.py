@@ -6,11 +6,11 @@ from typing import Any, cast
 
 from torch.fx import Graph, GraphModule, Node
 
+from ctk.compiler.fx.properties import is_random
 from ctk.compiler.partition import recipes
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.network import CannotPartition
 from ctk.compiler.partition.overwritten import copy_before
-from ctk.compiler.partition.roles import is_random
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from ctk.compiler.fx.properties import is_effect
 from ctk.compiler.fx.walk import output_leaves
 from ctk.compiler.partition.recipes import operands_again, operands_in_backward
 from ctk.compiler.partition.roles import (
     is_backward_seed,
-    is_effect,
     is_forward_seed,
     is_primal,
     is_tangent,

@@ -9,9 +9,9 @@ from backward; torch saves all of forward, then drops what is not read.
 
 from torch.fx import Node
 
+from ctk.compiler.fx.properties import is_effect, is_symbolic
 from ctk.compiler.partition.classify import NodeInfo
-from ctk.compiler.partition.roles import is_effect, is_getitem, is_tensor, tag_of
-from ctk.compiler.torch_compat.aot.partition import is_symbolic
+from ctk.compiler.partition.roles import is_getitem, is_tensor, tag_of
 
 
 def all_that_backward_reads(info: NodeInfo) -> list[Node]:

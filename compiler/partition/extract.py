@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.properties import is_effect, is_random, is_symbolic
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.partition.building import Building
 from ctk.compiler.partition.classify import NodeInfo, all_operands, needed
 from ctk.compiler.partition.overwritten import overwritten
-from ctk.compiler.partition.roles import is_effect, is_random
 from ctk.compiler.partition.schedule import getitems_first, late
 from ctk.compiler.torch_compat.aot import partition as compat
 
@@ -86,8 +86,8 @@ def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
     given = dict.fromkeys(values)
     read = _needed_in_backward(info, given)
     used = [node for node in info.nodes if node in given and node in read]
-    tensors = [node for node in used if not compat.is_symbolic(node)]
-    numbers = [node for node in used if compat.is_symbolic(node)]
+    tensors = [node for node in used if not is_symbolic(node)]
+    numbers = [node for node in used if is_symbolic(node)]
     return Saved(
         tuple(node for node in tensors if not node.meta.get(_UNCHECKED, False)),
         tuple(node for node in computed_again(info, given) if is_random(node)),

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 from torch.fx import Node
 
+from ctk.compiler.fx.properties import is_random, is_symbolic
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.costs import nbytes
 from ctk.compiler.partition.min_cut import Edge, Unbounded, minimum_cut
 from ctk.compiler.partition.overwritten import copy_before, overwritten
 from ctk.compiler.partition.recipes import state_nbytes
-from ctk.compiler.partition.roles import is_random, is_tensor
-from ctk.compiler.torch_compat.aot.partition import is_symbolic
+from ctk.compiler.partition.roles import is_tensor
 
 
 class CannotPartition(Exception):

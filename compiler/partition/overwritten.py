@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.properties import is_effect
 from ctk.compiler.fx.types import same_sizes, tensor_of
 from ctk.compiler.partition.classify import NodeInfo
-from ctk.compiler.partition.roles import is_effect, is_primal
+from ctk.compiler.partition.roles import is_primal
 
 aten = torch.ops.aten
 _COPIES: Sequence[tuple[Callable[..., Tensor], int]] = (

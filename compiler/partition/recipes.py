@@ -21,8 +21,9 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from ctk.compiler.fx.properties import is_random
 from ctk.compiler.fx.types import tensor_of, value_of
-from ctk.compiler.partition.roles import is_getitem, is_random
+from ctk.compiler.partition.roles import is_getitem
 from ctk.compiler.torch_compat.aot import partition as compat
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 

@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from ctk.compiler.fx.properties import is_effect, is_random
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.torch_compat.aot import partition as compat
@@ -51,25 +52,6 @@ def tag_of(node: Node) -> object:
 def inherit_tags(node: Node, replaced: Node) -> None:
     """Tag a new node as the one that it stands for: its side, and what checkpointing wants."""
     node.meta.update({key: replaced.meta[key] for key in _TAGS if key in replaced.meta})
-
-
-def is_effect(node: Node) -> bool:
-    """Return whether a node must run though nobody uses its result."""
-    if node.op != "call_function":
-        return False
-    return compat.is_mutating(node) or node.is_impure(impure_random=False)
-
-
-def is_random(node: Node) -> bool:
-    """Return whether a node draws random numbers, so that a second run gives others.
-
-    Attention and dropout that drop nothing draw none.
-    """
-    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
-        return False
-    if node.target is torch.ops.aten.native_dropout.default:
-        return node.args[2] is not False
-    return compat.argument_of(node, "dropout_p", missing=1.0) != 0
 
 
 def is_unrepeatable(node: Node) -> bool:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 from torch.fx import Node
 
+from ctk.compiler.fx.properties import is_effect, is_random
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.recipes import state_nbytes
-from ctk.compiler.partition.roles import is_effect, is_random, is_unrepeatable
+from ctk.compiler.partition.roles import is_unrepeatable
 from ctk.compiler.torch_compat.aot import partition as compat
 
 

@@ -44,7 +44,7 @@ from typing import Any, Literal, cast
 
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
-from ctk.compiler.torch_compat.fx import functions, operator_facts, own_operators
+from ctk.compiler.torch_compat.fx import functions, operators, own_operators
 from ctk.compiler.usercode.code_effects import (
     Loads,
     changed_names,
@@ -77,7 +77,7 @@ _OF_EVERY_CLASS = frozenset({
 })  # fmt: skip
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), type(...), PurePath)
-_OPERATIONS = (*operator_facts.OPERATORS, BuiltinFunctionType, MethodDescriptorType)
+_OPERATIONS = (*operators.OPERATORS, BuiltinFunctionType, MethodDescriptorType)
 
 
 class NotComparable(Exception):

@@ -13,8 +13,9 @@ import re
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from types import FunctionType
 from typing import cast
@@ -22,6 +23,7 @@ from typing import cast
 import torch
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.canonical import graph_lines
 from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.buildable import raw_bytes
@@ -165,11 +167,7 @@ def _input_text(value: object, tensors: TensorTexts) -> str:
 
 
 def _graph_texts(gm: GraphModule, texts: _Texts) -> Iterable[str]:
-    numbers: dict[Node, int] = {}
-    for number, node in enumerate(gm.graph.nodes):
-        arguments = f"{_argument_text(node.args, numbers)} {_argument_text(node.kwargs, numbers)}"
-        yield f"{node.op} {_target_text(gm, node, texts)} {arguments}"
-        numbers[node] = number
+    return graph_lines(gm, partial(_target_text, texts=texts), _argument_text)
 
 
 def _target_text(gm: GraphModule, node: Node, texts: _Texts) -> str:
@@ -216,16 +214,5 @@ def _module_texts(called: torch.nn.Module, texts: _Texts) -> Iterable[str]:
         yield f"{path} {texts.tensors.of(tensor)}"
 
 
-def _argument_text(argument: object, numbers: Mapping[Node, int]) -> str:
-    if isinstance(argument, Node):
-        return f"%{numbers[argument]}"
-    if isinstance(argument, (tuple, list)):
-        inner = ", ".join(_argument_text(item, numbers) for item in argument)
-        return f"({inner})" if isinstance(argument, tuple) else f"[{inner}]"
-    if isinstance(argument, Mapping):
-        items = sorted((str(key), value) for key, value in argument.items())
-        return "{" + ", ".join(f"{k}: {_argument_text(v, numbers)}" for k, v in items) + "}"
-    if isinstance(argument, slice):
-        bounds = (argument.start, argument.stop, argument.step)
-        return f"slice{_argument_text(bounds, numbers)}"
+def _argument_text(argument: object) -> str:
     return f"{type(argument).__name__} {argument!r}"

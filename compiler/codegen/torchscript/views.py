@@ -8,7 +8,7 @@ They are the same op but for autograd, which is done with the graph. Of two equa
 
 from torch.fx import Graph
 
-from ctk.compiler.fx.properties import UNDECLARED_VIEWS
+from ctk.compiler.fx.operator_facts import UNDECLARED_VIEWS
 
 
 def declare_views(graph: Graph) -> None:

@@ -36,7 +36,7 @@ from torch import Tensor
 from ctk.compiler.errors import InputError
 from ctk.compiler.records import Json
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fx import operator_facts
+from ctk.compiler.torch_compat.fx import operators
 
 _SCALARS: Mapping[type, torch.dtype] = {
     int: torch.int32,
@@ -54,7 +54,7 @@ def in_order(
     Raises:
         InputError: There are more arguments than the operator has, or one is given twice.
     """
-    known = operator_facts.argument_names(ns, operator)
+    known = operators.argument_names(ns, operator)
     if not known:
         return [f"arg{n}" for n in range(len(args))], dict(sorted(kwargs.items()))
     if len(args) > len(known):
@@ -81,7 +81,7 @@ def described(
         InputError: One is of a type that packages of operators do not take, or is elsewhere.
     """
     names, keywords = in_order(ns, operator, args, kwargs)
-    known = operator_facts.argument_names(ns, operator)
+    known = operators.argument_names(ns, operator)
     found: list[Json] = []
     for number, (name, value) in enumerate(zip(names, args, strict=True)):
         found.append({**_one(value, name, device_type), "arg_order": number})
@@ -158,7 +158,7 @@ def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, Json]:
         "sizes": list(value.shape),
         "strides": list(value.stride()),
         "requires_grad": value.requires_grad,
-        "dispatch_key_set": operator_facts.dispatch_key_set(value),
+        "dispatch_key_set": operators.dispatch_key_set(value),
     }
 
 

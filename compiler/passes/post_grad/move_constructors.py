@@ -12,12 +12,12 @@ chains of operators behind a constructor; here only what is the same on every de
 import torch
 from torch.fx import Graph, Node
 
+from ctk.compiler.fx.operator_facts import RANGES
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 aten = torch.ops.aten
-_RANGES = (aten.arange.default, aten.arange.start, aten.arange.start_step)
 _CONSTRUCTORS = frozenset(
     {
         aten.full.default,
@@ -26,7 +26,7 @@ _CONSTRUCTORS = frozenset(
         aten.eye.default,
         aten.eye.m,
         aten.scalar_tensor.default,
-        *_RANGES,
+        *RANGES,
     }
 )
 _COPIES = (aten._to_copy.default, torch.ops.prims.device_put.default)
@@ -49,7 +49,7 @@ def _destination(node: Node) -> torch.device | None:
     tensor = tensor_of(node)
     if node.target not in _CONSTRUCTORS or tensor is None or node.kwargs.get("pin_memory"):
         return None
-    if node.target in _RANGES and tensor.is_floating_point():
+    if node.target in RANGES and tensor.is_floating_point():
         return None
     if tensor.device.type != "cpu" or any(user.target not in _COPIES for user in node.users):
         return None

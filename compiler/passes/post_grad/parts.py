@@ -11,19 +11,12 @@ from typing import cast
 import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.operator_facts import SPLITS
 from ctk.compiler.fx.properties import base_of, escapes
 from ctk.compiler.fx.restride import is_noticed
 from ctk.compiler.fx.types import same_layout, same_type, tensor_of, value_of
 
 aten = torch.ops.aten
-SPLITS = frozenset(
-    {
-        aten.split.Tensor,
-        aten.split_with_sizes.default,
-        aten.unsafe_split.Tensor,
-        aten.unsafe_split_with_sizes.default,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

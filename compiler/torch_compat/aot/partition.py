@@ -12,13 +12,6 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 
-def is_symbolic(node: Node) -> bool:
-    """Return whether a node is a symbolic int, float or bool. Seen in torch 2.11 and 2.13."""
-    from torch.fx.experimental.proxy_tensor import is_sym_node
-
-    return bool(is_sym_node(node))
-
-
 def is_opaque(value: object) -> bool:
     """Return whether a value is neither tensor nor number: a script object, a process group, ...
 
@@ -42,34 +35,6 @@ def has_effect_token(node: Node) -> bool:
     from torch._functorch._aot_autograd.utils import is_with_effects
 
     return bool(is_with_effects(node))
-
-
-def is_mutating(node: Node) -> bool:
-    """Return whether an operator writes into its arguments, by its schema (torch 2.11, 2.13)."""
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
-
-
-def argument_of(node: Node, name: str, *, missing: object) -> object:
-    """Return an argument of an operator's call by the name in its schema (torch 2.11, 2.13).
-
-    Args:
-        node: The call.
-        name: Of the argument.
-        missing: What to return if the operator has no such argument.
-    """
-    target = node.target
-    arguments = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
-    for place, argument in enumerate(arguments):
-        if argument.name == name:
-            given = node.args[place] if place < len(node.args) else argument.default_value
-            return node.kwargs.get(name, given)
-    return missing
-
-
-def packet(node: Node) -> object:
-    """Return the operator of a node without its overload, or the function that it calls."""
-    return getattr(node.target, "_overloadpacket", node.target)
 
 
 def hint(size: object, fallback: int) -> int:
@@ -127,7 +92,7 @@ def flops(node: Node, arguments: tuple[Any, Mapping[str, Any]], result: object) 
     """
     from torch.utils.flop_counter import flop_registry
 
-    count: Any = flop_registry.get(cast(Any, packet(node)))
+    count: Any = flop_registry.get(cast(Any, getattr(node.target, "_overloadpacket", node.target)))
     if count is None:
         return 0
     args, kwargs = arguments

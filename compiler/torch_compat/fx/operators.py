@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+"""The classes of `torch.ops.aten.add.Tensor` and of `torch.ops.aten.add` (torch 2.11, 2.13)."""
+
 
 def native_function_names() -> tuple[str, ...]:
     """Return the names of the native functions bound on `torch` (`add`, `zeros`, `_foreach_add`).
@@ -336,3 +339,21 @@ def _declared(target: Any) -> Declared:
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags
     return Declared(schema.is_mutable, random, views, len(schema.returns))
+
+
+def argument_names(ns: str, operator: str) -> list[str]:
+    """Return the arguments of `add.Tensor` or `abs`; none if no such operator is registered.
+
+    Seen in torch 2.11 and 2.13: `_jit_get_schemas_for_operator`.
+    """
+    name, _, overload = operator.partition(".")
+    for schema in torch._C._jit_get_schemas_for_operator(f"{ns}::{name}"):
+        if schema.overload_name == overload.removeprefix("default"):
+            return [each.name for each in schema.arguments]
+    return []
+
+
+def dispatch_key_set(tensor: torch.Tensor) -> int:
+    """Return the dispatch keys of a tensor as torch's own files hold them (2.11, 2.13)."""
+    keys: Any = torch._C._dispatch_keys(tensor)
+    return int(keys.raw_repr())

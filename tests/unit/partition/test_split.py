@@ -6,6 +6,7 @@ from torch import nn
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.fx.properties import is_random, is_symbolic
 from ctk.compiler.fx.types import type_text
 from ctk.compiler.fx.walk import children, input_names, output_leaves
 from ctk.compiler.partition import split
@@ -15,11 +16,10 @@ from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.network import CannotPartition, cut
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.overwritten import overwritten
-from ctk.compiler.partition.roles import is_getitem, is_random
+from ctk.compiler.partition.roles import is_getitem
 from ctk.compiler.partition.support import unsupported
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import (
-    is_symbolic,
     run_and_save_rng_state,
     run_with_rng_state,
     saved_by,

@@ -29,7 +29,7 @@ from torch.fx import GraphModule
 from ctk.compiler.dispatch.decompositions import Decompositions
 from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.fx.adopt import adopt
-from ctk.compiler.fx.same import Fingerprint, fingerprint, same_inputs
+from ctk.compiler.fx.same import GraphState, same_inputs, state_of
 from ctk.compiler.fx.walk import contains
 from ctk.compiler.observe import (
     Numerics,
@@ -178,7 +178,7 @@ class Session:
             for operator in self.decompositions.kept:
                 inductor.let_fall_back(operator)
         copy = snapshot(gm)
-        frame = Frame(stage, gm, tuple(inputs), copy, fingerprint(gm), [gm])
+        frame = Frame(stage, gm, tuple(inputs), copy, state_of(gm), [gm])
         self.frames.append(frame)
         self.observer.on_stage(StageRecord(stage, copy, frame.inputs))
         return frame
@@ -206,7 +206,7 @@ class Session:
         A veto takes it back, unless the inputs of the graph changed: their caller knows already.
         """
         self.end_run(frame)
-        if fingerprint(frame.root, frame.swaps) == frame.mark:
+        if state_of(frame.root, frame.swaps) == frame.mark:
             return
         pass_id = self.numbering.pass_id(frame.stage, name)
         if self.numbering.allow_pass(pass_id) or not same_inputs(frame.root, frame.last):
@@ -230,7 +230,7 @@ class Session:
             Whether the graph had changed since the last record. If not, nothing is reported.
         """
         self.end_run(frame)
-        mark = fingerprint(frame.root, frame.swaps)
+        mark = state_of(frame.root, frame.swaps)
         if mark == frame.mark:
             return False
         before, after = frame.last, snapshot(frame.root, frame.swaps)
@@ -313,7 +313,7 @@ class Session:
         if run is None or not run.rewrites:
             return
         before, after = frame.last, frame.last
-        mark = fingerprint(frame.root, frame.swaps)
+        mark = state_of(frame.root, frame.swaps)
         if mark != frame.mark:
             after = snapshot(frame.root, frame.swaps)
             self._advance(frame, mark, after)
@@ -335,13 +335,13 @@ class Session:
             PassRecord(pass_id, numerics, before, after, tuple(rewrites), vetoed, seconds)
         )
 
-    def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:
+    def _advance(self, frame: Frame, mark: GraphState, after: GraphModule) -> None:
         frame.last, frame.mark = after, mark
         frame.changes += 1
 
 
-def _put_back(frame: Frame, graph: GraphModule) -> Fingerprint:
-    """Make the live graph another one; return its fingerprint."""
+def _put_back(frame: Frame, graph: GraphModule) -> GraphState:
+    """Make the live graph another one; return its state."""
     adopt(frame.root, graph)
     frame.swaps.clear()
-    return fingerprint(frame.root)
+    return state_of(frame.root)

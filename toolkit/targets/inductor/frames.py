@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
-from ctk.compiler.fx.same import Fingerprint
+from ctk.compiler.fx.same import GraphState
 from ctk.compiler.observe import KernelId, PassId, RewriteId, RewriteRecord, Stage
 from ctk.toolkit.targets.inductor.lowering import Lowering
 
@@ -54,7 +54,7 @@ class Frame:
         root: The live graph.
         inputs: Its example inputs.
         last: The copy that the last record of this stage ended with.
-        mark: Fingerprint of the live graph at that time.
+        mark: State of the live graph at that time.
         path: The graphs that Inductor is in, from the root down to the sub-graph at hand.
         swaps: Sub-graphs that a pass replaced by a new object which is not in the root yet.
         changes: How many records of this stage changed the graph.
@@ -67,7 +67,7 @@ class Frame:
     root: GraphModule
     inputs: tuple[object, ...]
     last: GraphModule
-    mark: Fingerprint
+    mark: GraphState
     path: list[GraphModule]
     swaps: dict[GraphModule, GraphModule] = field(default_factory=dict[GraphModule, GraphModule])
     changes: int = 0

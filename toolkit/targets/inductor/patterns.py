@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.fx import Graph, Node
 
-from ctk.compiler.fx.same import fingerprint
+from ctk.compiler.fx.same import state_of
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import fail_pass
@@ -124,7 +124,7 @@ class _Guard:
             return
         nodes = _names(match)
         handler = inductor.is_handler_entry(self.entry)
-        before = fingerprint(self.frame.root, self.frame.swaps) if handler else None
+        before = state_of(self.frame.root, self.frame.swaps) if handler else None
         lowered = self._lowered(match, node)
         try:
             original(match, graph, node)
@@ -133,7 +133,7 @@ class _Guard:
             raise
         if lowered is not None:
             _mark(graph, match, lowered)
-        if before is None or fingerprint(self.frame.root, self.frame.swaps) != before:
+        if before is None or state_of(self.frame.root, self.frame.swaps) != before:
             self.session.end_match(self.frame, nodes)
 
     def _begin(self, nodes: tuple[str, ...]) -> bool:
