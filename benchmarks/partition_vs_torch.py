@@ -22,13 +22,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch.fx import Graph, GraphModule
 
+from ctk.compiler.fx.properties import is_random
 from ctk.compiler.fx.walk import by_name, input_names
 from ctk.compiler.partition import split
 from ctk.compiler.partition.classify import classify_nodes
 from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.overwritten import overwritten
-from ctk.compiler.fx.properties import is_random
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import saved_by, torch_budget
 from tests.helpers.joint_graphs import Joint, joint_of_sample
