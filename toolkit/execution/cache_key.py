@@ -1,6 +1,6 @@
 """The key that a case's compile has in the persistent cache: nothing is compiled for it.
 
-The case is captured as a compile would get it. What it does not do: ask the guards on sizes that an
+The case is captured as a compile would get it. It does not ask the guards on sizes that an
 entry may have.
 """
 

@@ -5,7 +5,7 @@ real tensors, a SymInt for each symbolic size, `example_value` on the nodes, and
 from which AOTAutograd takes the fake mode. Loading a case from disk and editing its graph both lose
 or outdate that metadata; so it is always made anew here.
 
-What it does not do: Dynamo's guards and sources.
+It does not Dynamo's guards and sources.
 """
 
 import contextlib

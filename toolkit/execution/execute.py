@@ -4,7 +4,7 @@ Every run has its own copy of graph, inputs, buffers; the case's modes around it
 right before the call. How a program is called and which results are read is
 repro_templates/graph/running.py: a repro does the same.
 
-What it does not do: it compares nothing (repro_templates/numbers/compare.py), judges nothing
+It does not it compares nothing (repro_templates/numbers/compare.py), judges nothing
 (oracle/judge.py), and kills nothing that hangs (oracle/executors.py).
 """
 

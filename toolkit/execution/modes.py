@@ -1,6 +1,6 @@
 """The ambient state of torch around a run: read it into `Modes`, put it on, restore what was there.
 
-What it does not do: it knows nothing of cases or graphs, and sets no environment variable.
+It does not it knows nothing of cases or graphs, and sets no environment variable.
 """
 
 import dataclasses

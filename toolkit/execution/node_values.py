@@ -1,6 +1,6 @@
 """Run a graph and keep every value: the material of pass-by-pass checks.
 
-What it does not do: it does not compare, and keeps no tuples of tensors: their elements are the
+It does not it does not compare, and keeps no tuples of tensors: their elements are the
 values of `getitem` nodes.
 """
 

@@ -5,7 +5,7 @@ what its graph holds: parameters, buffers, constants, also in lists, and generat
 step holds its parameters and their state, `p = self.param; p.add_(grad, alpha=-0.1)`, and a copy of
 it writes into parameters of its own.
 
-What it does not do: it runs nothing, and does not see what a function keeps in Python variables
+It does not it runs nothing, and does not see what a function keeps in Python variables
 (python_state.py).
 """
 

@@ -13,7 +13,7 @@ program starts from the same state, and the program finds it as if nothing had r
 Looked through: global names, closures, defaults and `self` of those functions and of the functions
 that they name; in these lists, dicts, sets, attributes of objects, and what their classes hold. Put
 back: which objects they hold, the values of tensors and arrays, and generators of random numbers.
-What it does not do: see state in files, in C++ or in other containers; it looks into nothing that
+It does not see state in files, in C++ or in other containers; it looks into nothing that
 torch or Python define.
 """
 

@@ -4,7 +4,7 @@ Each case is saved before its graph is called, and once more if the call shows t
 backward pass. The status is 0, `LOST_CUDA` if a kernel of the eager call has broken CUDA, and 1 for
 everything that the process which asks sees as well.
 
-What it does not do: say what went wrong.
+It does not say what went wrong.
 """
 
 import json

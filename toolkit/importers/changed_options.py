@@ -3,7 +3,7 @@
     torch._inductor.config.freezing = True          ->  {"freezing": True}
     torch._inductor.config.trace.enabled = True     ->  nothing: it is about one run
 
-What it does not do: settings of Dynamo and functorch. They are put back, and not kept.
+It does not settings of Dynamo and functorch. They are put back, and not kept.
 """
 
 import logging

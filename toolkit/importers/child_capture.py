@@ -7,7 +7,7 @@
 A failed assertion in a program's own eager call (an index out of range) is what the program gives,
 and a question to ask. Captured here, nothing could be asked any more.
 
-What it does not do: judge; capture a callable of the library, which no other process can load.
+It does not judge; capture a callable of the library, which no other process can load.
 """
 
 import json

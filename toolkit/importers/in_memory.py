@@ -1,6 +1,6 @@
 """Cases of what a Python program holds: a callable with example inputs, a graph, a case.
 
-What it does not do: names on a command line; those go through the table of importers.
+It does not names on a command line; those go through the table of importers.
 """
 
 import inspect

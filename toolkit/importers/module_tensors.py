@@ -6,7 +6,7 @@ another target, or with other options, is made what it would have been:
     def forward(self, l_x_, l_self_parameters_w_):      def forward(self, l_x_):
         return l_x_ + l_self_parameters_w_                  return l_x_ + self.l_self_parameters_w_
 
-What it does not do: capture anything.
+It does not capture anything.
 """
 
 import dataclasses

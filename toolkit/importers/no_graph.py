@@ -1,6 +1,6 @@
 """Say why a program gave Dynamo nothing to compile: the reason, and the line of the program.
 
-What it does not do: collect the reasons (compiler/torch_compat/dynamo/capture_reasons.py does).
+It does not collect the reasons (compiler/torch_compat/dynamo/capture_reasons.py does).
 """
 
 from pathlib import Path

@@ -1,22 +1,20 @@
-"""What is ended when its block is left, whether it goes well or raises.
+"""A context manager that calls its own `close` at the end of its block.
 
-    with Player(path) as player:      a process was started
-        player.played(text, plan)
-                                      it has ended
-
-What it does not do: end anything twice; `close` says whether that is harmless.
+with Player(path) as player:      its process starts with the first question
+    player.play(text, plan)
+                                  the process has ended
 """
 
 from typing import Protocol, Self
 
 
 class Closeable(Protocol):
-    """A context manager that gives itself to its block and closes itself afterwards."""
+    """An object with `close`, to be used in a `with` block."""
 
     __slots__ = ()
 
     def close(self) -> None:
-        """End what was begun."""
+        """Release processes, files and folders."""
         ...
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""The descriptors of the standard streams around code of a user that may close or redirect them.
+"""Restore the descriptors of the standard streams after user code that may close or redirect them.
 
-What it does not do: Python's own stream objects (`toolkit/cli/shell/streams.py`).
+It does not restore Python's stream objects (`toolkit/cli/shell/streams.py`).
 """
 
 import os
@@ -12,10 +12,9 @@ STANDARD = (0, 1, 2)
 
 @contextmanager
 def keep_standard_streams() -> Generator[None]:
-    """Give the three descriptors back as they were, whatever the block does to them.
+    """Restore the three descriptors after the block.
 
-    One that stays closed would be given to the next file that is opened, and what is printed would
-    end there.
+    The system would give a closed one to the next opened file, which would then receive all prints.
     """
     saved: dict[int, int] = {}
     for descriptor in STANDARD:

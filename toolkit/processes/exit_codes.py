@@ -1,6 +1,6 @@
-"""What the exit code of a user's command means: as `git bisect run` reads it.
+"""Exit codes of a user's command, read as `git bisect run` does.
 
-0       good: the failure is not there
+0       good: no failure
 125     cannot tell
 other   bad: also a signal
 """
@@ -14,12 +14,12 @@ CANNOT_TELL = 125
 
 
 def outcome_of(code: int) -> Outcome:
-    """Return what an exit code means; a negative one is the signal that ended the process."""
+    """Return the outcome for an exit code; a negative one is the signal that ended the process."""
     return "good" if code == 0 else "cannot tell" if code == CANNOT_TELL else "bad"
 
 
 def describe_exit(code: int) -> str:
-    """Return how a process ended, for people: `exit code 3`, `signal SIGSEGV`."""
+    """Return an exit code as text: `exit code 3`, `signal SIGSEGV`."""
     return f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
 
 

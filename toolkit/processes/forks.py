@@ -1,4 +1,4 @@
-"""Fork a child that runs a function, or one that answers over a pair of pipes.
+"""Fork a child that runs a function, or that answers over a pair of pipes.
 
 Every fork of ctk is made here, except for the working half of a command (supervise.py), whose child
 returns to its caller, and for emitted scripts, which carry `program_sides.py`.

@@ -1,8 +1,7 @@
-"""Start and end child processes so that none is left behind.
+"""Process groups, and the fate of a child whose parent ends.
 
-A child that runs questions is the leader of its own process group: Ctrl-C in the terminal does not
-reach it, and killing the group also ends what it started (a C++ compiler). On Linux it dies with
-its parent.
+A child that answers questions leads its own process group: Ctrl-C in the terminal does not reach
+it, and killing the group also ends its C++ compiler. On Linux it dies with its parent.
 """
 
 import contextlib
@@ -24,21 +23,21 @@ def lead_group(parent: int) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Let the system kill this forked process when `parent` ends, however it does (Linux)."""
+    """Have the system kill this forked process when `parent` ends (Linux)."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the line above
+    if os.getppid() != parent:  # it ended before the line above
         os._exit(1)
 
 
 def die_first() -> None:
-    """Let the system that has no memory left end this process before others (Linux)."""
+    """Make this process the first that the system ends for want of memory (Linux)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800")
 
 
 @contextlib.contextmanager
 def dying_with_parent() -> Generator[None]:
-    """Be killed if the parent ends inside the `with` block, where nobody can look for its end."""
+    """Be killed if the parent ends inside the `with` block, during which no pipe is read."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         yield
@@ -47,7 +46,7 @@ def dying_with_parent() -> Generator[None]:
 
 
 def adopt_orphans() -> None:
-    """Let orphaned grandchildren become children of this process, which reaps them (Linux)."""
+    """Make orphaned grandchildren children of this process, which reaps them (Linux)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -75,7 +74,7 @@ def wait_for(child: int) -> int:
 
 
 def reap_orphans() -> None:
-    """Reap every dead process that became a child of this one; living ones stay."""
+    """Reap every dead child of this process, adopted ones included."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,7 +1,7 @@
-"""What the working half of a command tells the half that watches over it (supervise.py).
+"""Notes from the working half of a command to its supervisor (supervise.py).
 
-One JSON line per note, over a pipe; nobody waits for an answer. Without a supervisor (the library,
-tests that call a command in their own process) nothing is told.
+One JSON line per note, over a pipe, without an answer. Without a supervisor (the library, tests
+that call a command in their own process) no note is sent.
 """
 
 import contextlib
@@ -13,16 +13,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 _ALIVE_SECONDS = 0.2
-"""Signs of life are told no more often: the pipe holds 64 KiB, and its reader may be asleep."""
+"""Minimum time between signs of life: the pipe holds 64 KiB, and its reader may be asleep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a saved case does.
+    """The running work on a saved case.
 
     Attributes:
-        doing: `compiling it`; empty when that is done.
-        command: What takes it further if that kills us; empty for a case that is not on disk.
+        doing: `compiling it`; empty when it is done.
+        command: The command to run next if the work kills this process; empty for a case that is
+            not on disk.
     """
 
     doing: str
@@ -31,14 +32,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What ends the working half: nothing that it runs is worth waiting for any longer.
+    """Limits at which the supervisor kills the working half.
 
     Attributes:
-        seconds: Longest without a sign of life.
-        nbytes: What it may hold with all that it has started; None: any.
-        what: What runs meanwhile, for messages.
-        is_patient: Whether a program whose steps take long anyway may take longer.
-        repeats: Whether the same may be asked once more in children.
+        seconds: Longest time without a sign of life.
+        nbytes: Memory of the working half and its descendants; None: no limit.
+        what: The running work, for messages.
+        is_patient: Whether a program with slow steps gets more time (`silence_allowed`).
+        repeats: Whether the supervisor may repeat the work in children.
     """
 
     seconds: float
@@ -50,11 +51,11 @@ class Watch:
 
 @dataclass(slots=True)
 class Link:
-    """The writing end.
+    """The writing end of the notes.
 
     Attributes:
-        descriptor: Of the pipe; does not block.
-        compiled: The limits of what is compiled in this process; None: it has none.
+        descriptor: The pipe, non-blocking.
+        compiled: The limits of compiled programs in this process; None: no limits.
     """
 
     descriptor: int
@@ -63,49 +64,51 @@ class Link:
     _watch: Watch | None = None
 
     def started(self, command: str, *, as_json: bool) -> None:
-        """A command begins its work: from now on the end of the process is no usage error."""
+        """Note that a command begins its work: a later end of the process is not a usage error."""
         self._tell("started", {"command": command, "as_json": as_json})
 
     def answered(self, exit_code: int) -> None:
-        """The answer has been printed: nothing is lost any more."""
+        """Note that the answer was printed: the end of the process loses nothing."""
         self._tell("answered", exit_code)
 
     def work(self, case: str, work: "Work") -> None:
-        """A saved case is at work: it is being compiled, or called; empty: no longer."""
+        """Note the work on a saved case: compile or call it; empty: it is done."""
         self._tell("work", {"case": case, "doing": work.doing, "command": work.command})
 
     def resumable(self, folder: str, command: str) -> None:
-        """There is a journal in a folder: `--resume`, and this command, go on there."""
+        """Note that the operation in a folder has a journal, and the command that resumes it."""
         self._tell("resumable", {"folder": folder, "command": command})
 
     def asking(self, name: str) -> None:
-        """A function of the user is being asked; empty: it has answered."""
+        """Note that a function of the user runs; empty: it has returned."""
         self._tell("asking", name)
 
     def watch(self, watch: Watch | None) -> Watch | None:
-        """From now on there are such limits, None: no longer; return those of before."""
+        """Set the limits (None clears them) and return the previous ones."""
         before, self._watch = self._watch, watch
         self._tell("watch", watch and asdict(watch))
         return before
 
     def writing(self, is_writing: bool) -> None:
-        """A result is being written, however long that takes; or it is written."""
+        """Note that a result is being written, which has no limit; or that it is written."""
         self._tell("writing", is_writing)
 
     def alive(self) -> None:
-        """Work goes on."""
+        """Send a sign of life."""
         now = time.monotonic()
         if now - self._told_alive >= _ALIVE_SECONDS:
             self._told_alive = now
             self._tell("alive", None)
 
     def _tell(self, kind: str, value: object) -> None:
-        with contextlib.suppress(OSError):  # nobody listens: the work is worth more than the note
+        with contextlib.suppress(
+            OSError
+        ):  # the supervisor has ended; the work matters more than the note
             os.write(self.descriptor, json.dumps({kind: value}).encode() + b"\n")
 
 
 _LINKS: dict[int, Link] = {}
-"""The link of a process to its supervisor, by process id: a fork of the user's has none."""
+"""The link of a process to its supervisor, by process id: a fork by the user's program has none."""
 
 
 def set_link(link: Link) -> None:
@@ -114,19 +117,19 @@ def set_link(link: Link) -> None:
 
 
 def find_link() -> Link | None:
-    """Return the link of this process to its supervisor; None where there is none."""
+    """Return the link of this process to its supervisor; None without one."""
     return _LINKS.get(os.getpid())
 
 
 def tell_alive() -> None:
-    """Tell the supervisor, if there is one, that work goes on."""
+    """Send a sign of life to the supervisor, if there is one."""
     link = find_link()
     if link is not None:
         link.alive()
 
 
 def tell_resumable(folder: Path, command: str) -> None:
-    """Tell the supervisor, if there is one, where and how to go on if this process ends."""
+    """Send the supervisor, if there is one, the folder to resume and the command that does."""
     link = find_link()
     if link is not None:
         link.resumable(str(folder.absolute()), command)
@@ -134,12 +137,12 @@ def tell_resumable(folder: Path, command: str) -> None:
 
 @contextlib.contextmanager
 def at_work(case: Path, doing: str, command: str) -> Generator[None]:
-    """Tell the supervisor, if there is one, what it was that killed us inside the `with` block.
+    """Name the work of the block to the supervisor, if there is one, in case it kills this process.
 
     Args:
         case: The folder of the saved case.
         doing: `compiling it`.
-        command: What takes the case further; empty for one that is not on disk.
+        command: The command to run next; empty for a case that is not on disk.
     """
     link = find_link()
     if link is None:
@@ -154,7 +157,7 @@ def at_work(case: Path, doing: str, command: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def asking(name: str) -> Generator[None]:
-    """Tell the supervisor, if there is one, which function of the user is asked in the block."""
+    """Name the user function that runs in the block to the supervisor, if there is one."""
     link = find_link()
     if link is None:
         yield
@@ -168,7 +171,7 @@ def asking(name: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def watched(watch: Watch | None) -> Generator[None]:
-    """Have the supervisor, if there is one, end this process by some limits inside the block."""
+    """Set limits for the block, at which the supervisor, if there is one, kills this process."""
     link = find_link()
     if link is None or watch is None:
         yield
@@ -182,7 +185,7 @@ def watched(watch: Watch | None) -> Generator[None]:
 
 @contextlib.contextmanager
 def compiled_limited(watch: Watch | None) -> Generator[None]:
-    """Give what is compiled and called inside the block some limits (`compiled_watched`)."""
+    """Set the limits that `compiled_watched` applies to compiled programs inside the block."""
     link = find_link()
     if link is None:
         yield
@@ -195,28 +198,28 @@ def compiled_limited(watch: Watch | None) -> Generator[None]:
 
 
 def compiled_watched() -> contextlib.AbstractContextManager[None]:
-    """Return a context for compiling or calling what is under test: it has the limits for that."""
+    """Return a context with the limits of `compiled_limited`, to compile or call a program in."""
     link = find_link()
     return watched(link.compiled if link is not None else None)
 
 
 @dataclass(slots=True)
 class Notes:
-    """What was told until now, read by the supervisor.
+    """All notes so far, as the supervisor reads them.
 
     Attributes:
-        command: Which command works; None before it starts.
-        as_json: Whether it was asked for JSON.
-        exit_code: Of its answer; None before it was printed.
-        works: What each saved case was doing last.
-        asking: The function of the user that is being asked; empty: none.
-        resumable: The folder in which `--resume` can go on.
-        go_on: The command that does.
+        command: The command at work; None before it starts.
+        as_json: Whether it prints JSON.
+        exit_code: The exit code of its answer; None before the answer was printed.
+        works: The last work on each saved case.
+        asking: The running function of the user; empty: none.
+        resumable: The folder to resume.
+        go_on: The command that resumes it.
         is_writing: Whether a result is being written.
-        watch: The limits that end it; None: there are none.
-        watch_at: Since when there are these.
-        alive_at: When something was told last (`time.monotonic`).
-        slowest_seconds: The longest that it was silent without limits.
+        watch: The limits; None: no limits.
+        watch_at: The time at which they were set (`time.monotonic`).
+        alive_at: The time of the last note (`time.monotonic`).
+        slowest_seconds: The longest silence without limits.
     """
 
     command: str | None = None
@@ -234,12 +237,12 @@ class Notes:
     _rest: bytes = b""
 
     def read(self, descriptor: int) -> None:
-        """Take in whatever the pipe holds."""
+        """Read all notes in the pipe."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(descriptor, 1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    with contextlib.suppress(ValueError):  # not ours: a program may write anywhere
+                    with contextlib.suppress(ValueError):  # written by the user's program
                         self._take(json.loads(line))
 
     def _take(self, note: dict[str, object]) -> None:

@@ -1,8 +1,8 @@
-"""How much memory a process tree holds, and how much it may by default.
+"""The memory that processes hold, and its default limit.
 
-Held is what only the tree itself can give back: anonymous and shared memory, no files and no
-reserved addresses (CUDA reserves terabytes, so `ulimit -v` would not do). Read from `/proc`;
-without one (macOS) nothing is held and nothing is limited.
+Held memory is anonymous and shared memory, which only its process can give back: no files and no
+reserved addresses (CUDA reserves terabytes, which rules out `ulimit -v`). It is read from `/proc`;
+without `/proc` (macOS) it is 0 and has no limit.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SHARE = 0.8
-"""Part of the memory that this machine or control group has left which children may hold."""
+"""Share of the free memory of this machine or control group that children may hold."""
 
 _LEAST_NBYTES = 1 << 30
 _HELD = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
@@ -21,7 +21,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def held_nbytes(pids: Iterable[int]) -> int:
-    """Return how many bytes some processes hold together; a shared page counts for each."""
+    """Return the bytes that some processes hold together; a shared page counts for each of them."""
     return sum(_held(_read(Path("/proc") / str(pid) / "status")) for pid in pids)
 
 
@@ -30,13 +30,13 @@ def _held(status: str) -> int:
 
 
 def default_limit_nbytes() -> int | None:
-    """Return how many bytes a question's processes may hold unless the user says so; None: any."""
+    """Return the default limit for the processes of one question, in bytes; None: no limit."""
     free = free_nbytes()
     return None if free is None else max(_LEAST_NBYTES, int(SHARE * min([free, *_group_limits()])))
 
 
 def free_nbytes() -> int | None:
-    """Return how much memory this machine has left; None where the system does not say."""
+    """Return the free memory of this machine in bytes; None if the system does not report it."""
     found = _AVAILABLE.search(_read(Path("/proc/meminfo")))
     return None if found is None else int(found[1]) << 10
 
@@ -57,19 +57,19 @@ def _group_limits() -> list[int]:
 
 
 def too_much(nbytes: int) -> str:
-    """Return what is said of a question that holds more than it may."""
+    """Return the message for a question that holds more than `nbytes`."""
     return f"more than {as_text(nbytes)} (--memory)"
 
 
 def memory_name(nbytes: int | None, default: str | None = None) -> str:
-    """Return what names a limit among the answers that depend on it.
+    """Return the name of a limit, for the key of answers that depend on it.
 
-    The default follows what is free, which is another number each time: it is named by its
-    magnitude, so that an operation that is resumed on the same machine asks nothing again.
+    The default limit depends on the free memory, which varies: its name is the magnitude, so that
+    an operation resumed on the same machine reuses its answers.
 
     Args:
-        nbytes: What the user says; None for the default.
-        default: Names the default; None: that of this machine.
+        nbytes: The limit that the user set; None for the default.
+        default: The name of the default; None: that of this machine.
     """
     if nbytes is not None:
         return str(nbytes)

@@ -2,11 +2,11 @@
 
     <tmp>/ctk-run-<place>-<pid>-<start>-<random>/
 
-Place, pid and start name the process (`compiler/usercode/process_name.py`). What a killed process started
-carries the same name in the variable `CTK_OWNER`: the sweep ends it. The sweep also removes the
-folders `ctk-c-...`, in which a process compiled C when it was killed.
+Place, pid and start name the process (`compiler/usercode/process_name.py`). Its children carry the
+same name in the variable `CTK_OWNER`: the sweep ends those of a killed process. The sweep also
+removes the folders `ctk-c-...`, in which a process compiled C when it was killed.
 
-What it does not do: remove the compile cache of Inductor, which belongs to torch and is shared.
+It does not remove the compile cache of Inductor, which belongs to torch and is shared.
 """
 
 import atexit
@@ -24,7 +24,7 @@ from ctk.compiler.usercode.process_name import place, process_name, start_time
 from ctk.toolkit.processes.tree import carriers, end_processes
 
 OWNER = "CTK_OWNER"
-"""Variable of the environment of everything that a ctk process starts: who that was."""
+"""Environment variable that names the ctk process which started a process."""
 
 _PREFIX = "ctk-run-"
 _NAME = re.compile(r"ctk-(run|c)-(?P<owner>(?P<place>[0-9a-f]{8})-(?P<pid>\d+)-(?P<start>\d+))-\w+")
@@ -58,7 +58,7 @@ def _root_of(pid: int) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder, also one into which a process that is about to die still writes."""
+    """Remove a folder; repeat while a process that is about to die still writes into it."""
     for _ in range(5):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -67,9 +67,9 @@ def remove_folder(folder: Path) -> None:
 
 
 def sweep() -> list[Path]:
-    """End and remove what ctk processes that were killed have left; return the folders.
+    """End the children and remove the folders of killed ctk processes; return the folders.
 
-    Only folders of this user, of processes that were started here and are dead.
+    Only folders of this user count, of processes that ran on this machine and are dead.
     """
     removed: list[Path] = []
     with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def sweep() -> list[Path]:
 
 
 def _dead_owner(folder: Path) -> str | None:
-    """Return the owner that a folder's name tells, if that is a process of ours and dead."""
+    """Return the owner in a folder's name if it is a dead ctk process of this user."""
     name = _NAME.fullmatch(folder.name)
     if name is None or name["place"] != place() or folder.is_symlink():
         return None

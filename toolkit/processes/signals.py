@@ -1,7 +1,7 @@
-"""SIGTERM as Ctrl-C in this process but not in its forks, and Ctrl-C deferred while a file is written.
+"""SIGTERM as Ctrl-C in this process, not in its forks; Ctrl-C deferred while a file is written.
 
-    child = os.fork()            by default the child inherits the handler of ctk: `terminate()` would
-    os.kill(child, SIGTERM)      raise KeyboardInterrupt in it, or be lost if it came at once,
+    child = os.fork()            by default the child inherits the handler of ctk: `terminate()`
+    os.kill(child, SIGTERM)      would raise KeyboardInterrupt in it, or be lost if it came at once,
                                  because Python drops a signal that arrives before it is ready
 
 So SIGTERM is blocked while a process forks, and the child removes the handler first.

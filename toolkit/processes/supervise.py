@@ -1,20 +1,20 @@
-"""Two halves of one command: a child does the work, and the parent sees how it ends.
+"""Split a command into two processes: a child does the work, and the parent observes its end.
 
     half = fork_half(...)       before torch is imported: it costs a few milliseconds
-      child   None is returned; it goes on as if nothing had been
-      parent  an `End`, when the child has ended
+      child   None is returned, and the command runs
+      parent  an `End` is returned when the child has ended
 
-The parent is invisible: both are in one process group, so that Ctrl-C and Ctrl-Z of a terminal
-reach both, and the parent only
+Both are in one process group, so that Ctrl-C and Ctrl-Z of a terminal reach both. The parent
 
 1. passes on a signal that was sent to it alone (`kill PID`), exactly once;
-2. stops when the child stops, and wakes it again;
-3. kills the child, with all that descends from it, when an interrupted command does not end, or one
-   that has answered does not (`grace_seconds`);
-4. kills it likewise when it passes a limit that it has told of itself (link.py, `Watch`);
-5. is killed with it: a child does not survive its parent (Linux).
+2. stops when the child stops, and resumes it;
+3. kills the child and its descendants if they do not end after an interrupt or after the answer
+   (`grace_seconds`);
+4. kills them if they pass a limit that the child has set (link.py, `Watch`).
 
-What it does not do: decide what the end of a child means (toolkit/cli/shell/supervision.py).
+The child dies with the parent (Linux).
+
+It does not interpret the end of a child (toolkit/cli/shell/supervision.py).
 """
 
 import contextlib
@@ -42,13 +42,13 @@ _PASSED_ON = (
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.5
 _WATCH_SECONDS = 0.25
-"""How often a half with a limit is looked at: memory can be written at gigabytes a second."""
+"""How often a half with limits is checked: memory can grow by gigabytes a second."""
 
 PATIENCE = 4.0
-"""How much longer than anything before it a step of a patient watch may take."""
+"""How many times as long as any step before it a step of a patient watch may take."""
 
 _ECHO_SECONDS = 0.1
-"""How long a signal that was sent to the whole group may take to reach the child as well."""
+"""How long a signal to the whole group may take to reach the child as well."""
 
 _FROM_A_PROCESS = 0
 """`si_code` of a signal that a process sent is at most this; the terminal's is above."""
@@ -60,12 +60,12 @@ class End:
 
     Attributes:
         status: Its exit status; a negative one is the signal that killed it.
-        notes: What it told.
+        notes: Its notes.
         signals: The signals that were sent to the command.
         gave_up: The parent killed it: it had not ended in time after a signal or its answer.
         pid: Its process id.
-        exceeded: The limit of its own for which the parent killed it.
-        watched_seconds: How long it had had that limit.
+        exceeded: The limit that it had set and for which the parent killed it.
+        watched_seconds: How long that limit had been set.
     """
 
     status: int
@@ -79,7 +79,7 @@ class End:
 
 @dataclass(slots=True)
 class _Half:
-    """The working half as the parent sees it."""
+    """The working half, seen from the parent."""
 
     pid: int
     notes_pipe: int
@@ -95,7 +95,7 @@ class _Half:
 
 
 def can_supervise() -> bool:
-    """Return whether this system tells who sent a signal (macOS does not)."""
+    """Return whether this system reports the sender of a signal (macOS does not)."""
     return hasattr(signal, "sigtimedwait") and Path("/proc/self/stat").exists()
 
 
@@ -103,9 +103,9 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
     """Fork; return None in the child, which works, and its end in the parent.
 
     Args:
-        grace_seconds: How long the child may show no sign of life after a signal that ends it, or
-            live on after its answer; None: as long as it likes.
-        cleans_up: Whether whatever the child has started ends with it, and is marked as ours.
+        grace_seconds: Longest silence of the child after a signal that ends it, and longest life
+            after its answer; None: no limit.
+        cleans_up: Whether the processes of the child end with it, and carry the mark `CTK_OWNER`.
     """
     notes_in, notes_out = os.pipe()
     echo_in, echo_out = os.pipe()
@@ -125,7 +125,9 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         hide_from_forks(echo_out)
         set_link(Link(notes_out))
         if cleans_up:
-            with contextlib.suppress(StorageError):  # told when somebody needs it
+            with contextlib.suppress(
+                StorageError
+            ):  # raised again by the first caller that needs it
                 scratch_root()
             os.environ[OWNER] = process_name()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -143,23 +145,23 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
 
 
 def _present_children() -> list[int]:
-    """Return what a shell had started before it became this process (`server & exec ctk ...`)."""
+    """Return the children of the shell that became this process (`server & exec ctk ...`)."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # none: usual, and no look at all processes
+    except ChildProcessError:  # the usual case; skips reading all processes
         return []
     return descendants(os.getpid())
 
 
 def die_of(number: int) -> None:
-    """End this process by a signal, as the half that it stands for did."""
+    """End this process by the signal that ended its working half."""
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
 
 
 def _watched_signals() -> set[signal.Signals]:
-    """Return the signals to wait for; one that is ignored (`nohup`) stays ignored."""
+    """Return the signals to wait for; an ignored one (`nohup`) stays ignored."""
     named = {getattr(signal, name) for name in _PASSED_ON}
     heard = {number for number in named if signal.getsignal(number) is not signal.SIG_IGN}
     return heard | {signal.SIGCHLD}
@@ -170,9 +172,11 @@ def _attended(half: _Half, watched: set[signal.Signals]) -> End:
     while True:
         pid, status = os.waitpid(half.pid, os.WNOHANG | os.WUNTRACED)
         if pid and os.WIFSTOPPED(status):
-            os.kill(os.getpid(), signal.SIGSTOP)  # whoever started us sees us stop, and wakes us
+            os.kill(os.getpid(), signal.SIGSTOP)  # the shell sees this process stop, and resumes it
             os.kill(half.pid, signal.SIGCONT)
-            half.notes.alive_at = time.monotonic()  # silent while it was stopped, as it should be
+            half.notes.alive_at = (
+                time.monotonic()
+            )  # the time in which it was stopped does not count
             continue
         half.notes.read(half.notes_pipe)
         if pid:
@@ -199,18 +203,18 @@ def _kill(half: _Half) -> None:
 
 
 def _pass_on(half: _Half, number: int, *, alone: bool) -> None:
-    """Give a signal to the child, unless it was sent to the group and the child has it already."""
+    """Send a signal to the child, unless the whole group received it."""
     half.signals.add(number)
     if number in _ENDING:
         half.ending_since = time.monotonic()
     if alone and not _has_echoed(half, number):
         with contextlib.suppress(ProcessLookupError):
             os.kill(half.pid, number)
-    half.echoes[number] -= 1  # the child's own, whoever sent it
+    half.echoes[number] -= 1  # the echo of this signal
 
 
 def _has_echoed(half: _Half, number: int) -> bool:
-    """Return whether the child has caught a signal that we did not send."""
+    """Return whether the child has caught a signal that this process did not send."""
     deadline = time.monotonic() + _ECHO_SECONDS
     while True:
         with contextlib.suppress(BlockingIOError):
@@ -223,7 +227,7 @@ def _has_echoed(half: _Half, number: int) -> bool:
 
 
 def _has_had_its_time(half: _Half) -> bool:
-    """Return whether the child should have ended; one that writes its result may take long."""
+    """Return whether the grace period of the child is over; writing a result has no limit."""
     if half.grace_seconds is None or half.gave_up:
         return False
     since = half.ending_since
@@ -235,12 +239,14 @@ def _has_had_its_time(half: _Half) -> bool:
 
 
 def silence_allowed(notes: Notes, watch: Watch) -> float:
-    """Return for how many seconds a half may show no sign of life."""
-    return max(watch.seconds, PATIENCE * notes.slowest_seconds * watch.is_patient)
+    """Return the longest allowed silence of a working half, in seconds."""
+    if not watch.is_patient:
+        return watch.seconds
+    return max(watch.seconds, PATIENCE * notes.slowest_seconds)
 
 
 def _exceeded(half: _Half) -> Literal["time", "memory"] | None:
-    """Return which of the limits that it has told the child has passed just now."""
+    """Return the limit that the child has set and now passed."""
     watch, notes = half.notes.watch, half.notes
     is_ending = half.gave_up or half.exceeded or half.ending_since is not None
     if watch is None or half.grace_seconds is None or is_ending or notes.exit_code is not None:

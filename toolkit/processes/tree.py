@@ -1,15 +1,16 @@
-"""Which processes descend from another, which carry our mark, and how to end them all.
+"""Read processes from `/proc`: descendants, carriers of a mark, time spent waiting for a core.
 
-A process that left its group (a double-forked daemon, a pool that leads its own) is still found:
-by its parents, as long as an ancestor adopts orphans (groups.py), and by a variable in its
-environment afterwards. They are read from `/proc`: without one (macOS) nothing is found.
+A process that left its group (a double-forked daemon, a pool that leads its own) is found by its
+parents as long as an ancestor adopts orphans (groups.py), and by a variable in its environment
+afterwards. Without `/proc` (macOS) no process is found, and none waits for a core.
 """
 
 import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.usercode.process_name import stat_of
@@ -17,20 +18,22 @@ from ctk.compiler.usercode.process_name import stat_of
 PROC = Path("/proc")
 
 _LOOKS = 10
-"""How often a tree that changes all the time is looked at again."""
+"""How often a tree that keeps changing is read again."""
 
 _END_SECONDS = 5.0
 """How long killed processes may take to be gone."""
 
+_NANOSECONDS = 1e-9
+
 
 def process_ids() -> Iterator[int]:
-    """Yield every process that this machine shows us."""
+    """Yield the ids of all visible processes."""
     with contextlib.suppress(OSError):
         yield from (int(name) for name in os.listdir(PROC) if name.isdigit())  # noqa: PTH208  a Path each is slow
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether some process has this id, anybody's; without `/proc` as well."""
+    """Return whether a process of any user has this id; works without `/proc`."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -43,7 +46,7 @@ def is_alive(pid: int) -> bool:
 def descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     """Return the living processes below one, parents before their children.
 
-    A process that forks and ends while we look hides its child from that look: two must agree.
+    A process that forks and ends during a read hides its child from it: two reads must agree.
 
     Args:
         root: Their ancestor.
@@ -70,12 +73,12 @@ def _look_below(root: int, spare: Collection[int]) -> list[int]:
 
 
 def end_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
-    """Kill what descends from a process, itself excepted; return what was found.
+    """Kill the descendants of a process, not itself; return their ids.
 
-    A killed parent's children may be born meanwhile: it looks again until nothing is left.
+    A parent may fork before it is killed: the tree is read again until it is empty.
 
     Args:
-        root: An ancestor that adopts orphans, or is one that has left none.
+        root: An ancestor that adopts orphans, or has none.
         spare: Processes that live on, with all below them.
     """
     killed: list[int] = []
@@ -89,7 +92,7 @@ def end_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
 
 
 def end_processes(pids: Collection[int]) -> Collection[int]:
-    """Send SIGKILL to some processes; those that are gone are fine."""
+    """Send SIGKILL to some processes, of which some may have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -100,7 +103,7 @@ def carriers(variable: str) -> list[int]:
     """Return the living processes of this user, not this one, that were started with `NAME=VALUE`.
 
     Args:
-        variable: Looked for in the environment that a process was started with.
+        variable: An entry of the environment that a process was started with.
     """
     wanted = variable.encode()
     found: list[int] = []
@@ -110,3 +113,39 @@ def carriers(variable: str) -> list[int]:
             if pid != os.getpid() and wanted in entries:
                 found.append(pid)
     return found
+
+
+@dataclass(slots=True)
+class CoreWaits:
+    """The time that threads of some processes were ready to run and had no core.
+
+    On a busy machine a program is slow without being stuck. The system counts this time for each
+    thread (`schedstat`, Linux); a sleeping thread waits for something else, and is not counted:
+
+        a thread that computes, alone on its core             0.00 s of a second
+        the same beside three others on that core             0.75 s
+        a deadlock                                            0.00 s
+
+    Attributes:
+        nanoseconds: By thread.
+    """
+
+    nanoseconds: dict[int, int] = field(default_factory=dict[int, int])
+
+    def since(self, pids: Iterable[int]) -> float:
+        """Return the seconds that the longest-waiting thread has waited since the last read."""
+        before, self.nanoseconds = self.nanoseconds, dict(_core_waits(pids))
+        waits = (
+            now - before[thread] for thread, now in self.nanoseconds.items() if thread in before
+        )
+        return max(waits, default=0) * _NANOSECONDS
+
+
+def _core_waits(pids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield each thread of some processes with the nanoseconds that it waited for a core."""
+    for pid in pids:
+        tasks = PROC / str(pid) / "task"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(tasks):  # noqa: PTH208  a Path each is slow, and this is polled
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    yield int(name), int((tasks / name / "schedstat").read_text().split()[1])

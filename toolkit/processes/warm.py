@@ -48,7 +48,7 @@ def child_environment() -> dict[str, str]:
         "PYTHONPATH": path,
         "PYTHONSAFEPATH": "1",
         "TMPDIR": str(scratch_root()),
-        # A failed assertion of a kernel is reported at the call that launched it, not at a later one.
+        # A failed assertion of a kernel is reported at the call that launched it, not later.
         "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
         OWNER: process_name(),
     }
@@ -172,7 +172,7 @@ class WarmServer(Closeable):
         return read_tail(self.log)
 
     def close(self) -> None:
-        """Close the stdin of the server, which ends it and its child; kill it if it does not end."""
+        """Close the stdin of the server, which ends it and its child; else kill it."""
         with suppress(OSError):
             self.requests.close()
         self.end(self)
@@ -181,7 +181,7 @@ class WarmServer(Closeable):
 
 
 def end_grandchild(server: WarmServer) -> None:
-    """Wait for the end of a server that is no child of this process; only its pipe shows the end."""
+    """Wait for the end of a server that another process has forked, by its pipe."""
     if not _has_closed(server):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(server.pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ a child that is killed is counted too:
 
 A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own.
 
-What it does not do: count processes that are no Python, or Inductor's compile workers.
+It does not count processes that are no Python, or Inductor's compile workers.
 """
 
 import dataclasses

@@ -12,7 +12,7 @@ this thread.
       eager, compiled, backward (compiles)    meets a new graph: waits for the lock
     releases it, makes the program's call     compiles
 
-What it does not do: keep other threads from drawing random numbers or from running. So that these
+It does not keep other threads from drawing random numbers or from running. So that these
 never meet another default dtype, a float64 reference keeps it as it is while there are any.
 """
 

@@ -22,7 +22,7 @@ graph in float64. Only a mismatch costs a further compile: it is judged again fr
 random numbers and races are not taken for miscompiles. A `log` adds the graph before and after each
 pass that changed it, twice.
 
-What it does not do: later calls, other sizes and other data are not checked.
+It does not later calls, other sizes and other data are not checked.
 """
 
 import dataclasses

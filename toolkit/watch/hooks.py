@@ -6,7 +6,7 @@ Three ways to the same thing, by how much of the program may change:
 * `ctk.install()` (and `ctk run SCRIPT`): every `torch.compile` that starts afterwards.
 * `CTK_DUMP` or `CTK_CHECK` in the environment: every compile of the backend `ctk`.
 
-What it does not do: watch functions that were wrapped by `torch.compile` before `install()`, or
+It does not watch functions that were wrapped by `torch.compile` before `install()`, or
 processes that the program spawns (forked ones have the hooks; the others need the variables, an
 `install()` of their own, or `ctk run`, which gives it to them: children.py).
 """

@@ -2,7 +2,7 @@
 
 A graph reaches its inputs, what it holds (parameters, buffers, constants, generators) and torch's
 default generators. The copies are made together, so that tensors that share memory do so in them
-too. What it does not do: keep Python variables of functions that a graph calls: a run of ours puts
+too. It does not keep Python variables of functions that a graph calls: a run of ours puts
 them back (run/python_state.py), a failed call of the program does not.
 """
 

@@ -1,6 +1,6 @@
 """The case of a watched graph on disk: saved before the compile, marked by each failure.
 
-What it does not do: run anything, or decide what a failure does to the program.
+It does not run anything, or decide what a failure does to the program.
 """
 
 import dataclasses

@@ -14,7 +14,7 @@ call that a fresh compile does not show (guards); and what no graph can show: al
 state, nesting, exceptions (layer runtime). Other numbers are left to the graph's own check, which
 has a float64 reference.
 
-What it does not do: calls in processes that cannot be copied, with several threads or CUDA, and
+It does not calls in processes that cannot be copied, with several threads or CUDA, and
 calls inside of such a call. The program's call is made already, so nothing can fall back.
 """
 

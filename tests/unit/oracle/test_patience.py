@@ -28,7 +28,7 @@ from ctk.toolkit.oracle.patience import (
     Patience,
     Patient,
 )
-from ctk.toolkit.processes.waits import Waits
+from ctk.toolkit.processes.tree import CoreWaits
 from tests.unit.oracle.test_executors import case_for
 
 HANG = Signature("timeout")
@@ -217,7 +217,7 @@ def one_core() -> Iterator[int]:
 def test_time_without_a_core_is_told_from_time_asleep() -> None:
     others = [subprocess.Popen([sys.executable, "-SEc", BUSY_LOOP]) for _ in range(3)]
     with subprocess.Popen([sys.executable, "-SEc", WORK]) as worker:
-        started, waits, waited = time.monotonic(), Waits(), 0.0
+        started, waits, waited = time.monotonic(), CoreWaits(), 0.0
         while worker.poll() is None:
             waited += waits.since([worker.pid])
             time.sleep(0.05)
@@ -233,7 +233,7 @@ def test_time_without_a_core_is_told_from_time_asleep() -> None:
     with subprocess.Popen(sleeps, stdout=subprocess.PIPE) as sleeper:
         assert sleeper.stdout is not None
         sleeper.stdout.readline()  # its start may wait for a core
-        waits = Waits()
+        waits = CoreWaits()
         waits.since([sleeper.pid])
         time.sleep(0.3)
         assert waits.since([sleeper.pid]) < 0.1

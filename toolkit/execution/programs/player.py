@@ -1,6 +1,6 @@
 """Play programs in a warm process of our own, and judge whether they fail in a given way.
 
-What it does not do: reduce (`search`) or write scripts (`repro`).
+It does not reduce (`search`) or write scripts (`repro`).
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """Several executors of one kind, each of which answers one question at a time.
 
-What it does not do: decide what is asked at the same time (`ctk.toolkit.oracle.ahead`).
+It does not decide what is asked at the same time (`ctk.toolkit.oracle.ahead`).
 """
 
 import os

@@ -48,8 +48,7 @@ from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import die_first, dying_with_parent, reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes, too_much
-from ctk.toolkit.processes.tree import descendants, end_descendants
-from ctk.toolkit.processes.waits import Waits
+from ctk.toolkit.processes.tree import CoreWaits, descendants, end_descendants
 from ctk.toolkit.processes.warm import ServerPipes, become_server
 from ctk.toolkit.targets import traits_of
 
@@ -86,13 +85,13 @@ class _Clock:
 
     ends_at: float
     busy_seconds: float
-    waits: Waits
+    waits: CoreWaits
 
     @classmethod
     def of(cls, question: ChildQuestion) -> "_Clock":
         limit = question.timeout_seconds
         ends_at = math.inf if limit is None else time.monotonic() + limit
-        return cls(ends_at, question.busy_seconds, Waits())
+        return cls(ends_at, question.busy_seconds, CoreWaits())
 
     def left_seconds(self) -> float:
         if self.busy_seconds > 0 and self.ends_at < math.inf:

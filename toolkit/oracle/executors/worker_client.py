@@ -1,6 +1,6 @@
 """Start and end the workers of worker.py: one in a process of its own, or several of one zygote.
 
-What it does not do: build questions (child.py).
+It does not build questions (child.py).
 """
 
 import os
