@@ -70,6 +70,22 @@ def _identical(eager: Tensor, compiled: Tensor) -> bool:
     return torch.equal(eager, compiled)
 
 
+def same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Return whether tensors of one dtype and shape hold the same bits; all NaNs are the same."""
+    if one.is_meta or other.is_meta:
+        return one.device == other.device
+    a, b = _real_parts(one), _real_parts(other)
+    if not a.dtype.is_floating_point:
+        return torch.equal(a, b)
+    both_nan = a.isnan() & b.isnan()
+    return bool((((a == b) & (a.signbit() == b.signbit())) | both_nan).all())
+
+
+def _real_parts(tensor: Tensor) -> Tensor:
+    dense = tensor.resolve_conj().resolve_neg()
+    return torch.view_as_real(dense) if dense.is_complex() else dense
+
+
 def is_measurable(tensor: Tensor) -> bool:
     """Return whether the tensor has numbers to compare."""
     return tensor.numel() > 0 and tensor.device.type != "meta"

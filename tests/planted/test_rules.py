@@ -27,7 +27,7 @@ def test_a_planted_rule_is_refuted_in_its_corner(name):
     finding = verify_subject(subject, draws=400, seed=0)
     assert finding.verdict == "refuted", finding
     counter = finding.counter
-    assert counter.trial.difference.kind == module.CORNER, counter.said
+    assert counter.trial.difference.kind == module.CORNER, counter.summary
     drawn = counter.draw.tensors().values()
     wanted = getattr(module, "VALUES", None)
     assert not wanted or wanted & {value for each in drawn for value in each.values}, counter

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.verify_rules.counterexample_folder import keep
+from ctk.toolkit.verify_rules.counter_examples import keep_counter_examples
 from ctk.toolkit.verify_rules.subjects import subjects_in
 from ctk.toolkit.verify_rules.verify import verify_rules
 
@@ -37,7 +37,7 @@ def test_plain_functions_of_a_graph_are_passes():
 
 def test_a_counter_example_is_a_case(tmp_path):
     report = verify_rules([TRACED], rules=["alpha"], draws=5)
-    (folder,) = keep(report.findings, tmp_path)
+    (folder,) = keep_counter_examples(report.findings, tmp_path)
     case = load_case(folder / "case", trust=True)
     assert case.signature is not None
     assert case.signature.kind != "compile-error"

@@ -24,12 +24,12 @@ from ctk.compiler.passes.joint.replace_random import ReplaceRandom
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from ctk.repro_templates.numbers.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.verify_rules.subjects import enabled
+from ctk.toolkit.verify_rules.subjects import enable_pass
 from tests.helpers.pass_programs import Program, programs
 from tests.helpers.passes import run_pass, text_of
 
 ATEN_PASSES = {
-    step.name: (stage, enabled(step))
+    step.name: (stage, enable_pass(step))
     for stage, steps in PASSES.items()
     if stage != "pre_grad"
     for step in steps

@@ -11,6 +11,7 @@ Storage offsets are kept only for inputs that share a storage.
 """
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -96,6 +97,14 @@ def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     if tensor.device.type != "cpu":
         source = f"{source}.to({str(tensor.device)!r})"
     return _finish(source, tensor, sources)
+
+
+def literal_source(tensor: torch.Tensor) -> str:
+    """Return the source of a small CPU tensor as one literal with strides; overlaps are kept."""
+    flat = tensor.as_strided((extent(tensor.shape, tensor.stride()),), (1,))
+    numbers = re.sub(r"-?\b(?:nan|inf)\b", r'float("\g<0>")', ", ".join(_number_texts(flat)))
+    source = f"torch.tensor([{numbers}], dtype={tensor.dtype})"
+    return f"{source}.as_strided({tuple(tensor.shape)}, {tensor.stride()})"
 
 
 def view_source(

@@ -1,56 +1,76 @@
-"""The corners around a draw that was accepted: each differs from it in one place.
+"""Boundary draws of an accepted draw: each differs from it in one place.
 
-Chance visits a corner late or never: a rule that is wrong for size 0 of one operand wants that
-size, and all else as it was. So each corner of a few accepted draws is tried in turn:
+Random draws reach a boundary late or never: a rule that is wrong for size 0 of one operand fails
+only with that size and everything else unchanged. So the boundaries of a few accepted draws are
+tried in turn:
 
     dtypes     all operands in each, each operand in another one
     sizes      each size of the draw 0, 1, and larger; each operand without a dimension, with size 1
     layouts    each operand in each layout, as a constant, as a view; one node for two operands
-    company    each value written to, returned, and read once more, at each place
+    neighbours each value written to, returned, and read once more, at each position
     results    returned or not; sizes as symbols, run with these sizes and with larger ones
-    constants  each number, dimension and word that the argument may be
+    constants  each number, dimension and word that the argument accepts
     arguments  each argument that a call does not give; tensors swapped, or the same
     calls      one less
 
-The kinds take turns, so that few corners of a draw are some of each kind.
+The kinds alternate, so that a few boundaries of a draw cover each kind. Arguments, for example:
+
+    sum(x, [0])     -> sum(x, [0], True), sum(x, [0], dtype=float64), ...
+    add(x, y)       -> add(x, y, alpha=2), add(y, x), add(x, x)
+    sum(x, [0, 1])  -> sum(x, [1, 0]), sum(x, [-2, 1]), sum(x, [0])
+
+A rule that reads some arguments of a call is wrong about the others: each argument of the schema is
+given in turn. A large program that happened to fire is split as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from random import Random
 from typing import cast
 
-from ctk.toolkit.verify_rules.arguments import (
-    other_lists,
-    with_fewer_calls,
-    with_other_arguments,
-)
+from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.toolkit.verify_rules.drawing import (
     constants_for,
     with_dense_layouts,
     with_sizes,
     with_tensors,
 )
-from ctk.toolkit.verify_rules.draws import Constant, Draw, Neighbour, SameAs, TensorDraw
-from ctk.toolkit.verify_rules.layouts import LAYOUTS
-from ctk.toolkit.verify_rules.values import DTYPES
+from ctk.toolkit.verify_rules.draws import (
+    CallResult,
+    Draw,
+    DrawCall,
+    DrawProgram,
+    Neighbour,
+    Variable,
+    leaves,
+    map_leaves,
+)
+from ctk.toolkit.verify_rules.operands import (
+    DTYPES,
+    LAYOUTS,
+    Constant,
+    Operand,
+    SharedOperand,
+    TensorDraw,
+)
+from ctk.toolkit.verify_rules.schemas import ArgumentRole, arguments_of
 
 
-def corners(random: Random, draw: Draw) -> list[Draw]:
-    """Return the corners around a draw: to be taken from the end."""
+def list_boundary_draws(random: Random, draw: Draw) -> list[Draw]:
+    """Return the boundaries of a draw, in the reverse order of trial."""
     plain = replace(draw, neighbours=())
     kinds = [
         _dtypes(random, plain),
         _sizes(plain),
         _operands(plain),
-        _company(plain),
+        _neighbours(plain),
         _results(plain),
         _constants(random, plain),
         with_other_arguments(random, plain),
         with_fewer_calls(plain),
     ]
-    turns = [random.sample(found, len(found)) for found in map(list, kinds)]
+    turns = [random.sample(draws, len(draws)) for draws in map(list, kinds)]
     mixed = [each for turn in zip_longest(*turns) for each in turn if each is not None]
     return mixed[::-1]
 
@@ -87,7 +107,7 @@ def _operands(draw: Draw) -> Iterator[Draw]:
             yield with_tensors(draw, {name: _placed(each, place)})
         for other in tensors:
             if other != name:
-                yield replace(draw, bound={**draw.bound, name: SameAs(other)})
+                yield replace(draw, bound={**draw.bound, name: SharedOperand(other)})
     for layout in LAYOUTS:
         yield with_tensors(draw, {k: replace(v, layout=layout) for k, v in tensors.items()})
 
@@ -96,7 +116,7 @@ def _placed(tensor: TensorDraw, place: str) -> TensorDraw:
     return replace(tensor, place=place)  # type: ignore[arg-type]  # one of its words
 
 
-def _company(draw: Draw) -> Iterator[Draw]:
+def _neighbours(draw: Draw) -> Iterator[Draw]:
     count = len(draw.program.calls)
     for of in (*draw.tensors(), *range(count)):
         first = of + 1 if isinstance(of, int) else 0
@@ -126,3 +146,173 @@ def _constants(random: Random, draw: Draw) -> Iterator[Draw]:
                 values += other_lists(cast("tuple[int, ...]", each.value), rank)
             for value in values:
                 yield replace(draw, bound={**draw.bound, name: Constant(value)})
+
+
+# --- other calls: other arguments, fewer calls ---------------------------------------------------
+
+UNDRAWN = ("layout", "device", "pin_memory", "non_blocking", "generator", "out")
+
+
+def with_other_arguments(random: Random, draw: Draw) -> Iterator[Draw]:
+    """Yield draws with one argument more or less, or with tensors swapped, merged or split."""
+    for number, call in enumerate(draw.program.calls):
+        if operators.declared_by(call.target) is not None:
+            yield from _added(random, draw, number)
+        roles = arguments_of(call.target)
+        if 1 < len(call.args) <= len(roles) and not roles[len(call.args) - 1].required:
+            yield _with_call(draw, number, replace(call, args=call.args[:-1]))
+        yield from _rearranged(draw, number)
+    yield from _split_operands(draw)
+
+
+def _added(random: Random, draw: Draw, number: int) -> Iterator[Draw]:
+    call = draw.program.calls[number]
+    roles = arguments_of(call.target)
+    positional = [each for each in roles if not each.keyword]
+    for role in roles:
+        index = positional.index(role) if role in positional else None
+        is_given = role.name in call.kwargs if index is None else index < len(call.args)
+        if is_given or role.is_tensor or role.name in UNDRAWN:
+            continue
+        name = f"arg_{number}_{role.name}"
+        if index is None:
+            other = replace(call, kwargs={**call.kwargs, role.name: Variable(name)})
+        else:
+            between = _defaults(call.target)[len(call.args) : index]
+            other = replace(call, args=(*call.args, *between, Variable(name)))
+        default = _defaults(call.target)[roles.index(role)]
+        blank = _with_call(draw, number, other, {name: Constant(default)})
+        for value in _different(random, blank, name, default):
+            yield replace(blank, bound={**blank.bound, name: Constant(value)})
+
+
+def _different(random: Random, draw: Draw, name: str, default: object) -> list[object]:
+    """Return a few values for an argument other than its default."""
+    known = {(type(each), repr(each)): each for each in constants_for(random, draw, name)}
+    known.pop((type(default), repr(default)), None)
+    first, rest = list(known.values())[:2], list(known.values())[2:]
+    return first + random.sample(rest, min(len(rest), 4))
+
+
+def _defaults(target: object) -> Sequence[object]:
+    return arguments.defaults_of(target)
+
+
+def _rearranged(draw: Draw, number: int) -> Iterator[Draw]:
+    """Yield a draw with two tensors of a call swapped, and with the first in both places."""
+    call = draw.program.calls[number]
+    roles: list[ArgumentRole] = [each for each in arguments_of(call.target) if not each.keyword]
+    tensors = [
+        index
+        for index, (role, given) in enumerate(zip(roles, call.args, strict=False))
+        if role.is_tensor and isinstance(given, (Variable, CallResult))
+    ]
+    for one, other in pairwise(tensors):
+        args = list(call.args)
+        args[one], args[other] = args[other], args[one]
+        yield _with_call(draw, number, replace(call, args=tuple(args)))
+        args[other] = args[one] = call.args[one]
+        yield _with_call(draw, number, replace(call, args=tuple(args)))
+
+
+def _split_operands(draw: Draw) -> Iterator[Draw]:
+    """Yield draws in which some uses of a variable read a new variable.
+
+    1. The second use in a call, in all calls; 2. each use by itself.
+    """
+    for name, operand in draw.tensors().items():
+        other = f"{name}_2"
+        if other in draw.bound:
+            continue
+        bound = {**draw.bound, other: replace(operand, values=(*operand.values[::-1], 2, "nan"))}
+        for calls in _renamed(draw.program.calls, Variable(name), Variable(other)):
+            yield replace(draw, program=replace(draw.program, calls=calls), bound=bound)
+
+
+def _renamed(
+    calls: tuple[DrawCall, ...], old: Variable, new: Variable
+) -> Iterator[tuple[DrawCall, ...]]:
+    places = [
+        (number, index)
+        for number, call in enumerate(calls)
+        for index, each in enumerate(call.args)
+        if each == old
+    ]
+    second = [place for place in places if sum(each[0] == place[0] for each in places) > 1]
+    second = [place for before, place in pairwise(second) if before[0] == place[0]]
+    alone = [[place] for place in places] if len(places) > 1 else []
+    for chosen in (second, *alone) if second else alone:
+        yield tuple(
+            replace(
+                call,
+                args=tuple(
+                    new if (number, index) in chosen else each
+                    for index, each in enumerate(call.args)
+                ),
+            )
+            for number, call in enumerate(calls)
+        )
+
+
+def with_fewer_calls(draw: Draw) -> Iterator[Draw]:
+    """Yield draws without one call that no other reads; its operands become results."""
+    calls = draw.program.calls
+    refs = [{each.number for each in _refs(call)} for call in calls]
+    read = set[int]().union(*refs)
+    for number in range(len(calls) if len(calls) > 1 else 0):
+        if number in read:
+            continue
+        kept = [at for at in range(len(calls)) if at != number]
+        still = set[int]().union(*(refs[at] for at in kept))
+        renumbered = {at: place for place, at in enumerate(kept)}
+        others = tuple(_with_numbers(calls[at], renumbered) for at in kept)
+        results = tuple(renumbered[at] for at in kept if at not in still)
+        program = replace(draw.program, calls=others, results=results)
+        yield replace(draw, program=program, bound=_read(draw.bound, program), neighbours=())
+
+
+def _refs(call: DrawCall) -> Iterator[CallResult]:
+    for argument in call.arguments:
+        yield from (each for each in leaves(argument) if isinstance(each, CallResult))
+
+
+def _with_numbers(call: DrawCall, numbers: Mapping[int, int]) -> DrawCall:
+    def changed(part: object) -> object:
+        return CallResult(numbers[part.number]) if isinstance(part, CallResult) else part
+
+    args = tuple(map_leaves(each, changed) for each in call.args)
+    return replace(
+        call, args=args, kwargs={k: map_leaves(v, changed) for k, v in call.kwargs.items()}
+    )
+
+
+def _with_call(
+    draw: Draw, number: int, call: DrawCall, bound: dict[str, Operand] | None = None
+) -> Draw:
+    """Return a draw with another call; variables that become unused are dropped."""
+    program = draw.program
+    calls = (*program.calls[:number], call, *program.calls[number + 1 :])
+    other = replace(program, calls=calls)
+    known = {**draw.bound, **(bound or {})}
+    return replace(draw, program=other, bound=_read(known, other))
+
+
+def _read(bound: Mapping[str, Operand], program: DrawProgram) -> dict[str, Operand]:
+    """Return the operands that a program reads, directly or through a `SharedOperand`."""
+    names = {*program.roles}
+    names |= {
+        each.name for k, each in bound.items() if k in names and isinstance(each, SharedOperand)
+    }
+    return {name: each for name, each in bound.items() if name in names}
+
+
+def other_lists(value: tuple[int, ...], rank: int) -> Iterator[tuple[int, ...]]:
+    """Yield lists of dimensions near one: reversed, counted from the end, without one."""
+    for order in (value, value[::-1]):
+        yield order
+        for index, dim in enumerate(order):
+            other = dim - rank if dim >= 0 else dim + rank
+            yield (*order[:index], other, *order[index + 1 :])
+            yield (*order[:index], -1, *order[index + 1 :])
+    yield value[1:]
+    yield value[:-1]

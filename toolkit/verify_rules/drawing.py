@@ -13,18 +13,18 @@ from random import Random
 
 import torch
 
-from ctk.toolkit.verify_rules.draws import (
+from ctk.toolkit.verify_rules.draws import Draw, DrawProgram, Neighbour
+from ctk.toolkit.verify_rules.operands import (
+    DENSE,
+    DTYPES,
+    LAYOUTS,
     Constant,
-    Draw,
-    Neighbour,
     Operand,
-    SameAs,
+    SharedOperand,
     TensorDraw,
+    draw_values,
 )
-from ctk.toolkit.verify_rules.layouts import DENSE, LAYOUTS
-from ctk.toolkit.verify_rules.program import Program
-from ctk.toolkit.verify_rules.schemas import Role
-from ctk.toolkit.verify_rules.values import DTYPES, draw_values
+from ctk.toolkit.verify_rules.schemas import ArgumentRole
 
 SIZES = (2, 3, 1, 4, 0, 5)
 WEIGHTS = (6, 6, 4, 2, 2, 1)
@@ -48,7 +48,7 @@ CONDITIONS, INDICES = ("condition", "mask"), ("index", "indices")
 """Tensors that are mostly bools, and mostly small whole numbers, by the name of the argument."""
 
 
-def draw_wildly(random: Random, program: Program) -> Draw:
+def draw_wildly(random: Random, program: DrawProgram) -> Draw:
     """Return a draw from nothing: sizes from a pool of two, mostly one dtype."""
     sizes, weights = (
         (*SIZES, *_sizes(program.hints)),
@@ -78,7 +78,7 @@ def draw_near(random: Random, draw: Draw) -> Draw:
     return draw
 
 
-def draws_with_hints(random: Random, program: Program) -> list[Draw]:
+def draws_with_hints(random: Random, program: DrawProgram) -> list[Draw]:
     """Return a few draws whose numbers are those that a rule mentions: alike tensors of a dtype."""
     numbers = [each for each in program.hints if type(each) in (int, float)]
     names = [name for name, role in program.roles.items() if _takes_number(role)]
@@ -101,7 +101,7 @@ HINTED = 12
 """How many choices of mentioned numbers are tried at first, in float32 and in another dtype."""
 
 
-def _takes_number(role: Role) -> bool:
+def _takes_number(role: ArgumentRole) -> bool:
     """Return whether an argument is a number, or a tensor for which a number may stand."""
     is_list = "List" in role.kind or "bool" in role.kind
     is_number = any(kind in role.kind for kind in ("number", "float", "int", "Scalar"))
@@ -109,7 +109,11 @@ def _takes_number(role: Role) -> bool:
 
 
 def _operand(
-    random: Random, role: Role, pool: Sequence[int], base: tuple[int, ...], dtype: torch.dtype
+    random: Random,
+    role: ArgumentRole,
+    pool: Sequence[int],
+    base: tuple[int, ...],
+    dtype: torch.dtype,
 ) -> Operand:
     if "Tensor" not in role.kind:
         return Constant(_constant(random, role, base))
@@ -125,7 +129,11 @@ def _operand(
 
 
 def _tensor(
-    random: Random, role: Role, pool: Sequence[int], base: tuple[int, ...], dtype: torch.dtype
+    random: Random,
+    role: ArgumentRole,
+    pool: Sequence[int],
+    base: tuple[int, ...],
+    dtype: torch.dtype,
 ) -> TensorDraw:
     own = random.choice(DTYPES) if random.random() < 0.15 else dtype
     values = draw_values(random)
@@ -155,7 +163,7 @@ def _shape(
     return tuple(random.choice(pool) for _ in range(count))
 
 
-def _constant(random: Random, role: Role, base: tuple[int, ...]) -> object:
+def _constant(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> object:
     kind = role.kind
     hints = _hints_for(role)
     if hints and random.random() < 0.4:
@@ -175,7 +183,7 @@ def _constant(random: Random, role: Role, base: tuple[int, ...]) -> object:
     return None
 
 
-def _hints_for(role: Role) -> list[object]:
+def _hints_for(role: ArgumentRole) -> list[object]:
     """Return what a rule mentions that an argument may be."""
     if "List" in role.kind or "bool" in role.kind:
         return []
@@ -188,7 +196,7 @@ def _hints_for(role: Role) -> list[object]:
     return [each for each in role.hints if type(each) in kinds]
 
 
-def _list(random: Random, role: Role, base: tuple[int, ...]) -> tuple[int, ...]:
+def _list(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> tuple[int, ...]:
     """Return sizes of as many elements as the base shape has, or dimensions of it."""
     if role.name in ("size", "shape", "sizes"):
         count = math.prod(base)
@@ -346,15 +354,15 @@ def _other_constant(random: Random, draw: Draw) -> Draw:
 def _repeat(random: Random, draw: Draw) -> Draw:
     """Let one node stand for two variables, or no longer."""
     tensors = draw.tensors()
-    repeated = [name for name, each in draw.bound.items() if isinstance(each, SameAs)]
+    repeated = [name for name, each in draw.bound.items() if isinstance(each, SharedOperand)]
     if repeated:
         original = draw.bound[repeated[0]]
-        known = tensors.get(original.name) if isinstance(original, SameAs) else None
+        known = tensors.get(original.name) if isinstance(original, SharedOperand) else None
         return replace(draw, bound={**draw.bound, repeated[0]: known}) if known else draw
     if len(tensors) < 2:
         return draw
     one, *_, other = tensors
-    return replace(draw, bound={**draw.bound, other: SameAs(one)})
+    return replace(draw, bound={**draw.bound, other: SharedOperand(one)})
 
 
 def _company(random: Random, draw: Draw) -> Draw:

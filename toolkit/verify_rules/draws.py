@@ -1,63 +1,99 @@
-"""A draw: a program with operands, neighbours and a way out, as data that can be made smaller.
+"""A draw: calls over operands, other nodes beside them and the results, as data that can shrink.
 
-    Draw(t(t(x)), {"x": TensorDraw(float32, (2, 3), "sliced", (1, "nan"))}, (), returned=True)
+    program = DrawProgram((DrawCall(aten.mul.Tensor, (Variable("x"), Variable("s"))),
+                           DrawCall(aten.add.Tensor, (CallResult(0), Variable("y")), {"alpha": 2})),
+                          results=(1,))
+    Draw(program, {"x": TensorDraw(float32, (2, 3), "sliced", (1, "nan")), ...})
 
-What it does not do: it builds no graph (`graphs.py`), and does not choose (`drawing.py`).
+A program comes from the pattern of a rule (`rule_patterns.py`), from an example (`examples.py`), or
+from the operators that a pass mentions (`pass_patterns.py`). `drawing.py` chooses operands for it,
+and `graphs.py` builds the graph.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
 
-import torch
-from torch import Tensor
-
-from ctk.toolkit.verify_rules.layouts import LAYOUTS, extent
-from ctk.toolkit.verify_rules.program import Program
-from ctk.toolkit.verify_rules.values import Value, filled
+from ctk.toolkit.verify_rules.operands import Operand, TensorDraw
+from ctk.toolkit.verify_rules.schemas import ArgumentRole, roles_of_call
 
 
 @dataclass(frozen=True, slots=True)
-class TensorDraw:
-    """One tensor operand.
-
-    Attributes:
-        dtype: Of its elements.
-        shape: Its sizes.
-        layout: How it lies in memory; a word of `layouts.py`.
-        values: What fills its storage, again and again.
-        place: `input`: a placeholder; `constant`: an attribute of the graph; `view`: a view, made
-            in the graph, of a placeholder.
-    """
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    layout: str = "contiguous"
-    values: tuple[Value, ...] = (1, 2, 3)
-    place: Literal["input", "constant", "view"] = "input"
-
-    def tensor(self) -> Tensor:
-        """Return the operand."""
-        strides = LAYOUTS[self.layout](self.shape)
-        storage = filled(self.dtype, self.values, extent(self.shape, strides))
-        return storage.as_strided(self.shape, strides)
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """An operand that is no tensor; `value` is a number, None, a tuple of ints or a dtype."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class SameAs:
-    """An operand that is another one: the same node stands for two variables."""
+class Variable:
+    """An operand; the same name is the same operand everywhere."""
 
     name: str
 
 
-Operand = TensorDraw | Constant | SameAs | tuple[TensorDraw, ...]
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of an earlier call."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawCall:
+    """A call of `target`, a function or the name of a method.
+
+    Arguments are `Variable`s, `CallResult`s, constants, and lists of these.
+    """
+
+    target: object
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def arguments(self) -> tuple[object, ...]:
+        return (*self.args, *self.kwargs.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawProgram:
+    """Calls in order.
+
+    Attributes:
+        calls: Each uses earlier ones only.
+        results: The numbers of the calls whose values leave the program.
+        hints: Numbers, types and words that the code of a rule mentions.
+        roles: The role of each variable, in the order of first use.
+    """
+
+    calls: tuple[DrawCall, ...]
+    results: tuple[int, ...]
+    hints: tuple[object, ...] = ()
+    roles: Mapping[str, ArgumentRole] = field(init=False)
+
+    def __post_init__(self) -> None:
+        roles = _roles(self.calls)
+        hinted = {name: replace(role, hints=self.hints) for name, role in roles.items()}
+        object.__setattr__(self, "roles", hinted)
+
+
+def _roles(calls: tuple[DrawCall, ...]) -> dict[str, ArgumentRole]:
+    roles: dict[str, ArgumentRole] = {}
+    for call in calls:
+        for role, argument in roles_of_call(call.target, call.args, call.kwargs):
+            for leaf in leaves(argument):
+                if isinstance(leaf, Variable):
+                    roles.setdefault(leaf.name, role if leaf is argument else role.item)
+    return roles
+
+
+def leaves(argument: object) -> Iterator[object]:
+    """Yield an argument, or the items of its nested lists."""
+    if isinstance(argument, (list, tuple)):
+        for item in cast("list[object]", argument):
+            yield from leaves(item)
+    else:
+        yield argument
+
+
+def map_leaves(argument: object, change: Callable[[object], object]) -> object:
+    """Return an argument with each of its `leaves` changed."""
+    if isinstance(argument, (list, tuple)):
+        return [map_leaves(item, change) for item in cast("list[object]", argument)]
+    return change(argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +101,10 @@ class Neighbour:
     """A node beside the program.
 
     Attributes:
-        kind: `use`: reads a value of the program, and is returned; `return`: the value itself is;
-            `drop`: reads it, and nobody uses that; `write`: writes to it.
+        kind: `use`: reads a value of the program, and is returned; `return`: the value itself is
+            returned; `drop`: reads it, and is unused; `write`: writes to it.
         of: A variable (`x`; of a view, its base), or the number of a call.
-        at: In front of which call it stands; behind all of them where there is none of that number.
+        at: The number of the call that it precedes; past the last number, it follows all calls.
     """
 
     kind: Literal["use", "return", "drop", "write"]
@@ -78,18 +114,18 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One question: does the rule keep what this graph computes with these inputs?
+    """One question: does the rule preserve the results of this graph with these inputs?
 
     Attributes:
-        program: What the rule is tried on.
-        bound: What each variable stands for, in the order of the graph's inputs.
+        program: The calls.
+        bound: The operand of each variable, in the order of the graph's inputs.
         neighbours: Other nodes.
         returned: Whether the results are returned themselves; else copies, made at the end.
         dynamic: Whether the sizes of the inputs are symbols.
         grown: By how much the sizes above 1 grow when a graph with symbols is run.
     """
 
-    program: Program
+    program: DrawProgram
     bound: Mapping[str, Operand]
     neighbours: tuple[Neighbour, ...] = ()
     returned: bool = True

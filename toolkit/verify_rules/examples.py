@@ -22,11 +22,11 @@ from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import Stage, first_line
 from ctk.compiler.rewriting.base import Example
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.toolkit.verify_rules.draws import Constant, Draw, Operand, TensorDraw
-from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var
+from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram, Variable
+from ctk.toolkit.verify_rules.operands import Constant, Operand, TensorDraw
 
 
-def seeds_in(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
+def load_examples(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
     """Return the draws of a module's examples.
 
     Raises:
@@ -36,7 +36,9 @@ def seeds_in(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
     if offered is None:
         return ()
     try:
-        return tuple(draw_of(*each, stage=stage) for each in cast("Iterable[Example]", offered()))
+        return tuple(
+            trace_example(*each, stage=stage) for each in cast("Iterable[Example]", offered())
+        )
     except Exception as error:
         raise ConfigError(
             f"examples() of {module.__name__} cannot be traced: {type(error).__name__}: "
@@ -44,7 +46,7 @@ def seeds_in(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
         ) from error
 
 
-def draw_of(
+def trace_example(
     function: Callable[..., object], inputs: Sequence[Tensor], *, stage: Stage = "joint"
 ) -> Draw:
     """Return the draw of a function with inputs: traced to ATen, or as it is for `pre_grad`."""
@@ -56,7 +58,7 @@ def draw_of(
         _tensor_draw(tensor, "constant" if isinstance(each, torch.nn.Parameter) else "input")
         for each, tensor in zip(inputs, plain, strict=True)
     ]
-    return draw_of_graph(graph, operands)
+    return read_graph(graph, operands)
 
 
 def _tensor_draw(tensor: Tensor, place: str = "input") -> TensorDraw:
@@ -64,7 +66,7 @@ def _tensor_draw(tensor: Tensor, place: str = "input") -> TensorDraw:
     return TensorDraw(tensor.dtype, shape, values=values, place=place)  # type: ignore[arg-type]  # one of its words
 
 
-def draw_of_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
+def read_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
     """Return the draw of a graph of calls: its constants become operands, too.
 
     Args:
@@ -74,7 +76,7 @@ def draw_of_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
     reading = _Reading(iter(operands))
     for node in module.graph.nodes:
         reading.read(node, module)
-    return Draw(Program(tuple(reading.calls), tuple(reading.results)), reading.bound)
+    return Draw(DrawProgram(tuple(reading.calls), tuple(reading.results)), reading.bound)
 
 
 class _Reading:
@@ -82,10 +84,10 @@ class _Reading:
 
     def __init__(self, operands: Iterable[TensorDraw]) -> None:
         self.operands = iter(operands)
-        self.calls: list[Call] = []
+        self.calls: list[DrawCall] = []
         self.results: list[int] = []
         self.bound: dict[str, Operand] = {}
-        self.parts: dict[Node, Var | Ref] = {}
+        self.parts: dict[Node, Variable | CallResult] = {}
 
     def read(self, node: Node, module: GraphModule) -> None:
         if node.op == "placeholder":
@@ -95,11 +97,11 @@ class _Reading:
         elif node.op in ("call_function", "call_method"):
             args = tuple(self._part(each, node, str(at)) for at, each in enumerate(node.args))
             kwargs = {name: self._part(each, node, name) for name, each in node.kwargs.items()}
-            self.parts[node] = Ref(len(self.calls))
-            self.calls.append(Call(node.target, args, kwargs))
+            self.parts[node] = CallResult(len(self.calls))
+            self.calls.append(DrawCall(node.target, args, kwargs))
         elif node.op == "output":
             refs = (self.parts[each] for each in node.all_input_nodes)
-            self.results += [each.number for each in refs if isinstance(each, Ref)]
+            self.results += [each.number for each in refs if isinstance(each, CallResult)]
         else:
             raise ValueError(
                 f"an example calls {node.target!r} by {node.op}: call functions and methods"
@@ -107,7 +109,7 @@ class _Reading:
 
     def _bind(self, node: Node, operand: TensorDraw) -> None:
         self.bound[node.name] = operand
-        self.parts[node] = Var(node.name)
+        self.parts[node] = Variable(node.name)
 
     def _part(self, value: object, node: Node, place: str) -> object:
         if isinstance(value, Node):
@@ -120,7 +122,7 @@ class _Reading:
             return value
         name = f"{node.name}_{place}"
         self.bound[name] = Constant(tuple(value) if isinstance(value, (list, tuple)) else value)
-        return Var(name)
+        return Variable(name)
 
 
 def _is_numbers(value: Sequence[object]) -> bool:

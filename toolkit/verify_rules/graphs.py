@@ -18,14 +18,14 @@ from torch.fx.node import Argument
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.verify_rules.draws import (
-    Constant,
+    CallResult,
     Draw,
+    DrawCall,
     Neighbour,
-    Operand,
-    SameAs,
-    TensorDraw,
+    Variable,
+    map_leaves,
 )
-from ctk.toolkit.verify_rules.program import Call, Ref, Var, mapped
+from ctk.toolkit.verify_rules.operands import Constant, Operand, SharedOperand, TensorDraw
 
 aten = torch.ops.aten
 WRITTEN = 3
@@ -33,7 +33,7 @@ WRITTEN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class DrawnGraph:
     """A graph with the inputs that it is typed by.
 
     Attributes:
@@ -45,33 +45,33 @@ class Built:
     inputs: tuple[Tensor, ...]
 
 
-def build(draw: Draw) -> Built:
+def build_graph(draw: Draw) -> DrawnGraph:
     """Return the graph of a draw, without types, and its inputs."""
     builder = _Builder(draw)
     builder.build()
-    return Built(GraphModule(builder.root, builder.graph), tuple(builder.inputs))
+    return DrawnGraph(GraphModule(builder.root, builder.graph), tuple(builder.inputs))
 
 
-def inputs_of(draw: Draw) -> tuple[Tensor, ...]:
+def run_inputs(draw: Draw) -> tuple[Tensor, ...]:
     """Return the inputs that a draw's graph is run with: those of its types, or larger ones."""
-    tensors = [tensor for each in draw.bound.values() for tensor in tensors_in(each)]
-    return tuple(grown(t, draw).tensor() for t in tensors if t.place != "constant")
+    tensors = [tensor for each in draw.bound.values() for tensor in operand_tensors(each)]
+    return tuple(grow_operand(t, draw).tensor() for t in tensors if t.place != "constant")
 
 
-def tensors_in(operand: Operand) -> tuple[TensorDraw, ...]:
+def operand_tensors(operand: Operand) -> tuple[TensorDraw, ...]:
     """Return the tensors that an operand holds."""
     if isinstance(operand, TensorDraw):
         return (operand,)
     return operand if isinstance(operand, tuple) else ()
 
 
-def grown(tensor: TensorDraw, draw: Draw) -> TensorDraw:
+def grow_operand(tensor: TensorDraw, draw: Draw) -> TensorDraw:
     """Return an operand as large as the run wants it: symbols stand for sizes above 1."""
     by = draw.grown if draw.dynamic else 0
     return replace(tensor, shape=tuple(size + by if size > 1 else size for size in tensor.shape))
 
 
-def add_types(built: Built, *, dynamic: bool) -> tuple[Any, tuple[Tensor, ...]]:
+def add_types(built: DrawnGraph, *, dynamic: bool) -> tuple[Any, tuple[Tensor, ...]]:
     """Write the type of each node on it; return the fake mode and the fake inputs."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
@@ -103,10 +103,10 @@ class _Builder:
 
     def build(self) -> None:
         for name, operand in self.draw.bound.items():
-            if tensors_in(operand):
+            if operand_tensors(operand):
                 self._place(name, operand)
         for name, operand in self.draw.bound.items():
-            if not tensors_in(operand):
+            if not operand_tensors(operand):
                 self.nodes[name] = self._argument(operand)
         for number, call in enumerate(self.draw.program.calls):
             self._neighbours(number)
@@ -122,7 +122,7 @@ class _Builder:
 
     def _place(self, name: str, operand: Operand) -> None:
         """Make the nodes of tensors: placeholders first, because they stand first in a graph."""
-        tensors = tensors_in(operand)
+        tensors = operand_tensors(operand)
         nodes = [
             self._tensor(f"{name}_{index}" if index else name, tensor)
             for index, tensor in enumerate(tensors)
@@ -149,9 +149,9 @@ class _Builder:
         return node
 
     def _argument(self, operand: Operand) -> Argument:
-        if isinstance(operand, SameAs):
+        if isinstance(operand, SharedOperand):
             return self.nodes[operand.name]
-        value = cast("Constant", operand).value
+        value = cast(Constant, operand).value
         if not isinstance(value, tuple):
             return cast("Argument", value)
         return [self._size(size) for size in cast("tuple[int, ...]", value)]
@@ -163,22 +163,22 @@ class _Builder:
         node, dim = self.sizes[size]
         return self._add(aten.sym_size.int, (node, dim))
 
-    def _call(self, call: Call) -> Node:
+    def _call(self, call: DrawCall) -> Node:
         args = tuple(self._value(each) for each in call.args)
         kwargs = {name: self._value(each) for name, each in call.kwargs.items()}
         return self._add(call.target, args, kwargs)
 
     def _value(self, part: object) -> Argument:
-        return cast("Argument", mapped(part, self._operand))
+        return cast("Argument", map_leaves(part, self._operand))
 
     def _operand(self, part: object) -> Argument:
-        if isinstance(part, Ref):
+        if isinstance(part, CallResult):
             return self.calls[part.number]
-        if not isinstance(part, Var):
+        if not isinstance(part, Variable):
             return cast("Argument", part)
         operand = self.draw.bound[part.name]
-        if isinstance(operand, SameAs):
-            return self._operand(Var(operand.name))
+        if isinstance(operand, SharedOperand):
+            return self._operand(Variable(operand.name))
         base, is_view = self.bases.get(part.name), getattr(operand, "place", "") == "view"
         if is_view and base is not None and self.nodes[part.name] is base:
             self.nodes[part.name] = self._add(aten.alias.default, (base,))

@@ -13,17 +13,17 @@ from random import Random
 import torch
 
 from ctk.compiler.torch_compat.fx import operators
-from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var
-from ctk.toolkit.verify_rules.schemas import Role, arguments_of
+from ctk.toolkit.verify_rules.draws import CallResult, DrawCall, DrawProgram, Variable
+from ctk.toolkit.verify_rules.schemas import ArgumentRole, arguments_of
 
 aten = torch.ops.aten
-X, Y, S, A, B = Var("x"), Var("y"), Var("s"), Var("a"), Var("b")
-NEG = Call(aten.neg.default, (X,))
-TRANSPOSE = Call(aten.transpose.int, (X, A, B))
-VIEW = Call(aten.view.default, (X, S))
-CLONE = Call(aten.clone.default, (X,))
-ADD = Call(aten.add.Tensor, (X, Y))
-FULL = Call(aten.full_like.default, (X, Y))
+X, Y, S, A, B = Variable("x"), Variable("y"), Variable("s"), Variable("a"), Variable("b")
+NEG = DrawCall(aten.neg.default, (X,))
+TRANSPOSE = DrawCall(aten.transpose.int, (X, A, B))
+VIEW = DrawCall(aten.view.default, (X, S))
+CLONE = DrawCall(aten.clone.default, (X,))
+ADD = DrawCall(aten.add.Tensor, (X, Y))
+FULL = DrawCall(aten.full_like.default, (X, Y))
 COMMON: tuple[object, ...] = (
     *(aten.neg.default, aten.clone.default, aten.alias.default, aten.transpose.int),
     *(aten.add.Tensor, aten.mul.Tensor, aten.relu.default),
@@ -31,32 +31,34 @@ COMMON: tuple[object, ...] = (
 """What stands around the operators of a pass."""
 
 
-def _program(*calls: Call) -> Program:
-    return Program(calls, (len(calls) - 1,))
+def _program(*calls: DrawCall) -> DrawProgram:
+    return DrawProgram(calls, (len(calls) - 1,))
 
 
-def _both(target: object) -> Call:
-    return Call(target, (Ref(0), Ref(1)))
+def _both(target: object) -> DrawCall:
+    return DrawCall(target, (CallResult(0), CallResult(1)))
 
 
-GENERAL: tuple[Program, ...] = (
+GENERAL: tuple[DrawProgram, ...] = (
     _program(NEG),
     _program(NEG, NEG, _both(aten.add.Tensor)),
-    _program(NEG, Call(aten.neg.default, (Ref(0),)), _both(aten.add.Tensor)),
+    _program(NEG, DrawCall(aten.neg.default, (CallResult(0),)), _both(aten.add.Tensor)),
     _program(ADD, ADD, _both(aten.mul.Tensor)),
     _program(TRANSPOSE, TRANSPOSE, _both(aten.add.Tensor)),
     _program(VIEW, VIEW, _both(aten.add.Tensor)),
     _program(CLONE, CLONE, _both(aten.mul.Tensor)),
     _program(FULL, FULL, _both(aten.add.Tensor)),
     _program(NEG, NEG, _both(aten.mm.default)),
-    _program(TRANSPOSE, Call(aten.sum.default, (Ref(0),))),
+    _program(TRANSPOSE, DrawCall(aten.sum.default, (CallResult(0),))),
 )
 
 
-def around(targets: Sequence[object], hints: tuple[object, ...] = ()) -> tuple[Program, ...]:
+def programs_around(
+    targets: Sequence[object], hints: tuple[object, ...] = ()
+) -> tuple[DrawProgram, ...]:
     """Return each operator on variables, with and without its optional arguments, and in pairs."""
     known = [each for each in targets if _makes_tensors(each)]
-    found: list[Program] = []
+    found: list[DrawProgram] = []
     for target in known:
         plain, *others = _forms(target)
         found += [_grown((target, form), hints=hints) for form in (plain, *others)]
@@ -66,7 +68,7 @@ def around(targets: Sequence[object], hints: tuple[object, ...] = ()) -> tuple[P
     return tuple(each for each in found if each.roles)
 
 
-def _forms(target: object) -> list[list[Role]]:
+def _forms(target: object) -> list[list[ArgumentRole]]:
     """Return which arguments a call gives: the fewest, all by position, and each by name."""
     roles = arguments_of(target)
     fewest = [each for each in roles if each.required] or roles[:1]
@@ -78,7 +80,7 @@ def _forms(target: object) -> list[list[Role]]:
 DRAWN = ("dtype", "memory_format", "alpha", "beta", "rounding_mode", "correction", "keepdim")
 
 
-def _is_drawn(role: Role, fewest: Sequence[Role] = ()) -> bool:
+def _is_drawn(role: ArgumentRole, fewest: Sequence[ArgumentRole] = ()) -> bool:
     """Return whether an argument that is given by name is drawn; `device` is not."""
     is_known = role.name in DRAWN or "number" in role.kind or role.kind == "float"
     return role not in fewest and (is_known or role.kind in ("str", "Optional[str]"))
@@ -91,7 +93,7 @@ def _makes_tensors(target: object) -> bool:
     return any("Tensor" in kind for kind in operators.results_of(target))
 
 
-def _grown(*steps: tuple[object, list[Role]], hints: tuple[object, ...]) -> Program:
+def _grown(*steps: tuple[object, list[ArgumentRole]], hints: tuple[object, ...]) -> DrawProgram:
     """Return a chain: each call takes the one before as its first tensor."""
     growing = _Growing(hints)
     for target, roles in steps:
@@ -111,7 +113,7 @@ class Grammar:
     targets: tuple[object, ...]
     hints: tuple[object, ...] = ()
 
-    def grow(self, random: Random) -> Program:
+    def grow(self, random: Random) -> DrawProgram:
         """Return a program: an operand may be a new one, an earlier one, or an earlier result."""
         known = [each for each in self.targets if _makes_tensors(each)] or [*COMMON]
         growing = _Growing(self.hints, random)
@@ -121,7 +123,7 @@ class Grammar:
         return growing.program()
 
 
-def _some(random: Random, target: object) -> list[Role]:
+def _some(random: Random, target: object) -> list[ArgumentRole]:
     """Return the arguments that a call gives, in the order of the schema."""
     roles = arguments_of(target)
     positional = [each for each in roles if not each.keyword]
@@ -140,18 +142,18 @@ class _Growing:
 
     hints: tuple[object, ...]
     random: Random | None = None
-    calls: list[Call] = field(default_factory=list[Call])
-    tensors: list[Var | Ref] = field(default_factory=list["Var | Ref"])
-    numbers: dict[str, list[Var]] = field(default_factory=dict[str, "list[Var]"])
+    calls: list[DrawCall] = field(default_factory=list[DrawCall])
+    tensors: list[Variable | CallResult] = field(default_factory=list["Variable | CallResult"])
+    numbers: dict[str, list[Variable]] = field(default_factory=dict[str, "list[Variable]"])
     used: set[int] = field(default_factory=set[int])
 
-    def program(self) -> Program:
+    def program(self) -> DrawProgram:
         """Return the program; what nothing uses is a result."""
-        refs = [each.number for each in self.tensors if isinstance(each, Ref)]
+        refs = [each.number for each in self.tensors if isinstance(each, CallResult)]
         results = tuple(number for number in refs if number not in self.used)
-        return Program(tuple(self.calls), results or tuple(refs[-1:]), self.hints)
+        return DrawProgram(tuple(self.calls), results or tuple(refs[-1:]), self.hints)
 
-    def call(self, target: object, roles: Sequence[Role]) -> None:
+    def call(self, target: object, roles: Sequence[ArgumentRole]) -> None:
         """Add a call with these arguments; of several results, the first two are taken."""
         is_first = True
         args: list[object] = []
@@ -164,16 +166,16 @@ class _Growing:
             else:
                 args.append(value)
         number = len(self.calls)
-        self.calls.append(Call(target, tuple(args), kwargs))
+        self.calls.append(DrawCall(target, tuple(args), kwargs))
         kinds = operators.results_of(target) if operators.declared_by(target) else ("Tensor",)
         if kinds == ("Tensor",):
-            self.tensors.append(Ref(number))
+            self.tensors.append(CallResult(number))
             return
         for index in range(2 if "List" in kinds[0] else min(len(kinds), 2)):
-            self.tensors.append(Ref(len(self.calls)))
-            self.calls.append(Call(operator.getitem, (Ref(number), index)))
+            self.tensors.append(CallResult(len(self.calls)))
+            self.calls.append(DrawCall(operator.getitem, (CallResult(number), index)))
 
-    def _argument(self, role: Role, *, is_first: bool) -> object:
+    def _argument(self, role: ArgumentRole, *, is_first: bool) -> object:
         if role.is_tensor and "List" in role.kind:
             count = self.random.choice((1, 2, 2, 3)) if self.random else 2
             return [self._tensor(role.item, is_first=at == 0) for at in range(count)]
@@ -185,12 +187,12 @@ class _Growing:
         known.append(self._variable(role))
         return known[-1]
 
-    def _tensor(self, role: Role, *, is_first: bool) -> Var | Ref:
-        refs = [each for each in self.tensors if isinstance(each, Ref)]
-        variables = [each for each in self.tensors if isinstance(each, Var)]
+    def _tensor(self, role: ArgumentRole, *, is_first: bool) -> Variable | CallResult:
+        refs = [each for each in self.tensors if isinstance(each, CallResult)]
+        variables = [each for each in self.tensors if isinstance(each, Variable)]
         chance = self.random.random() if self.random else 0.0 if is_first else 1.0
         if refs and is_first and chance < 0.7:
-            found: Var | Ref = refs[-1]
+            found: Variable | CallResult = refs[-1]
         elif self.random and variables and chance < (0.85 if is_first else 0.4):
             found = self.random.choice(variables)
         elif self.random and self.tensors and chance < (0.9 if is_first else 0.55):
@@ -198,9 +200,9 @@ class _Growing:
         else:
             found = self._variable(role)
             self.tensors.append(found)
-        if isinstance(found, Ref):
+        if isinstance(found, CallResult):
             self.used.add(found.number)
         return found
 
-    def _variable(self, role: Role) -> Var:
-        return Var(f"{role.name}_{len(self.calls)}_{len(self.tensors)}")
+    def _variable(self, role: ArgumentRole) -> Variable:
+        return Variable(f"{role.name}_{len(self.calls)}_{len(self.tensors)}")

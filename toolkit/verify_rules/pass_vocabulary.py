@@ -55,7 +55,7 @@ def hints_in(values: Iterable[object]) -> tuple[object, ...]:
     return tuple({(type(each), repr(each)): each for each in hints}.values())
 
 
-def mentioned(module: ModuleType, name: str) -> Iterator[object]:
+def find_mentions(module: ModuleType, name: str) -> Iterator[object]:
     """Yield what a definition of a module, and those that it uses, mention."""
     todo, seen = [(module, name)], {(module, name)}
     while todo:
@@ -76,15 +76,15 @@ def mentioned(module: ModuleType, name: str) -> Iterator[object]:
                     todo.append(used)
 
 
-def mentioned_by(function: Any, module: ModuleType) -> Iterator[object]:
+def find_function_mentions(function: Any, module: ModuleType) -> Iterator[object]:
     """Yield what a function of a module mentions, with what it encloses."""
     outer = str(getattr(function, "__qualname__", "")).partition(".")[0]
-    yield from mentioned(module, outer)
+    yield from find_mentions(module, outer)
     for cell in getattr(function, "__closure__", None) or ():
         value = cell.cell_contents
         yield from _members(value)
         if isinstance(value, FunctionType) and value is not function:
-            yield from mentioned(module, value.__name__)
+            yield from find_mentions(module, value.__name__)
 
 
 def helpers_of(module: ModuleType) -> set[str]:

@@ -6,9 +6,9 @@ values for `sum |terms|`. That holds for sums and products, views and copies (`M
 another operator among them, and where precision is lowered, the toolkit's table of tolerances
 decides.
 
-An overflow in between makes an infinity of a number that is finite in another order: no verdict on
-an element whose terms come near the largest number, and where the table decides, none on infinite
-results of operands near the largest number. Ordinary operands must not overflow.
+An overflow in between makes an infinity of a number that is finite in another order. So elements
+whose terms come near the largest number get no verdict; where the table decides, infinite results
+get none if an operand is near the largest number. Ordinary operands must not overflow.
 
 Source: N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 2.2, 3.1 and
 4.2 (any order of summation); underflow adds at most n times the smallest normal number here, which
@@ -27,8 +27,13 @@ from ctk.compiler.fx.properties import is_view
 from ctk.compiler.observe import Numerics
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.tolerance import TABLE
-from ctk.toolkit.verify_rules.judge import Numbers, bits, listed
-from ctk.toolkit.verify_rules.running import play
+from ctk.toolkit.verify_rules.judge import (
+    JudgeNumbers,
+    refuse_other_bits,
+    results_of,
+    run_drawn,
+    shorten,
+)
 
 aten = torch.ops.aten
 
@@ -55,38 +60,38 @@ MONOTONE: frozenset[object] = frozenset(
 """Operators whose value on absolute operands bounds the sum of their terms."""
 
 
-def numbers_for(numerics: Numerics, graph: GraphModule, inputs: Sequence[Tensor]) -> Numbers:
-    """Return how the numbers of a graph's results are compared after a rule of such numerics."""
+def numbers_judge(numerics: Numerics, graph: GraphModule, inputs: Sequence[Tensor]) -> JudgeNumbers:
+    """Return the judge of a graph's results after a rule of such numerics."""
     if numerics == "exact":
-        return bits
-    exact = _play(graph, inputs, _wide)
+        return refuse_other_bits
+    exact = _run_converted(graph, inputs, _widen)
     if numerics == "lowers_precision" or not _is_monotone(graph):
         has_extremes = _has_extremes((*inputs, *graph.buffers()))
-        return partial(_by_table, numerics, exact, has_extremes)
-    terms = _play(graph, inputs, _magnitude)
+        return partial(_judge_by_table, numerics, exact, has_extremes)
+    terms = _run_converted(graph, inputs, _magnitude)
     calls = sum(node.op == "call_function" for node in graph.graph.nodes)
-    count = calls + max((each.numel() for each in (*inputs, *graph.buffers())), default=0)
-    return partial(_by_terms, count, exact, terms)
+    count = calls + max((tensor.numel() for tensor in (*inputs, *graph.buffers())), default=0)
+    return partial(_judge_by_terms, count, exact, terms)
 
 
-def _play(
-    graph: GraphModule, inputs: Sequence[Tensor], change: Callable[[Tensor], Tensor]
-) -> tuple[object, ...]:
-    """Return the results of a graph with its inputs and constants changed."""
+def _run_converted(
+    graph: GraphModule, inputs: Sequence[Tensor], convert: Callable[[Tensor], Tensor]
+) -> list[object]:
+    """Return the results of a graph whose inputs and constants are converted."""
     other = copy_graph_module(graph)
     for name, constant in list(graph.named_buffers()):
-        setattr(other, name, change(constant).clone())
-    return play(other, [change(each).clone() for each in inputs]).outputs
+        setattr(other, name, convert(constant).clone())
+    return results_of(run_drawn(other, [convert(tensor).clone() for tensor in inputs]))
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def _widen(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _magnitude(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype is torch.bool else _wide(tensor).abs()
+    return tensor if tensor.dtype is torch.bool else _widen(tensor).abs()
 
 
 def _is_monotone(graph: GraphModule) -> bool:
@@ -98,17 +103,17 @@ def _is_monotone(graph: GraphModule) -> bool:
 
 def _has_extremes(operands: Sequence[Tensor]) -> bool:
     """Return whether a finite operand is so large, or so small, that a product may overflow."""
-    for each in operands:
-        if not each.is_floating_point():
+    for operand in operands:
+        if not operand.is_floating_point():
             continue
-        sizes, info = each.abs().flatten().double(), torch.finfo(each.dtype)
-        known = sizes[sizes.isfinite() & (sizes > 0)]
-        if bool(((known > info.max**0.75) | (known < info.smallest_normal**0.75)).any()):
+        sizes, info = operand.abs().flatten().double(), torch.finfo(operand.dtype)
+        finite = sizes[sizes.isfinite() & (sizes > 0)]
+        if bool(((finite > info.max**0.75) | (finite < info.smallest_normal**0.75)).any()):
             return True
     return False
 
 
-def _by_table(
+def _judge_by_table(
     numerics: Numerics,
     exact: Sequence[object],
     has_extremes: bool,
@@ -122,11 +127,13 @@ def _by_table(
         before, after = (torch.where(is_finite, each, 0.0) for each in (before, after))
         if isinstance(reference, Tensor) and reference.shape == after.shape:
             reference = torch.where(is_finite, reference, 0.0)
-    found = compare_values(f"out{index}", before, after, reference, TABLE[numerics])
-    return None if found is None else f"is {listed(after)}, not {listed(before)}: {found.detail}"
+    mismatch = compare_values(f"out{index}", before, after, reference, TABLE[numerics])
+    if mismatch is None:
+        return None
+    return f"is {shorten(after)}, not {shorten(before)}: {mismatch.detail}"
 
 
-def _by_terms(
+def _judge_by_terms(
     count: int,
     exact: Sequence[object],
     terms: Sequence[object],
@@ -137,21 +144,21 @@ def _by_terms(
     truth = exact[index] if index < len(exact) else None
     size = terms[index] if index < len(terms) else None
     if not isinstance(truth, Tensor) or not isinstance(size, Tensor):
-        return bits(index, before, after)
+        return refuse_other_bits(index, before, after)
     if not after.is_floating_point() or truth.shape != after.shape:
-        return bits(index, before, after)
+        return refuse_other_bits(index, before, after)
     info = torch.finfo(after.dtype)
-    bound = 2 * count * (info.eps * size + info.smallest_normal)  # 2: float64 rounds, too
-    seen, old = after.double(), before.double()
-    is_near = (seen - truth).abs() <= bound
-    is_same = (seen == old) | (seen.isnan() & old.isnan()) | (seen == truth)
+    bound = 2 * count * (info.eps * size + info.smallest_normal)  # 2: float64 rounds as well
+    new, old = after.double(), before.double()
+    is_near = (new - truth).abs() <= bound
+    is_same = (new == old) | (new.isnan() & old.isnan()) | (new == truth)
     may_overflow = size.isfinite() & (size >= info.max / 4)
-    is_nan_of_both = seen.isnan() & truth.isnan()
+    is_nan_of_both = new.isnan() & truth.isnan()
     good = is_near | is_same | may_overflow | is_nan_of_both
     if bool(good.all()):
         return None
-    worst = torch.where(good, 0.0, (seen - truth).abs() / bound).nan_to_num(torch.inf).max()
+    worst = torch.where(good, 0.0, (new - truth).abs() / bound).nan_to_num(torch.inf).max()
     return (
-        f"is {listed(after)}, not {listed(before)}; the exact one is {listed(truth)}: "
+        f"is {shorten(after)}, not {shorten(before)}; the exact one is {shorten(truth)}: "
         f"{worst.item():.3g} times the bound of {count} roundings"
     )

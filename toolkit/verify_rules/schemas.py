@@ -44,7 +44,7 @@ def is_defined(target: object, operands: Sequence[object]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class ArgumentRole:
     """What one argument of an operator takes.
 
     Attributes:
@@ -70,17 +70,17 @@ class Role:
         return "Tensor" in self.kind
 
     @property
-    def item(self) -> "Role":
+    def item(self) -> "ArgumentRole":
         """The role of one item of a list."""
         return replace(self, kind=self.kind.replace("List[", "").replace("]", "", 1))
 
 
-OPERAND = Role("input", "Tensor")
+OPERAND = ArgumentRole("input", "Tensor")
 
 
 def roles_of_call(
     target: object, args: Sequence[object], kwargs: Mapping[str, object]
-) -> Iterator[tuple[Role, object]]:
+) -> Iterator[tuple[ArgumentRole, object]]:
     """Yield each argument of a call with its role."""
     rank = RANKS.get(target)
     known = arguments_of(target)
@@ -90,10 +90,10 @@ def roles_of_call(
         role = positional[index] if index < len(positional) else OPERAND
         yield replace(role, rank=rank), argument
     for name, argument in kwargs.items():
-        yield by_name.get(name, Role(name, "")), argument
+        yield by_name.get(name, ArgumentRole(name, "")), argument
 
 
-def arguments_of(target: object) -> list[Role]:
+def arguments_of(target: object) -> list[ArgumentRole]:
     """Return the arguments of what a node calls; those of a method are unknown."""
     if isinstance(target, str):
         return []
@@ -101,7 +101,7 @@ def arguments_of(target: object) -> list[Role]:
         declared = operators.arguments_of(target)
         makes = not any("Tensor" in kind for _, kind, _, _ in declared)
         return [
-            Role(name, kind, None, required, keyword, makes)
+            ArgumentRole(name, kind, None, required, keyword, makes)
             for name, kind, required, keyword in declared
         ]
     function = cast("Callable[..., object]", target)
@@ -110,7 +110,7 @@ def arguments_of(target: object) -> list[Role]:
     except (TypeError, ValueError):
         return _builtin_arguments(function)
     return [
-        Role(
+        ArgumentRole(
             each.name,
             _annotation(each.annotation),
             None,
@@ -122,7 +122,7 @@ def arguments_of(target: object) -> list[Role]:
     ]
 
 
-def _builtin_arguments(function: Callable[..., object]) -> list[Role]:
+def _builtin_arguments(function: Callable[..., object]) -> list[ArgumentRole]:
     """Return the arguments of a function like `torch.dropout`: those of its operator."""
     packet = getattr(aten, getattr(function, "__name__", ""), None)
     overloads = packet.overloads() if packet is not None else ()

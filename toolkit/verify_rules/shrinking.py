@@ -11,9 +11,15 @@ from dataclasses import replace
 from ctk.toolkit.search.descents import descend
 from ctk.toolkit.search.questions import run_search
 from ctk.toolkit.verify_rules.drawing import with_sizes, with_tensors
-from ctk.toolkit.verify_rules.draws import Constant, Draw, SameAs, TensorDraw
-from ctk.toolkit.verify_rules.layouts import LAYOUTS
-from ctk.toolkit.verify_rules.values import DTYPES, SIMPLEST
+from ctk.toolkit.verify_rules.draws import Draw
+from ctk.toolkit.verify_rules.operands import (
+    DTYPES,
+    LAYOUTS,
+    SIMPLEST,
+    Constant,
+    SharedOperand,
+    TensorDraw,
+)
 
 MAX_TRIALS = 2000
 
@@ -37,7 +43,7 @@ def shrink(draw: Draw, differs: Callable[[Draw], bool]) -> Draw:
 def size_of(draw: Draw) -> tuple[object, ...]:
     """Return how large a draw is; smaller tuples are simpler draws."""
     tensors = draw.tensors().values()
-    same = sum(isinstance(each, SameAs) for each in draw.bound.values())
+    same = sum(isinstance(each, SharedOperand) for each in draw.bound.values())
     return (
         len(draw.neighbours),
         draw.dynamic,
@@ -91,7 +97,7 @@ def simpler_draws(draw: Draw) -> Iterator[Draw]:
 def _apart(draw: Draw) -> Iterator[Draw]:
     """Give a repeated operand a tensor of its own."""
     for name, operand in draw.bound.items():
-        if isinstance(operand, SameAs) and isinstance(draw.bound[operand.name], TensorDraw):
+        if isinstance(operand, SharedOperand) and isinstance(draw.bound[operand.name], TensorDraw):
             yield replace(draw, bound={**draw.bound, name: draw.bound[operand.name]})
 
 

@@ -4,13 +4,16 @@ A rule belongs to the pass that uses its table, and has the numerics that it dec
 those of its pass; without one it counts as exact.
 """
 
+import importlib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
+from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics, Stage
 from ctk.compiler.passes import PASSES
 from ctk.compiler.patterns.lazy import LazyTable
@@ -18,24 +21,25 @@ from ctk.compiler.patterns.matcher import AnyRule, HandlerRule, Rule, RuleTable,
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
-from ctk.toolkit.verify_rules.draws import Draw
-from ctk.toolkit.verify_rules.examples import seeds_in
-from ctk.toolkit.verify_rules.pass_patterns import GENERAL, Grammar, around
+from ctk.compiler.usercode.python_files import load_file
+from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
+from ctk.toolkit.verify_rules.draws import Draw, DrawProgram
+from ctk.toolkit.verify_rules.examples import load_examples
+from ctk.toolkit.verify_rules.pass_patterns import GENERAL, Grammar, programs_around
 from ctk.toolkit.verify_rules.pass_vocabulary import (
+    find_function_mentions,
+    find_mentions,
     helpers_of,
     hints_in,
-    mentioned,
-    mentioned_by,
     operators_in,
 )
-from ctk.toolkit.verify_rules.patterns import programs_of, seeds_of
-from ctk.toolkit.verify_rules.program import Program
+from ctk.toolkit.verify_rules.rule_patterns import programs_of, seeds_of
 
 Step = Pass | FunctionPass
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RuleSubject:
     """One thing to verify.
 
     Attributes:
@@ -52,7 +56,7 @@ class Subject:
     name: str
     step: Step
     stage: Stage
-    programs: tuple[Program, ...]
+    programs: tuple[DrawProgram, ...]
     seeds: tuple[Draw, ...] = ()
     place: str | None = None
     grammar: Grammar | None = None
@@ -81,7 +85,7 @@ def rule_subject(
     seeds: tuple[Draw, ...] = (),
     place: str | None = None,
     hints: tuple[object, ...] = (),
-) -> Subject:
+) -> RuleSubject:
     """Return one rule of a pass as a subject: a pass that applies this rule only."""
     table = RuleTable(rule)
 
@@ -90,13 +94,13 @@ def rule_subject(
 
     step = FunctionPass(owner.name, run, "rewriter", rule.numerics or owner.numerics)
     seeds = (*seeds_of(rule), *seeds)
-    return Subject(rule.name, step, stage, programs_of(rule.pattern, hints), seeds, place)
+    return RuleSubject(rule.name, step, stage, programs_of(rule.pattern, hints), seeds, place)
 
 
 WHOLE = "any rewrite"
 
 
-def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, ...]:
+def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubject, ...]:
     """Return what a module has to verify: its rules, and the passes that are no tables of rules.
 
     A plain function of a graph, a module or a rewriter is a pass, if no other definition uses it.
@@ -110,14 +114,14 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, .
     steps = _steps(values, module)
     owners = {table: step for step in steps for table in _tables(steps[step])}
     tables = list(_tables(values.values()))
-    every = (each for known in vars(module) for each in mentioned(module, known))
+    every = (each for known in vars(module) for each in find_mentions(module, known))
     hints = hints_in(every if tables else ())
     rules = [
         rule_subject(
             rule,
             owner := owners.get(table) or _owner(steps, module),
             stage_of(owner),
-            seeds_in(module, stage_of(owner)),
+            load_examples(module, stage_of(owner)),
             _place(module, table if isinstance(owner, Owner) else owner),
             hints,
         )
@@ -134,10 +138,10 @@ def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[
     made = [each for each in values.values() if isinstance(each, Pass)]
     made = [each for each in made if type(each).__module__ == module.__name__]
     made += [_made(each) for each in values.values() if _is_own_pass(each, module, made)]
-    return {enabled(step): list(mentioned(module, type(step).__name__)) for step in made}
+    return {enable_pass(step): list(find_mentions(module, type(step).__name__)) for step in made}
 
 
-def enabled(step: Pass) -> Pass:
+def enable_pass(step: Pass) -> Pass:
     """Return a pass that is off unless asked for, or where it sees no gain, switched on."""
     on = {False: True, "auto": "always"}.get(getattr(step, "enabled", True))
     return step if on is None else replace(cast("Any", step), enabled=on)
@@ -179,16 +183,16 @@ def _takes_graph(function: FunctionType) -> bool:
     return is_said or parameters[0].name in ("graph", "gm", "module", "rewriter", "graph_module")
 
 
-def _whole(module: ModuleType, step: Step) -> Subject:
+def _whole(module: ModuleType, step: Step) -> RuleSubject:
     if isinstance(step, FunctionPass):
-        values = list(mentioned_by(step.function, module))
+        values = list(find_function_mentions(step.function, module))
     else:
-        values = list(mentioned(module, type(step).__name__))
+        values = list(find_mentions(module, type(step).__name__))
     targets, hints = operators_in(values), hints_in(values)
-    programs = around(targets, hints) or GENERAL
+    programs = programs_around(targets, hints) or GENERAL
     stage = stage_of(step)
-    seeds, place = seeds_in(module, stage), _place(module, step)
-    return Subject(WHOLE, step, stage, programs, seeds, place, Grammar(tuple(targets), hints))
+    seeds, place = load_examples(module, stage), _place(module, step)
+    return RuleSubject(WHOLE, step, stage, programs, seeds, place, Grammar(tuple(targets), hints))
 
 
 UNDRAWN: Mapping[str, str] = {
@@ -201,7 +205,7 @@ UNDRAWN: Mapping[str, str] = {
 """Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
 
 
-def our_subjects() -> tuple[Subject, ...]:
+def our_subjects() -> tuple[RuleSubject, ...]:
     """Return the subjects of our own passes, in the order of their tables."""
     steps = [step for table in PASSES.values() for step in table]
     passes = dict.fromkeys(step for step in steps if step.name not in UNDRAWN)
@@ -258,3 +262,38 @@ def _is_own_pass(value: object, module: ModuleType, made: list[Pass]) -> bool:
 
 def _made(kind: object) -> Pass:
     return cast("type[Pass]", kind)()
+
+
+def load_rules_module(name: str | Path | ModuleType) -> tuple[ModuleType, str | None]:
+    """Return a module by its name or its file, and the name in it that `MODULE:NAME` adds.
+
+    The module is run if it was not loaded.
+
+    Raises:
+        ConfigError: There is no such file, module or name, or its code raises.
+    """
+    if isinstance(name, ModuleType):
+        return name, None
+    head, _, tail = str(name).rpartition(":")
+    is_pair = bool(head) and tail.isidentifier()
+    module = _loaded(head if is_pair else name)
+    if is_pair and not hasattr(module, tail):
+        known = nearest(tail, vars(module))
+        raise ConfigError(f"rules in {str(name)!r}: {head} has no {tail!r}{known}")
+    return module, tail if is_pair else None
+
+
+def _loaded(name: str | Path) -> ModuleType:
+    path = Path(name).expanduser().resolve() if str(name).endswith(".py") else None
+    if path is not None and not path.is_file():
+        raise ConfigError(f"rules in {str(name)!r}: no such file: {path}{near_file(path)}")
+    try:
+        if path is not None:
+            return load_file(path)
+        with searched_last(Path.cwd()):
+            return importlib.import_module(str(name))
+    except (Exception, SystemExit) as raised:
+        raise ConfigError(
+            f"rules in {str(name)!r} cannot be loaded: {user_traceback(raised, path)}\n"
+            "next: name a module that can be imported, or path/to/file.py"
+        ) from raised

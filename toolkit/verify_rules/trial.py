@@ -1,6 +1,7 @@
 """One draw tried: the graph before, the real pass on a copy of it, the graph after."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 from torch.fx import GraphModule
@@ -12,89 +13,91 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.verify_rules.draws import Draw
-from ctk.toolkit.verify_rules.graphs import Built, add_types, build, inputs_of
-from ctk.toolkit.verify_rules.judge import Difference, difference
-from ctk.toolkit.verify_rules.rounding import numbers_for
-from ctk.toolkit.verify_rules.running import Play, play
-from ctk.toolkit.verify_rules.subjects import Subject
+from ctk.toolkit.verify_rules.graphs import DrawnGraph, add_types, build_graph, run_inputs
+from ctk.toolkit.verify_rules.judge import RuleDifference, find_difference, run_drawn
+from ctk.toolkit.verify_rules.rounding import numbers_judge
+from ctk.toolkit.verify_rules.subjects import RuleSubject
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What one draw showed.
+class RuleTrial:
+    """The result of one draw.
 
     Attributes:
         outcome: `invalid`: the graph cannot run; `idle`: the guard refused it, or nothing matched;
-            `same`: it was rewritten and nobody can tell; `differs`.
-        difference: What tells the graphs apart.
-        before: The graph, as the rule got it.
-        after: The graph that the rule left; None where it raised, or was not asked.
-        plays: The two runs.
+            `same`: it was rewritten without an observable difference; `differs`.
+        difference: Between the graphs.
+        before: The graph that the rule got.
+        after: The graph that the rule left; None if the rule raised or did not run.
+        runs: Of the graph before, and after.
     """
 
-    outcome: str
-    difference: Difference | None = None
+    outcome: Literal["invalid", "idle", "same", "differs"]
+    difference: RuleDifference | None = None
     before: GraphModule | None = None
     after: GraphModule | None = None
-    plays: tuple[Play, ...] = ()
+    runs: tuple[Outcome, ...] = ()
 
 
-INVALID, IDLE = Trial("invalid"), Trial("idle")
+INVALID, IDLE = RuleTrial("invalid"), RuleTrial("idle")
 
 
-def attempt(subject: Subject, draw: Draw) -> Trial:
-    """Try one draw."""
+def try_draw(subject: RuleSubject, draw: Draw) -> RuleTrial:
+    """Build the graph of a draw, apply the rule to a copy, and compare the two."""
     try:
-        built = build(draw)
-        inputs = inputs_of(draw)
+        drawn = build_graph(draw)
+        inputs = run_inputs(draw)
     except (RuntimeError, ValueError, OverflowError, TypeError, IndexError):
         return INVALID
-    first = play(built.graph, inputs)
-    if first.error is not None or (draw.grown and play(built.graph, built.inputs).error):
+    before = run_drawn(drawn.graph, inputs)
+    if before.error is not None or (draw.grown and run_drawn(drawn.graph, drawn.inputs).error):
         return INVALID
     try:
-        mode, fakes = add_types(built, dynamic=draw.dynamic)
+        mode, fakes = add_types(drawn, dynamic=draw.dynamic)
     except Exception:  # an operator that has no types cannot be compiled
         return INVALID
-    return _applied(subject, draw, built, first, (mode, fakes, inputs))
+    return _apply(subject, draw, drawn, before, (mode, fakes, inputs))
 
 
-def _applied(
-    subject: Subject, draw: Draw, built: Built, first: Play, typed: tuple[object, ...]
-) -> Trial:
-    after = copy_graph_module(built.graph)
-    numbering = Numbering(None, Config(codegen="eager"))  # what it refuses, no other takes
+def _apply(
+    subject: RuleSubject, draw: Draw, drawn: DrawnGraph, before: Outcome, typed: tuple[object, ...]
+) -> RuleTrial:
+    after = copy_graph_module(drawn.graph)
+    numbering = Numbering(None, Config(codegen="eager"))  # refuses what every code generator does
     try:
         run_stage(after, subject.stage, (subject.step,), numbering)
-    except Exception as error:  # whatever a rule raises is what it is refuted by
-        said = f"{type(error).__name__}: {first_line(error)}"
-        return Trial("differs", Difference("crash", f"the rule raises {said}"), built.graph)
-    if not numbering.used and same_graph(built.graph, after):  # functions' changes go uncounted
+    except Exception as error:  # any exception refutes the rule
+        raised = f"the rule raises {type(error).__name__}: {first_line(error)}"
+        return RuleTrial("differs", RuleDifference("crash", raised), drawn.graph)
+    if not numbering.used and same_graph(drawn.graph, after):  # functions' changes go uncounted
         return IDLE
     mode, fakes, inputs = typed
     if draw.dynamic and not fake.guards_hold(mode, fakes, inputs):  # type: ignore[arg-type]  # as typed above
         return IDLE
-    return _judged(subject, built.graph, after, first, inputs)  # type: ignore[arg-type]  # as typed above
+    return _compare(subject, drawn.graph, after, before, inputs)  # type: ignore[arg-type]  # as typed above
 
 
-def again(subject: Subject, trial: Trial, draw: Draw) -> Trial:
-    """Try the graphs of a trial on the other numbers of a draw: nothing is rewritten."""
+def try_other_values(subject: RuleSubject, trial: RuleTrial, draw: Draw) -> RuleTrial:
+    """Compare the two graphs of a trial on the numbers of another draw of the same graph."""
     assert trial.before is not None and trial.after is not None
-    inputs = inputs_of(draw)
-    first = play(trial.before, inputs)
-    if first.error is not None:
+    inputs = run_inputs(draw)
+    before = run_drawn(trial.before, inputs)
+    if before.error is not None:
         return INVALID
-    return _judged(subject, trial.before, trial.after, first, inputs)
+    return _compare(subject, trial.before, trial.after, before, inputs)
 
 
-def _judged(
-    subject: Subject,
+def _compare(
+    subject: RuleSubject,
     before: GraphModule,
     after: GraphModule,
-    first: Play,
+    run_before: Outcome,
     inputs: tuple[Tensor, ...],
-) -> Trial:
-    second = play(after, inputs)
-    found = difference(first, second, numbers_for(subject.numerics, before, inputs))
-    return Trial("differs" if found else "same", found, before, after, (first, second))
+) -> RuleTrial:
+    run_after = run_drawn(after, inputs)
+    judge_numbers = numbers_judge(subject.numerics, before, inputs)
+    difference = find_difference(run_before, run_after, judge_numbers)
+    outcome = "differs" if difference else "same"
+    return RuleTrial(outcome, difference, before, after, (run_before, run_after))

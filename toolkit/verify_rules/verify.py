@@ -15,18 +15,23 @@ from typing import Literal
 import torch
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.toolkit.verify_rules.boundary_draws import corners
+from ctk.toolkit.verify_rules.boundary_draws import list_boundary_draws
 from ctk.toolkit.verify_rules.drawing import (
     draw_near,
     draw_wildly,
     draws_with_hints,
     with_other_values,
 )
-from ctk.toolkit.verify_rules.draws import Constant, Draw
-from ctk.toolkit.verify_rules.modules import module_named
+from ctk.toolkit.verify_rules.draws import Draw
+from ctk.toolkit.verify_rules.operands import Constant
 from ctk.toolkit.verify_rules.shrinking import shrink
-from ctk.toolkit.verify_rules.subjects import Subject, our_subjects, subjects_in
-from ctk.toolkit.verify_rules.trial import Trial, again, attempt
+from ctk.toolkit.verify_rules.subjects import (
+    RuleSubject,
+    load_rules_module,
+    our_subjects,
+    subjects_in,
+)
+from ctk.toolkit.verify_rules.trial import RuleTrial, try_draw, try_other_values
 
 Verdict = Literal["holds", "refuted", "never fired"]
 Say = Callable[[str], None]
@@ -54,15 +59,15 @@ class CounterExample:
     """A draw that refutes a rule, as small as it could be made, and what it shows."""
 
     draw: Draw
-    trial: Trial
+    trial: RuleTrial
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         return str(self.trial.difference)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """What is known of one rule.
 
     Attributes:
@@ -72,7 +77,7 @@ class Finding:
         counter: What refutes it.
     """
 
-    subject: Subject
+    subject: RuleSubject
     drawn: int
     accepted: int
     counter: CounterExample | None = None
@@ -88,7 +93,7 @@ class Finding:
 class VerifyReport:
     """What is known of each rule, in order. As a string: the answer in one line."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleFinding, ...]
     seed: int = 0
 
     @property
@@ -96,7 +101,7 @@ class VerifyReport:
         """Whether every rule holds."""
         return bool(self.findings) and all(each.verdict == "holds" for each in self.findings)
 
-    def of(self, verdict: Verdict) -> list[Finding]:
+    def of(self, verdict: Verdict) -> list[RuleFinding]:
         """Return the findings with a verdict."""
         return [each for each in self.findings if each.verdict == verdict]
 
@@ -139,16 +144,16 @@ def verify_rules(
     Raises:
         ConfigError: A module cannot be loaded, or no rule has such a name.
     """
-    found = [subject for each in modules for subject in subjects_in(*module_named(each))]
+    found = [subject for each in modules for subject in subjects_in(*load_rules_module(each))]
     subjects = _chosen(found if modules else our_subjects(), tuple(rules))
-    findings: list[Finding] = []
+    findings: list[RuleFinding] = []
     for subject in subjects:
         say(f"{subject.pass_name}: {subject.name}")
         findings.append(verify_subject(subject, draws=draws, seed=seed))
     return VerifyReport(tuple(findings), seed)
 
 
-def _chosen(subjects: Sequence[Subject], names: Sequence[str]) -> list[Subject]:
+def _chosen(subjects: Sequence[RuleSubject], names: Sequence[str]) -> list[RuleSubject]:
     known = {each.name for each in subjects} | {each.pass_name for each in subjects}
     for name in names:
         if name not in known:
@@ -159,30 +164,30 @@ def _chosen(subjects: Sequence[Subject], names: Sequence[str]) -> list[Subject]:
     return [each for each in subjects if not names or {each.name, each.pass_name} & {*names}]
 
 
-def verify_subject(subject: Subject, *, draws: int = DRAWS, seed: int = 0) -> Finding:
+def verify_subject(subject: RuleSubject, *, draws: int = DRAWS, seed: int = 0) -> RuleFinding:
     """Try one rule, up to so many accepted draws or the first that refutes it."""
     search = _Search(Random(f"{seed}:{subject.pass_name}:{subject.name}"), subject)
     accepted = drawn = 0
     while accepted < draws and drawn < draws * PATIENCE + TRIES:
         draw = search.next()
         drawn += 1
-        trial = attempt(subject, draw)
+        trial = try_draw(subject, draw)
         accepted += trial.outcome in ("same", "differs")
         if trial.outcome == "same":
             draw, trial = _with_more_values(search.random, subject, draw, trial)
         if trial.outcome == "differs":
-            return Finding(subject, drawn, accepted, _smallest(subject, draw, trial))
+            return RuleFinding(subject, drawn, accepted, _smallest(subject, draw, trial))
         search.learn(draw, trial)
-    return Finding(subject, drawn, accepted)
+    return RuleFinding(subject, drawn, accepted)
 
 
 def _with_more_values(
-    random: Random, subject: Subject, draw: Draw, trial: Trial
-) -> tuple[Draw, Trial]:
+    random: Random, subject: RuleSubject, draw: Draw, trial: RuleTrial
+) -> tuple[Draw, RuleTrial]:
     """Return a draw of the same graph that differs; else the one that is known to do not."""
     for _ in range(VALUES):
         other = with_other_values(random, draw)
-        seen = again(subject, trial, other)
+        seen = try_other_values(subject, trial, other)
         if seen.outcome == "differs":
             return other, seen
     return draw, trial
@@ -216,7 +221,7 @@ class _Search:
     which prefers seeds on rare paths; here the path is what the calls of a draw are given.
     """
 
-    def __init__(self, random: Random, subject: Subject) -> None:
+    def __init__(self, random: Random, subject: RuleSubject) -> None:
         self.random = random
         self.subject = subject
         self.seeds = list(subject.seeds[::-1])
@@ -248,7 +253,7 @@ class _Search:
         family.tried += 1
         if is_corner and (family.corners or family.corners is None or family.tried % 100 == 0):
             if not family.corners:
-                family.corners = corners(self.random, max(family.draws, key=_elements))
+                family.corners = list_boundary_draws(self.random, max(family.draws, key=_elements))
             return family.corners.pop()
         pair = self.random.choices(family.draws, k=2)
         return draw_near(self.random, max(pair, key=_elements))
@@ -259,7 +264,7 @@ class _Search:
             return draw_wildly(self.random, grammar.grow(self.random))
         return draw_wildly(self.random, self.random.choice(self.subject.programs))
 
-    def learn(self, draw: Draw, trial: Trial) -> None:
+    def learn(self, draw: Draw, trial: RuleTrial) -> None:
         """Note what became of a draw that refuted nothing."""
         if trial.outcome == "same":
             self._remember(self.families.setdefault(_kind(draw), _Family()).draws, draw)
@@ -289,13 +294,13 @@ def _elements(draw: Draw) -> int:
     return sum(min(math.prod(each.shape), 8) for each in draw.tensors().values())
 
 
-def _smallest(subject: Subject, draw: Draw, trial: Trial) -> CounterExample:
+def _smallest(subject: RuleSubject, draw: Draw, trial: RuleTrial) -> CounterExample:
     assert trial.difference is not None
     kind = trial.difference.kind
 
     def differs(candidate: Draw) -> bool:
-        seen = attempt(subject, candidate).difference
+        seen = try_draw(subject, candidate).difference
         return seen is not None and seen.kind == kind
 
     small = shrink(draw, differs)
-    return CounterExample(small, attempt(subject, small))
+    return CounterExample(small, try_draw(subject, small))

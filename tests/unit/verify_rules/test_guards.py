@@ -10,7 +10,7 @@ from ctk.compiler.passes.joint import (
     simplify_views,
 )
 from ctk.compiler.passes.post_grad import fuse_addmm
-from ctk.toolkit.verify_rules.graphs import Built, add_types
+from ctk.toolkit.verify_rules.graphs import DrawnGraph, add_types
 from tests.helpers.passes import rules_of, run_pass
 
 aten = torch.ops.aten
@@ -28,7 +28,7 @@ def build(calls, *, inputs=(), constants=()):
         given = tuple(nodes.get(arg, arg) if isinstance(arg, str) else arg for arg in args)
         nodes[name] = graph.call_function(target, given)
     graph.output([nodes[calls[-1][0]]])
-    built = Built(fx.GraphModule(root, graph), tuple(torch.ones(2, 2) for _ in inputs))
+    built = DrawnGraph(fx.GraphModule(root, graph), tuple(torch.ones(2, 2) for _ in inputs))
     add_types(built, dynamic=False)
     return built.graph
 
@@ -40,7 +40,7 @@ def test_complex_numbers_keep_both_negations():
     result = graph.call_function(NEG, (graph.call_function(NEG, (x,)),))
     graph.output([graph.call_function(aten.clone.default, (result,))])
     given = torch.ones(2, 2, dtype=torch.complex128)
-    built = Built(fx.GraphModule(torch.nn.Module(), graph), (given,))
+    built = DrawnGraph(fx.GraphModule(torch.nn.Module(), graph), (given,))
     add_types(built, dynamic=False)
     assert not rules_of(run_pass(built.graph, simplify_views.PASS))
 

@@ -14,7 +14,7 @@ from ctk.toolkit.cli.shell.progress import progress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ctk.toolkit.verify_rules.verify import Finding, VerifyReport
+    from ctk.toolkit.verify_rules.verify import RuleFinding, VerifyReport
 
 
 def verify_rules(
@@ -56,12 +56,12 @@ def verify_rules(
     A rule is refuted by a graph that gives another value, type, layout, alias or write after it;
     the smallest one found is shown. A rule that never fires has told nothing (exit code 125).
     """
-    from ctk.toolkit.verify_rules.counterexample_folder import keep
+    from ctk.toolkit.verify_rules.counter_examples import keep_counter_examples
     from ctk.toolkit.verify_rules.verify import verify_rules as verify
 
     with progress() as say:
         report = verify(modules or (), draws=draws, seed=seed, rules=rules or (), say=say)
-    kept = keep(report.findings, out) if out is not None else []
+    kept = keep_counter_examples(report.findings, out) if out is not None else []
     return answer_of_report(report, kept)
 
 
@@ -90,17 +90,17 @@ def findings_table(report: "VerifyReport") -> "Table":
     return rows
 
 
-def counter_syntax(finding: "Finding") -> Syntax:
+def counter_syntax(finding: "RuleFinding") -> Syntax:
     """Return a counter-example as Python for a terminal."""
-    from ctk.toolkit.verify_rules.as_text import counter_text
+    from ctk.toolkit.verify_rules.counter_examples import render_counter_example
 
-    text = counter_text(finding)
+    text = render_counter_example(finding)
     return Syntax(text, "python", word_wrap=True, background_color="default")
 
 
-def finding_data(finding: "Finding") -> dict[str, object]:
+def finding_data(finding: "RuleFinding") -> dict[str, object]:
     """Return the JSON form of what is known of a rule."""
-    from ctk.toolkit.verify_rules.as_text import counter_text
+    from ctk.toolkit.verify_rules.counter_examples import render_counter_example
 
     subject, counter = finding.subject, finding.counter
     kind = counter.trial.difference.kind if counter and counter.trial.difference else None
@@ -112,8 +112,8 @@ def finding_data(finding: "Finding") -> dict[str, object]:
         "drawn": finding.drawn,
         "verdict": finding.verdict,
         "kind": kind,
-        "difference": counter.said if counter else None,
-        "counter_example": counter_text(finding) if counter else None,
+        "difference": counter.summary if counter else None,
+        "counter_example": render_counter_example(finding) if counter else None,
     }
 
 

@@ -15,16 +15,15 @@ from ctk.compiler.patterns.matcher import AnyRule
 from ctk.compiler.patterns.replacement import Replacement
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import arguments, operators, tracing
-from ctk.toolkit.verify_rules import program
-from ctk.toolkit.verify_rules.draws import Draw, TensorDraw
-from ctk.toolkit.verify_rules.examples import draw_of_graph
-from ctk.toolkit.verify_rules.program import Call, Program, Ref
+from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram, Variable
+from ctk.toolkit.verify_rules.examples import read_graph
+from ctk.toolkit.verify_rules.operands import TensorDraw
 
 ORDERS = 8
 """How many orders of swapped operands are tried at most."""
 
 
-def programs_of(pattern: Pattern, hints: tuple[object, ...] = ()) -> tuple[Program, ...]:
+def programs_of(pattern: Pattern, hints: tuple[object, ...] = ()) -> tuple[DrawProgram, ...]:
     """Return a program for each order of a pattern's operands."""
     parts = list(ops_of(*roots_of(pattern)))
     swapped = [part for part in parts if part.swaps[0] != part.swaps[1]]
@@ -35,9 +34,9 @@ def programs_of(pattern: Pattern, hints: tuple[object, ...] = ()) -> tuple[Progr
     )
 
 
-def _program(pattern: Pattern, swapped: frozenset[Op], hints: tuple[object, ...]) -> Program:
+def _program(pattern: Pattern, swapped: frozenset[Op], hints: tuple[object, ...]) -> DrawProgram:
     numbers: dict[Op, int] = {}
-    calls: list[Call] = []
+    calls: list[DrawCall] = []
     for part in ops_of(*roots_of(pattern)):
         operands = [
             _part(each, numbers, f"any_{len(calls)}_{at}") for at, each in enumerate(part.operands)
@@ -47,17 +46,17 @@ def _program(pattern: Pattern, swapped: frozenset[Op], hints: tuple[object, ...]
             operands[a], operands[b] = operands[b], operands[a]
         numbers[part] = len(calls)
         calls.append(_call(part.target, operands))
-    return Program(tuple(calls), tuple(numbers[root] for root in roots_of(pattern)), hints)
+    return DrawProgram(tuple(calls), tuple(numbers[root] for root in roots_of(pattern)), hints)
 
 
 def _part(part: object, numbers: Mapping[Op, int], name: str) -> object:
     match part:
         case Op():
-            return Ref(numbers[part])
+            return CallResult(numbers[part])
         case Var():
-            return program.Var(part.name)
+            return Variable(part.name)
         case Size():
-            return program.Var(name)
+            return Variable(name)
         case Dim():
             return part.index
         case list() | tuple():
@@ -67,10 +66,10 @@ def _part(part: object, numbers: Mapping[Op, int], name: str) -> object:
             return part
 
 
-def _call(target: object, operands: list[object]) -> Call:
+def _call(target: object, operands: list[object]) -> DrawCall:
     """Return a call without the arguments that have their defaults."""
     if operators.kind_of(target) != "overload":
-        return Call(target, tuple(operands))
+        return DrawCall(target, tuple(operands))
     declared = operators.arguments_of(target)
     given = list(zip(declared, operands, strict=True))
     args = [operand for (_, _, _, keyword), operand in given if not keyword]
@@ -82,7 +81,7 @@ def _call(target: object, operands: list[object]) -> Call:
         for ((name, _, _, keyword), operand), default in zip(given, defaults, strict=True)
         if keyword and not _is_default(operand, default)
     }
-    return Call(target, tuple(args), kwargs)
+    return DrawCall(target, tuple(args), kwargs)
 
 
 def _is_default(operand: object, default: object) -> bool:
@@ -108,4 +107,4 @@ def _traced(replacement: Replacement) -> Draw:
     operands = [
         TensorDraw(each.dtype, tuple(map(int, each.shape))) for each in tensors if each is not None
     ]
-    return draw_of_graph(module, operands)
+    return read_graph(module, operands)

@@ -1,0 +1,166 @@
+"""Operands of a draw: dtype, shape, layout, and the values that fill the storage.
+
+A layout is a name for the strides of a shape. A value is a number or a word such as `nan` or `max`,
+which each dtype resolves by itself: `max` is 127 in int8 and 65504 in float16.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.fx.clone import extent
+
+Strides = tuple[int, ...]
+
+
+def contiguous(shape: Sequence[int]) -> Strides:
+    """Return row-major strides."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _reversed(shape: Sequence[int]) -> Strides:
+    return contiguous(shape[::-1])[::-1]
+
+
+def _swapped(shape: Sequence[int]) -> Strides:
+    if len(shape) < 2:
+        return contiguous(shape)
+    *outer, row, column = shape
+    *steps, a, b = contiguous((*outer, column, row))
+    return (*steps, b, a)
+
+
+def _sliced(shape: Sequence[int]) -> Strides:
+    return tuple(2 * step for step in contiguous(shape))
+
+
+def _expanded(shape: Sequence[int]) -> Strides:
+    return (0, *contiguous(shape[1:])) if shape else ()
+
+
+def _expanded_last(shape: Sequence[int]) -> Strides:
+    return (*contiguous(shape[:-1]), 0) if shape else ()
+
+
+def _overlapping(shape: Sequence[int]) -> Strides:
+    return tuple(1 for _ in shape)
+
+
+LAYOUTS: Mapping[str, Callable[[Sequence[int]], Strides]] = {
+    "contiguous": contiguous,
+    "reversed": _reversed,
+    "swapped": _swapped,
+    "sliced": _sliced,
+    "expanded": _expanded,
+    "expanded last": _expanded_last,
+    "overlapping": _overlapping,
+}
+"""The simplest first."""
+
+DENSE = ("contiguous", "reversed", "swapped")
+"""Layouts that a tensor with symbolic sizes may have."""
+
+Value = int | float | str
+
+DTYPES: tuple[torch.dtype, ...] = (
+    torch.float32,
+    torch.int64,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.bool,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.complex64,
+    torch.complex128,
+)
+"""From the simplest to read to the most exotic."""
+
+ORDINARY: tuple[Value, ...] = (1, 2, 3, 0, -1, 5, 0.5, -2.5, 7, 100, -90)
+SPECIAL: tuple[Value, ...] = (
+    *("-0.0", "nan", "inf", "-inf", "max", "min", "tiny", "-tiny", "next to 1", "half max"),
+    *("large", "least"),
+)
+SIMPLEST: tuple[Value, ...] = (*ORDINARY, *SPECIAL)
+"""Every value, the simplest first: the order of shrinking."""
+
+
+def draw_values(random: Random) -> tuple[Value, ...]:
+    """Return the values to repeat in a storage; half of the draws are ordinary."""
+    pool = ORDINARY if random.random() < 0.5 else SIMPLEST
+    return tuple(random.choice(pool) for _ in range(random.choice((1, 2, 3, 5, 7))))
+
+
+def resolve_value(value: Value, dtype: torch.dtype) -> int | float | bool | complex:
+    """Return a value in a dtype; integers replace values that they lack by 0."""
+    if dtype is torch.bool:
+        return value not in (0, "-0.0")
+    if not (dtype.is_floating_point or dtype.is_complex):
+        info = torch.iinfo(dtype)
+        words = {"max": info.max, "inf": info.max, "min": info.min, "-inf": info.min}
+        words |= {"half max": info.max // 2 + 1, "large": int(info.max**0.74)}
+        whole = words.get(value, 0) if isinstance(value, str) else int(value)
+        return max(whole, info.min) if info.min < 0 else abs(whole) & info.max
+    info = torch.finfo(dtype)
+    tiny = info.smallest_normal / 4
+    words = {"max": info.max, "min": -info.max, "tiny": tiny, "-tiny": -tiny}
+    words |= {"least": info.smallest_normal * info.eps}
+    words |= {"next to 1": 1 + info.eps, "half max": info.max / 2, "large": info.max**0.74}
+    real = words.get(value, 0.0) if value in words else float(value)
+    return complex(real, real) if dtype.is_complex and value in SPECIAL else real
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDraw:
+    """One tensor operand.
+
+    Attributes:
+        dtype: Of its elements.
+        shape: Its sizes.
+        layout: A key of `LAYOUTS`.
+        values: Fill its storage, repeated.
+        place: `input`: a placeholder; `constant`: an attribute of the graph; `view`: a view, made
+            in the graph, of a placeholder.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    layout: str = "contiguous"
+    values: tuple[Value, ...] = (1, 2, 3)
+    place: Literal["input", "constant", "view"] = "input"
+
+    def tensor(self) -> Tensor:
+        """Return the operand."""
+        strides = LAYOUTS[self.layout](self.shape)
+        values = [resolve_value(value, self.dtype) for value in self.values]
+        repeated = [values[at % len(values)] for at in range(extent(self.shape, strides))]
+        storage = torch.tensor(repeated, dtype=self.dtype, device="cpu")
+        return storage.as_strided(self.shape, strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An operand other than a tensor: a number, None, a tuple of ints or a dtype."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOperand:
+    """The operand of another variable: one node stands for two variables."""
+
+    name: str
+
+
+Operand = TensorDraw | Constant | SharedOperand | tuple[TensorDraw, ...]
