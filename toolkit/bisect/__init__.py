@@ -1,7 +1,7 @@
 """Bisection: the pass, rewrite or kernel that causes a failure, and the proof."""
 
 from ctk.toolkit.bisect.culprit import Culprit, Search
-from ctk.toolkit.bisect.find import find_culprit
+from ctk.toolkit.bisect.culprit_search import find_culprit
 from ctk.toolkit.bisect.options import confirmed_on, options_that_matter
 
 __all__ = ["Culprit", "Search", "confirmed_on", "find_culprit", "options_that_matter"]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ctk.toolkit.bisect.culprit import Culprit
-from ctk.toolkit.bisect.group_search import units
+from ctk.toolkit.bisect.culprit_sets import units
 from ctk.toolkit.bisect.questions import NO_KERNELS, Found, Questions, Seen, both, without_all
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite, whole_pass
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto

@@ -25,7 +25,7 @@ from ctk.toolkit.execution.limited_rounds import Rounds
 from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.efforts import Effort, coarse, single, thorough
+from ctk.toolkit.reduce.proposal_search import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.lookahead import Place, upcoming
 from ctk.toolkit.reduce.problem import Ended, Problem
 from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics

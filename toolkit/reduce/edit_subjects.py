@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.focus import Inside
+from ctk.toolkit.reduce.subgraph_edits import Inside
 
 
 def names_of(edit: Edit) -> tuple[str, ...]:

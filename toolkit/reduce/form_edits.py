@@ -20,7 +20,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts, has_gradient
-from ctk.toolkit.reduce.apply import forget_value, with_constants, with_inputs
+from ctk.toolkit.reduce.graph_changes import forget_value, with_constants, with_inputs
 from ctk.toolkit.reduce.validity import valid
 from ctk.toolkit.reduce.value_edits import changeable, tensors_of
 

@@ -13,7 +13,7 @@ from ctk.repro_templates.numbers.compare import compare_runs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.reduce.analysis import Facts, facts_of
-from ctk.toolkit.reduce.apply import changed
+from ctk.toolkit.reduce.graph_changes import changed
 from ctk.toolkit.reduce.eager_values import TensorInfo
 
 

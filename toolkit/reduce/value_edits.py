@@ -20,7 +20,7 @@ from ctk.toolkit.case.formats.buildable import core_of, filled, rewritten
 from ctk.toolkit.case.formats.content import Number, index_of, text_of
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.apply import with_constants, with_inputs
+from ctk.toolkit.reduce.graph_changes import with_constants, with_inputs
 
 
 @dataclass(frozen=True, slots=True)

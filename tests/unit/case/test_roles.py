@@ -13,7 +13,7 @@ from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.cli.commands.show import show_case
 from ctk.toolkit.importers.in_memory import program_of
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.reduce.apply import changed
+from ctk.toolkit.reduce.graph_changes import changed
 
 
 class Net(nn.Module):

@@ -8,7 +8,7 @@ import pytest
 
 import ctk
 from ctk.compiler.errors import CtkError, StorageError
-from ctk.toolkit.bisect import find
+from ctk.toolkit.bisect import culprit_search as find
 from ctk.toolkit.case.formats import growing_file
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.as_json import read_json

@@ -7,7 +7,7 @@ import torch
 import torch._inductor.freezing
 from torch import Tensor, nn
 
-from ctk.toolkit.bisect.find import find_culprit
+from ctk.toolkit.bisect.culprit_search import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import check_log
 from ctk.toolkit.compile_log.recorder import Recorder, Veto

@@ -21,7 +21,7 @@ from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch import child_start
 
-HOOK = "ctk.toolkit.operations.command.steer:steer_here"
+HOOK = "ctk.toolkit.operations.command.steering:steer_here"
 
 
 @document

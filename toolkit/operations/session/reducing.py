@@ -25,7 +25,7 @@ from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.oracle.same_failure import is_alike
 from ctk.toolkit.reduce.driver import Reduction, minimize
-from ctk.toolkit.reduce.hint import hint_step
+from ctk.toolkit.reduce.suspected_nodes import hint_step
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce.proposal import Step

@@ -17,8 +17,8 @@ from typing import Any
 
 import sympy
 
-from ctk.toolkit.reduce.dimensions.places import Place
-from ctk.toolkit.reduce.dimensions.trace import Trace
+from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

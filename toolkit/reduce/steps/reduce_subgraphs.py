@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.focus import lifted
+from ctk.toolkit.reduce.subgraph_edits import lifted
 from ctk.toolkit.reduce.proposal import Proposal, Step
 from ctk.toolkit.reduce.steps import (
     drop_effects,

@@ -14,7 +14,7 @@ from ctk.toolkit.cli.commands.bisect_command import answer_of_search, command_wo
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
 from ctk.toolkit.operations.command.plan import Asked, read_asked, read_vetoes, write_plan
-from ctk.toolkit.operations.command.steer import Steering
+from ctk.toolkit.operations.command.steering import Steering
 from ctk.toolkit.operations.session.command_bisection import bisect_remembered
 from ctk.toolkit.operations.session.operation_listing import describe
 from ctk.toolkit.watch.child_start import BOOK

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.dimensions.edit import Resize, ShrinkDimensions
-from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.dimensions.dimension_edits import Resize, ShrinkDimensions
+from ctk.toolkit.reduce.dimensions.size_places import Place
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import GaveUp

@@ -23,11 +23,11 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of, size_symbols
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.apply import size_symbol
+from ctk.toolkit.reduce.graph_changes import size_symbol
 from ctk.toolkit.reduce.dimensions.expressions import size_expression_of
-from ctk.toolkit.reduce.dimensions.places import Path, Place, map_literals
-from ctk.toolkit.reduce.dimensions.propagate import Propagation
-from ctk.toolkit.reduce.dimensions.relinked import relinked
+from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
+from ctk.toolkit.reduce.dimensions.propagation import Propagation
+from ctk.toolkit.reduce.dimensions.size_links import relinked
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from ctk.toolkit.bisect import Culprit, find, find_culprit
+from ctk.toolkit.bisect import Culprit, find_culprit
+from ctk.toolkit.bisect import culprit_search as find
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict

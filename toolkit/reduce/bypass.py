@@ -23,7 +23,7 @@ from ctk.compiler.fx.walk import CALLS, input_names, output_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.adapters import adapted
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
-from ctk.toolkit.reduce.apply import changed, with_inputs, without_types
+from ctk.toolkit.reduce.graph_changes import changed, with_inputs, without_types
 from ctk.toolkit.reduce.eager_values import TensorInfo, describe, values_before
 from ctk.toolkit.reduce.forms import Forms, Refused
 from ctk.toolkit.reduce.removal import as_inputs, without_grad

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy
 
-from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.dimensions.size_places import Place
 from ctk.toolkit.reduce.dimensions.relations import Relations
 
 Assignment = Mapping[Place, int]

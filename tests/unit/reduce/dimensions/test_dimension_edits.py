@@ -7,8 +7,8 @@ from torch.export import export
 from ctk.compiler.fx.walk import input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.dimensions.edit import Resize, ShrinkDimensions
-from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.dimensions.dimension_edits import Resize, ShrinkDimensions
+from ctk.toolkit.reduce.dimensions.size_places import Place
 from tests.helpers.reduce_graphs import captured, op_names
 
 

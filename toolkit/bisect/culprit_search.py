@@ -23,7 +23,7 @@ from ctk.toolkit.bisect.elimination import (
     the_kernel,
 )
 from ctk.toolkit.bisect.exclusions import excluded
-from ctk.toolkit.bisect.group_search import partners, several_suspects, smallest_set
+from ctk.toolkit.bisect.culprit_sets import partners, several_suspects, smallest_set
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
 from ctk.toolkit.bisect.masked_failures import hidden_steps
 from ctk.toolkit.bisect.meta_mismatch import by_what_was_told

@@ -21,7 +21,7 @@ from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.modes import applied
-from ctk.toolkit.reduce.dimensions.places import Path, Place
+from ctk.toolkit.reduce.dimensions.size_places import Path, Place
 from ctk.toolkit.reduce.eager_values import called, describe
 from ctk.toolkit.reduce.subgraphs import (
     LOOPS,
