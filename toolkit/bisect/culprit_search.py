@@ -14,19 +14,18 @@ from itertools import islice
 from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.bisect.crashes import find_deadly
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
+from ctk.toolkit.bisect.culprit_sets import partners, several_suspects, smallest_set
 from ctk.toolkit.bisect.elimination import (
     by_decomposition,
     by_fuel,
     by_functionalization,
     by_kernel,
     by_partition,
+    by_what_was_told,
     the_kernel,
 )
 from ctk.toolkit.bisect.exclusions import excluded
-from ctk.toolkit.bisect.culprit_sets import partners, several_suspects, smallest_set
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
-from ctk.toolkit.bisect.masked_failures import hidden_steps
-from ctk.toolkit.bisect.meta_mismatch import by_what_was_told
 from ctk.toolkit.bisect.provenance import traced
 from ctk.toolkit.bisect.questions import Found, Progress, Questions, Seen
 from ctk.toolkit.bisect.suspects import from_check, from_errors, whole_pass
@@ -196,3 +195,21 @@ def _unconfirmed(ask: Questions, seen: Seen) -> Search:
     return Search(
         judgement, dispatch, False, "elimination", ask.compiles, reason=reason, excluded=told
     )
+
+
+MAX_HIDDEN = 4
+
+
+def hidden_steps(ask: Questions, seen: Seen) -> tuple[Culprit, ...]:
+    """Return the steps that change values, each confirmed by the values of a compile without it."""
+    suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_HIDDEN]
+    others = {suspect.where for suspect in suspects}
+    found: list[Culprit] = []
+    for suspect in suspects:
+        without = ask.observe(suspect.veto, f"the results agree; without {suspect}")
+        if without.judgement.verdict is not Verdict.PASSES:
+            continue
+        wrong = {step.where for step in from_check(ask.case, without.log)}
+        if suspect.where not in wrong and wrong <= others:
+            found.append(traced(suspect, seen.log, ask.case.graph))
+    return tuple(found)

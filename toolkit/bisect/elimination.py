@@ -10,10 +10,11 @@ from dataclasses import replace
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.culprit_sets import units
 from ctk.toolkit.bisect.questions import NO_KERNELS, Found, Questions, Seen, both, without_all
-from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite, whole_pass
+from ctk.toolkit.bisect.suspects import in_eager, listed, of_kernel, of_pass, of_rewrite, whole_pass
+from ctk.toolkit.compile_log.meta_values import WrongTold, wrong_told
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
-from ctk.toolkit.search.blocks import single_cause
+from ctk.toolkit.search.blocks import likely_cause, single_cause
 from ctk.toolkit.search.boundaries import checked_boundary
 from ctk.toolkit.search.questions import run_search
 
@@ -122,3 +123,32 @@ def _writes(node: object) -> bool:
     return getattr(node, "op", "").startswith("call_") and (
         in_place or (is_operator and name in ("iadd", "imul", "isub", "itruediv"))
     )
+
+
+_OF_NUMBERS = ("accuracy", "nan")
+
+
+def by_what_was_told(ask: Questions, seen: Seen) -> Found | None:
+    """Return the operator whose fake implementation is wrong, if the case passes without it."""
+    told = [each for each in wrong_told(ask.case, seen.log) if _may_matter(each, seen)]
+    first = {each.where: each for each in reversed(told)}
+    wheres = list(dict.fromkeys(each.where for each in told))
+
+    def passes_without(names: Sequence[str]) -> bool:
+        return ask.passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
+
+    guilty = run_search(likely_cause(wheres), passes_without)
+    if guilty is None:
+        return None
+    nodes = tuple(dict.fromkeys(each.node for each in told if each.where == guilty))
+    evidence = str(first[guilty].mismatch.detail)
+    name, veto = guilty.partition("/")[2], Veto(passes=frozenset({guilty}))
+    culprit = Culprit("dispatch", name, veto, nodes=nodes, evidence=evidence)
+    return Found("check", (culprit,))
+
+
+def _may_matter(wrong: WrongTold, seen: Seen) -> bool:
+    signature = seen.judgement.signature
+    if signature is None or signature.kind not in _OF_NUMBERS:
+        return True
+    return wrong.mismatch.kind != "stride" or not wrong.is_of_torch

@@ -24,8 +24,8 @@ from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.reduce.probe import first_wrong_node
 from ctk.toolkit.reduce.progress import budget_of
+from ctk.toolkit.reduce.suspected_nodes import first_wrong_node
 
 
 def diagnose(

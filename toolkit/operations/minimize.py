@@ -29,11 +29,10 @@ from ctk.toolkit.oracle.executors.predicate_forks import ask_in_forks
 from ctk.toolkit.oracle.function import NoAnswer, judgement_of, shortened
 from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.driver import Reduction
+from ctk.toolkit.reduce.driver import Reduction, doubted, go_on_after, joined
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget, Progress, budget_of
-from ctk.toolkit.reduce.second_search import doubted, go_on_after, joined
 from ctk.toolkit.reduce.size import call_nodes
 
 Predicate = Callable[[GraphModule, tuple[object, ...]], object]

@@ -11,8 +11,8 @@ from ctk.compiler.fx.walk import by_name, flat
 from ctk.compiler.torch_compat.fx.call_parameters import Parameter, parameters_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.graph_changes import changed
 from ctk.toolkit.reduce.form_edits import rewritten
+from ctk.toolkit.reduce.graph_changes import changed
 from ctk.toolkit.reduce.validity import valid
 
 Key = int | str

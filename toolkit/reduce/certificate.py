@@ -10,6 +10,7 @@ whole limit, or that says something else each time is not decided. What a step c
 with the reason (`leave_open`).
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,9 +19,9 @@ from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.reduce.edit_subjects import names_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured
+from ctk.toolkit.reduce.subgraph_edits import Inside
 
 UNDECIDED = (Verdict.TIMEOUT, Verdict.FLAKY)
 """Verdicts that do not say whether a candidate fails."""
@@ -112,3 +113,34 @@ class Certificate:
 
 def _line(text: object) -> str:
     return str(text).partition("\n")[0]
+
+
+def names_of(edit: Edit) -> tuple[str, ...]:
+    """Return the names in the fields of an edit; of one inside a sub-graph, with its path."""
+    if isinstance(edit, Inside):
+        path = ".".join(edit.focus.path)
+        return tuple(f"{path}.{name}" for name in names_of(edit.edit))
+    if not dataclasses.is_dataclass(edit):
+        return ()
+    found = (name for each in dataclasses.fields(edit) for name in _names(getattr(edit, each.name)))
+    return tuple(dict.fromkeys(found))
+
+
+def _names(value: object) -> Iterator[str]:
+    """Yield the texts of a field: itself, those of a tuple, the first of each part of it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:  # pyright: ignore[reportUnknownVariableType]  # a tuple of anything
+            yield from _first(part)
+
+
+def _first(part: object) -> Iterator[str]:
+    """Yield the first text in one part: the node of a pair, the input of a nested description."""
+    if isinstance(part, str):
+        yield part
+    elif dataclasses.is_dataclass(part):
+        values = (getattr(part, each.name) for each in dataclasses.fields(part))
+        yield from [value for value in values if isinstance(value, str)][:1]
+    elif isinstance(part, tuple):
+        yield from [value for value in part if isinstance(value, str)][:1]  # pyright: ignore[reportUnknownVariableType]  # a tuple of anything

@@ -15,7 +15,7 @@ raises is left out, and the others go on. Only the first question, about the giv
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch.fx import GraphModule
@@ -25,11 +25,11 @@ from ctk.toolkit.execution.limited_rounds import Rounds
 from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal_search import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.lookahead import Place, upcoming
 from ctk.toolkit.reduce.problem import Ended, Problem
 from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
+from ctk.toolkit.reduce.proposal_search import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.sweep_plan import Coming
@@ -264,3 +264,35 @@ def _drive(problem: Problem, coming: Coming, proposal: Proposal, effort: Effort)
 def _ahead(problem: Problem, place: Place, edit: Edit, effort: Effort) -> Iterator[Case]:
     """Yield the candidates that most likely come after the one that is asked about now."""
     return upcoming(place, edit, effort, problem.accepted, problem.is_askable)
+
+
+def go_on_after(problem: Problem, before: Reduction) -> None:
+    """Let a new search count on from one that has ended.
+
+    Args:
+        problem: Nothing was asked yet.
+        before: The result of the search before, of the same given case.
+    """
+    problem.questions, problem.remembered = before.questions, before.remembered
+    problem.cache.hits = before.cached
+    problem.statistics = {name: replace(each) for name, each in before.statistics.items()}
+    problem.started -= before.seconds
+    problem.nodes_before = before.nodes_before
+
+
+def joined(before: Reduction, after: Reduction) -> Reduction:
+    """Return the result of the second search, with what went wrong in both."""
+    problems = dict.fromkeys((*before.problems, *after.problems))
+    return replace(after, problems=tuple(problems), errors=(*before.errors, *after.errors))
+
+
+def doubted(found: Reduction, reason: Reason, *errors: Exception) -> Reduction:
+    """Return a result that is not called minimal, for why it could not be asked about again."""
+    said = tuple(f"asked again about the smallest case: {error}" for error in errors)
+    return replace(
+        found,
+        finished=False,
+        reason=reason,
+        problems=(*found.problems, *said),
+        errors=(*found.errors, *errors),
+    )

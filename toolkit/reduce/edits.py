@@ -16,9 +16,9 @@ from ctk.compiler.fx.rebuild import Change, Inline, SameAs, Substitute
 from ctk.compiler.fx.walk import by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, dead_calls, is_cuttable, is_number
-from ctk.toolkit.reduce.graph_changes import changed, size_symbol
 from ctk.toolkit.reduce.eager_values import values_before
-from ctk.toolkit.reduce.bypass import reconnected
+from ctk.toolkit.reduce.graph_changes import changed, size_symbol
+from ctk.toolkit.reduce.reconnection import reconnected
 from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
 from ctk.toolkit.reduce.subgraphs import operands_of
 

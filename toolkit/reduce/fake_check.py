@@ -9,8 +9,8 @@ import torch
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
+from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import strides_for
 

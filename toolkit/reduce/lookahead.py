@@ -14,8 +14,8 @@ from itertools import count
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal_search import Effort, Questions
 from ctk.toolkit.reduce.proposal import Proposal
+from ctk.toolkit.reduce.proposal_search import Effort, Questions
 from ctk.toolkit.reduce.sweep_plan import Coming
 from ctk.toolkit.search.questions import Answer
 

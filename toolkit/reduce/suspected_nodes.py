@@ -5,9 +5,15 @@ A right hint saves nearly all questions; a wrong one costs two.
 
 from collections.abc import Collection, Sequence
 
+from ctk.compiler.errors import CtkError
+from ctk.compiler.fx.rebuild import Change
+from ctk.repro_templates.numbers.compare import compare_runs
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
+from ctk.toolkit.reduce.analysis import Facts, facts_of
+from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import RemoveNodes
+from ctk.toolkit.reduce.graph_changes import changed
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step
 
 
@@ -34,3 +40,28 @@ def _neighbours(case: Case, names: set[str]) -> set[str]:
     nodes = [node for node in case.graph.graph.nodes if node.name in names]
     operands = {operand.name for node in nodes for operand in node.all_input_nodes}
     return operands | {user.name for node in nodes for user in node.users}
+
+
+def first_wrong_node(case: Case) -> tuple[str, ...]:
+    """Return the first captured node whose compiled value is wrong, if a single value shows it."""
+    facts = facts_of(case)
+    names = _tensor_nodes(facts)
+    probe = changed(case, Change(outputs=tuple(names))) if names else None
+    if probe is None:
+        return ()
+    eager = run_eager(probe)
+    try:
+        compiled = run_compiled(probe)
+    except CtkError:
+        return ()
+    if eager.run is None or compiled.run is None:
+        return ()
+    wrong = compare_runs(eager.values, compiled.values, run_reference(probe, eager).values)
+    positions = [int(m.name[3:]) for m in wrong if m.name.startswith("out")]
+    return (names[min(positions)],) if positions else ()
+
+
+def _tensor_nodes(facts: Facts) -> Sequence[str]:
+    return [
+        name for unit in facts.units for name in unit if isinstance(facts.infos[name], TensorInfo)
+    ]

@@ -21,8 +21,8 @@ from ctk.toolkit.reduce.edits import (
     RemoveNodes,
     Replace,
 )
-from ctk.toolkit.reduce.subgraph_edits import Focus, Inside
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
+from ctk.toolkit.reduce.subgraph_edits import Focus, Inside
 from ctk.toolkit.reduce.value_edits import SetValues
 from tests.helpers.reduce_graphs import captured, chain, op_names
 

@@ -12,8 +12,8 @@ from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.graph_changes import with_inputs
 from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.graph_changes import with_inputs
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.size import is_smaller

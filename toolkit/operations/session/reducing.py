@@ -24,14 +24,13 @@ from ctk.toolkit.operations.session.smallest_repro import Written
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.oracle.same_failure import is_alike
-from ctk.toolkit.reduce.driver import Reduction, minimize
-from ctk.toolkit.reduce.suspected_nodes import hint_step
+from ctk.toolkit.reduce.driver import Reduction, doubted, go_on_after, joined, minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce.proposal import Step
-from ctk.toolkit.reduce.second_search import doubted, go_on_after, joined
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these
+from ctk.toolkit.reduce.suspected_nodes import hint_step
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.size_places import Place
-from ctk.toolkit.reduce.dimensions.resized_case import with_sizes
 from ctk.toolkit.reduce.dimensions.relations import resized
+from ctk.toolkit.reduce.dimensions.resized_case import with_sizes
+from ctk.toolkit.reduce.dimensions.size_places import Place
 from ctk.toolkit.reduce.dimensions.sizing import (
     Made,
     Untraceable,

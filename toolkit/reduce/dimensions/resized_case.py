@@ -20,12 +20,12 @@ from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.graph_changes import forget_value
 from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import window
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.fake_check import Checked
+from ctk.toolkit.reduce.graph_changes import forget_value
 from ctk.toolkit.reduce.validity import can_run
 
 Starts = Callable[[Place, int], int]

@@ -12,8 +12,8 @@ from typing import Any
 
 import sympy
 
-from ctk.toolkit.reduce.dimensions.size_places import Place
 from ctk.toolkit.reduce.dimensions.relations import Relations
+from ctk.toolkit.reduce.dimensions.size_places import Place
 
 Assignment = Mapping[Place, int]
 

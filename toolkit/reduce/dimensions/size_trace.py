@@ -9,6 +9,7 @@ Where one is equal to a size of an operand, or a multiple of it, or to a literal
 that (`relinked.py`); whether a choice is valid is found out with numbers anyway.
 """
 
+import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -23,11 +24,10 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of, size_symbols
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.graph_changes import size_symbol
-from ctk.toolkit.reduce.dimensions.expressions import size_expression_of
-from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
 from ctk.toolkit.reduce.dimensions.size_links import relinked
+from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
+from ctk.toolkit.reduce.graph_changes import size_symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +170,32 @@ def _strides(value: torch.Tensor, sizes: list[Any]) -> list[Any]:
     for dim, stride in zip(order, dense, strict=True):
         strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else stride
     return strides
+
+
+def size_expression_of(text: str, symbols: Mapping[str, Any]) -> Any | None:
+    """Return the sympy expression of a text; None if more than + - * is in it.
+
+    Args:
+        text: Names, whole numbers, and operators.
+        symbols: What each name stands for.
+    """
+    try:
+        return _expression(ast.parse(text, mode="eval").body, symbols)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _expression(tree: ast.expr, symbols: Mapping[str, Any]) -> Any:
+    match tree:
+        case ast.Name(name) if name in symbols:
+            return symbols[name]
+        case ast.Constant(int(number)):
+            return sympy.Integer(number)
+        case ast.BinOp(left, ast.Add(), right):
+            return _expression(left, symbols) + _expression(right, symbols)
+        case ast.BinOp(left, ast.Sub(), right):
+            return _expression(left, symbols) - _expression(right, symbols)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _expression(left, symbols) * _expression(right, symbols)
+        case _:
+            raise ValueError(f"no size: {ast.dump(tree)[:60]}")

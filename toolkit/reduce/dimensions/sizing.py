@@ -13,8 +13,8 @@ from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
 from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.size_places import Place
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
+from ctk.toolkit.reduce.dimensions.size_places import Place
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment, assignments
 from ctk.toolkit.reduce.dimensions.size_trace import trace_sizes
 from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start

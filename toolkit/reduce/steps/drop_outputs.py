@@ -18,9 +18,9 @@ from ctk.compiler.fx.rebuild import Change
 from ctk.compiler.fx.walk import CALLS, by_name, output_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.graph_changes import changed
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import DropOutputs, listing
+from ctk.toolkit.reduce.graph_changes import changed
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 
 

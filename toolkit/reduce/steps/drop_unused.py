@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, dead_calls
-from ctk.toolkit.reduce.graph_changes import size_symbol
 from ctk.toolkit.reduce.edits import DropUnused
+from ctk.toolkit.reduce.graph_changes import size_symbol
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 

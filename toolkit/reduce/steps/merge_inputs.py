@@ -19,7 +19,7 @@ from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Replace
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
-from ctk.toolkit.reduce.bypass import reconnected
+from ctk.toolkit.reduce.reconnection import reconnected
 from ctk.toolkit.reduce.steps import simplify_dtypes
 from ctk.toolkit.reduce.validity import valid
 from ctk.toolkit.reduce.value_edits import changeable

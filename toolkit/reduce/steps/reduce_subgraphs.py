@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.subgraph_edits import lifted
 from ctk.toolkit.reduce.proposal import Proposal, Step
 from ctk.toolkit.reduce.steps import (
     drop_effects,
@@ -21,6 +20,7 @@ from ctk.toolkit.reduce.steps import (
     shortcut,
     simplify_arguments,
 )
+from ctk.toolkit.reduce.subgraph_edits import lifted
 
 INSIDE = (
     drop_unused.STEP,

@@ -20,7 +20,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
-from ctk.toolkit.reduce.bypass import reconnected
+from ctk.toolkit.reduce.reconnection import reconnected
 from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 
 

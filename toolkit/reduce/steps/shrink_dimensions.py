@@ -16,8 +16,8 @@ from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.dimension_edits import CutDimensions, Resize, ShrinkDimensions
-from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.relations import Relations
+from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.sizing import Sizing, Untraceable, sizing_of
 from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes

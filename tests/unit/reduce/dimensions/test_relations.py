@@ -4,11 +4,10 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from ctk.toolkit.reduce.dimensions.expressions import size_expression_of
-from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
+from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.size_solver import assignments
-from ctk.toolkit.reduce.dimensions.size_trace import trace_sizes
+from ctk.toolkit.reduce.dimensions.size_trace import size_expression_of, trace_sizes
 from tests.helpers.reduce_graphs import captured
 
 

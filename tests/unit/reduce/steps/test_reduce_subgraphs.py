@@ -13,11 +13,11 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.edits import DropOutputs, FoldNumbers, Reconnect, RemoveNodes, Replace
-from ctk.toolkit.reduce.subgraph_edits import Focus, Inside, inner_cases
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import GaveUp
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.reduce_subgraphs import INSIDE, OUTSIDE, STEP
+from ctk.toolkit.reduce.subgraph_edits import Focus, Inside, inner_cases
 from tests.helpers.reduce_graphs import FakeOracle, captured
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.edit_subjects import names_of
+from ctk.toolkit.reduce.certificate import names_of
 from ctk.toolkit.reduce.edits import DropOutputs, Edit, Reconnect, RemoveNodes, Replace
 from ctk.toolkit.reduce.subgraph_edits import Focus, Inside
 

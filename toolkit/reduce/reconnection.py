@@ -18,14 +18,13 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.effects import mutated_arguments
-from ctk.compiler.fx.rebuild import Change, SameAs, Substitute, leaves
+from ctk.compiler.fx.rebuild import Change, Computed, SameAs, Substitute, leaves
 from ctk.compiler.fx.walk import CALLS, input_names, output_leaves
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.adapters import adapted
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
-from ctk.toolkit.reduce.graph_changes import changed, with_inputs, without_types
 from ctk.toolkit.reduce.eager_values import TensorInfo, describe, values_before
 from ctk.toolkit.reduce.forms import Forms, Refused
+from ctk.toolkit.reduce.graph_changes import changed, with_inputs, without_types
 from ctk.toolkit.reduce.removal import as_inputs, without_grad
 
 Edge = tuple[str, str]
@@ -233,3 +232,39 @@ def _cut_values(
     values = values_before(case, wanted) if wanted else {}
     values |= {name: facts.infos[name] for name in numbers}
     return {name: as_inputs(values[name], name, inputs) for name in cuts}
+
+
+def adapted(name: str, have: object, want: object) -> Substitute | None:
+    """Return what stands for a value of one form where another is wanted.
+
+    Args:
+        name: The node whose value it is.
+        have: Its form.
+        want: The form that its reader takes.
+
+    Returns:
+        None where nothing fits: no tensors, another device, or no element to take.
+    """
+    if not isinstance(have, TensorInfo) or not isinstance(want, TensorInfo):
+        return None
+    if have.device != want.device or (want.numel and not have.numel):
+        return None
+    source: Substitute = SameAs(name)
+    if have.dtype != want.dtype:
+        source = Computed("to", (source, want.dtype))
+    if have.shape == want.shape:
+        return source
+    if have.numel == want.numel:
+        return Computed(torch.reshape, (source, want.shape))
+    if not _expands(have.shape, want.shape):
+        if want.dtype.is_complex:
+            return None
+        source = Computed(torch.amax, (source,))
+    return Computed("expand", (source, want.shape)) if want.shape else source
+
+
+def _expands(have: tuple[int, ...], want: tuple[int, ...]) -> bool:
+    if len(have) > len(want):
+        return False
+    behind = want[len(want) - len(have) :]
+    return all(mine in (1, other) for mine, other in zip(have, behind, strict=True))
