@@ -48,7 +48,7 @@ class Scene:
         all_nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
         inside = set(self.part.nodes) if self.part is not None else {n.name for n in all_nodes}
         last = next((n for n in all_nodes if n.name == self.wrong), None)
-        wanted = {n.name for n in _made_of(last, inside)} if last is not None else inside
+        wanted = {n.name for n in _sources_of(last, inside)} if last is not None else inside
         found = [n for n in all_nodes if n.name in wanted]
         return tuple(reversed(found) if self.failed else found)
 
@@ -141,7 +141,7 @@ def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:
     return False
 
 
-def _made_of(last: Node, inside: set[str]) -> set[Node]:
+def _sources_of(last: Node, inside: set[str]) -> set[Node]:
     """Return a node and those of the named ones that it is computed from."""
     found, queue = {last}, [last]
     while queue:

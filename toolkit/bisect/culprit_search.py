@@ -20,14 +20,14 @@ from ctk.toolkit.bisect.elimination import (
     by_fuel,
     by_functionalization,
     by_kernel,
+    by_meta_implementation,
     by_partition,
-    by_what_was_told,
     the_kernel,
 )
-from ctk.toolkit.bisect.exclusions import excluded
+from ctk.toolkit.bisect.exclusions import list_exclusions
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
-from ctk.toolkit.bisect.provenance import traced
-from ctk.toolkit.bisect.questions import Found, Progress, Questions, Seen
+from ctk.toolkit.bisect.provenance import trace_to_captured
+from ctk.toolkit.bisect.questions import CulpritSet, ObservedCompile, Progress, Questions
 from ctk.toolkit.bisect.suspects import from_check, from_errors, whole_pass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -86,7 +86,7 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     if has_lost_cuda():  # before anything is written: this process can ask nothing more
         raise LostAccelerator(f"{judgement.signature or judgement.detail}\n{NEXT_ISOLATE}")
     if judgement.verdict is Verdict.PASSES:
-        hidden = hidden_steps(ask, seen)
+        hidden = find_masked_failures(ask, seen)
         return Search(judgement, compiles=ask.compiles, reason=judgement.detail, hidden=hidden)
     if judgement.verdict is not Verdict.REPRODUCES:
         return Search(judgement, compiles=ask.compiles, reason=judgement.detail)
@@ -95,11 +95,11 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     for strategy in STRATEGIES:
         found = strategy(ask, seen)
         if found is not None:
-            return _confirmed(ask, seen, found)
-    return _unconfirmed(ask, seen)
+            return _report_culprit(ask, seen, found)
+    return _report_no_proof(ask, seen)
 
 
-def one_suspect(ask: Questions, seen: Seen) -> Found | None:
+def one_suspect(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return what the observed compile itself shows, when without it alone the case passes.
 
     1. Of a kernel of Inductor: without a lowering, fusion or option of it.
@@ -111,10 +111,10 @@ def one_suspect(ask: Questions, seen: Seen) -> Found | None:
             continue
         below = find_below(suspect, seen.log, ask.passes) if suspect.is_kernel else None
         if below is not None:
-            return Found(found_by, (below,))
+            return CulpritSet(found_by, (below,))
         if ask.passes(suspect.veto, f"without {suspect}"):
-            narrowed = _narrowed(ask, seen, suspect)
-            return Found(found_by, (with_excerpt(narrowed, seen.log),))
+            narrowed = _narrow_to_kernel(ask, seen, suspect)
+            return CulpritSet(found_by, (with_excerpt(narrowed, seen.log),))
         if suspect.rewrite is None:
             continue
         pass_ = whole_pass(suspect)
@@ -122,14 +122,14 @@ def one_suspect(ask: Questions, seen: Seen) -> Found | None:
             rewrites = several_suspects(ask, seen)
             if rewrites is not None and all(c.where == pass_.where for c in rewrites.culprits):
                 return replace(rewrites, found_by=found_by)
-            return Found(found_by, (pass_,))
+            return CulpritSet(found_by, (pass_,))
     return None
 
 
-Strategy = Callable[[Questions, Seen], Found | None]
+Strategy = Callable[[Questions, ObservedCompile], CulpritSet | None]
 
 STRATEGIES: tuple[Strategy, ...] = (
-    by_what_was_told,
+    by_meta_implementation,
     one_suspect,
     several_suspects,
     by_fuel,
@@ -142,7 +142,7 @@ STRATEGIES: tuple[Strategy, ...] = (
 """In the order in which they are asked; the first that finds something ends the search."""
 
 
-def _suspects(ask: Questions, seen: Seen) -> Iterator[tuple[FoundBy, Culprit]]:
+def _suspects(ask: Questions, seen: ObservedCompile) -> Iterator[tuple[FoundBy, Culprit]]:
     """Yield what the observed compile shows: who raised, then the first wrong steps."""
     for culprit in from_errors(seen.log):
         yield "error", culprit
@@ -151,19 +151,23 @@ def _suspects(ask: Questions, seen: Seen) -> Iterator[tuple[FoundBy, Culprit]]:
         yield "check", culprit
 
 
-def _narrowed(ask: Questions, seen: Seen, culprit: Culprit) -> Culprit:
+def _narrow_to_kernel(ask: Questions, seen: ObservedCompile, culprit: Culprit) -> Culprit:
     """Return the one kernel that is guilty, where a graph with many is."""
     among = culprit.veto.kernels
     one = the_kernel(ask, seen.log, among) if len(among) > 1 else None
     return replace(one, evidence=culprit.evidence) if one is not None else culprit
 
 
-def _confirmed(ask: Questions, seen: Seen, found: Found) -> Search:
-    first, *also = (traced(culprit, seen.log, ask.case.graph) for culprit in found.culprits)
+def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) -> Search:
+    first, *also = (
+        trace_to_captured(culprit, seen.log, ask.case.graph) for culprit in found.culprits
+    )
     relation = found.relation
     is_above = first.is_kernel or first.stage not in ("dispatch", "lowered")
     if not also and is_above and traits_of(ask.case.target).is_quick:
-        also = [traced(c, seen.log, ask.case.graph) for c in partners(ask, first, seen.log)]
+        also = [
+            trace_to_captured(c, seen.log, ask.case.graph) for c in partners(ask, first, seen.log)
+        ]
         relation = "together" if also else None
     return Search(
         seen.judgement,
@@ -174,15 +178,15 @@ def _confirmed(ask: Questions, seen: Seen, found: Found) -> Search:
         also=tuple(also),
         reason=found.reason,
         relation=relation,
-        excluded=excluded(ask, seen.judgement.signature, (first, *also)),
+        excluded=list_exclusions(ask, seen.judgement.signature, (first, *also)),
     )
 
 
-def _unconfirmed(ask: Questions, seen: Seen) -> Search:
+def _report_no_proof(ask: Questions, seen: ObservedCompile) -> Search:
     """Nothing that can be left out makes the case pass."""
     log, judgement, target = seen.log, seen.judgement, ask.case.target
     found_by, suspect = next(_suspects(ask, seen), (None, None))
-    told = excluded(ask, judgement.signature)
+    told = list_exclusions(ask, judgement.signature)
     if suspect is not None or not log.stages():
         reason = "no pass, rewrite or kernel makes the case pass when left out alone"
         if suspect is None:
@@ -197,12 +201,12 @@ def _unconfirmed(ask: Questions, seen: Seen) -> Search:
     )
 
 
-MAX_HIDDEN = 4
+MAX_MASKED = 4
 
 
-def hidden_steps(ask: Questions, seen: Seen) -> tuple[Culprit, ...]:
+def find_masked_failures(ask: Questions, seen: ObservedCompile) -> tuple[Culprit, ...]:
     """Return the steps that change values, each confirmed by the values of a compile without it."""
-    suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_HIDDEN]
+    suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_MASKED]
     others = {suspect.where for suspect in suspects}
     found: list[Culprit] = []
     for suspect in suspects:
@@ -211,5 +215,5 @@ def hidden_steps(ask: Questions, seen: Seen) -> tuple[Culprit, ...]:
             continue
         wrong = {step.where for step in from_check(ask.case, without.log)}
         if suspect.where not in wrong and wrong <= others:
-            found.append(traced(suspect, seen.log, ask.case.graph))
+            found.append(trace_to_captured(suspect, seen.log, ask.case.graph))
     return tuple(found)

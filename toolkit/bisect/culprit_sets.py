@@ -23,11 +23,11 @@ from dataclasses import replace
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.questions import (
     NO_KERNELS,
-    Found,
+    CulpritSet,
+    ObservedCompile,
     Questions,
-    Seen,
-    both,
-    without_all,
+    join_vetoes,
+    veto_of,
 )
 from ctk.toolkit.bisect.suspects import from_check, from_errors, of_kernel, of_pass, whole_pass
 from ctk.toolkit.case.judgement import Verdict
@@ -38,7 +38,7 @@ from ctk.toolkit.search.questions import run_search
 MAX_ROUNDS = 8
 
 
-def several_suspects(ask: Questions, seen: Seen) -> Found | None:
+def several_suspects(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return all that is wrong by its values or raised, when without all of it the case passes."""
     found: list[Culprit] = []
     for _ in range(MAX_ROUNDS):
@@ -48,11 +48,11 @@ def several_suspects(ask: Questions, seen: Seen) -> Found | None:
         if not new:
             return None
         found += new
-        seen = ask.observe(without_all(found), f"without {' and '.join(map(str, found))}")
+        seen = ask.observe(veto_of(found), f"without {' and '.join(map(str, found))}")
         if seen.judgement.verdict is Verdict.PASSES:
-            needed = _needed(ask, found)
+            needed = _drop_unneeded(ask, found)
             relation = "independent" if len(needed) > 1 else None
-            return Found("check", needed, relation)
+            return CulpritSet("check", needed, relation)
     return None
 
 
@@ -64,7 +64,7 @@ def _one_a_pass(suspects: list[Culprit]) -> list[Culprit]:
     return list(first.values())
 
 
-def _needed(ask: Questions, found: list[Culprit]) -> tuple[Culprit, ...]:
+def _drop_unneeded(ask: Questions, found: list[Culprit]) -> tuple[Culprit, ...]:
     """Return those that must be left out: with all others out it fails.
 
     Rewrites of other passes are left out as whole passes: without one, the numbers of later ones
@@ -74,23 +74,23 @@ def _needed(ask: Questions, found: list[Culprit]) -> tuple[Culprit, ...]:
         others = [
             c if c.where == culprit.where else whole_pass(c) for c in found if c is not culprit
         ]
-        if others and ask.passes(without_all(others), f"without all suspects but {culprit}"):
+        if others and ask.passes(veto_of(others), f"without all suspects but {culprit}"):
             found = [c for c in found if c is not culprit]
     return tuple(found)
 
 
-def smallest_set(ask: Questions, seen: Seen) -> Found | None:
+def smallest_set(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the smallest set of passes, decompositions and kernels that must be left out."""
     base = ask.cheapest()
     items = list(units(seen.log, kernels=not base.kernels))
 
     def passes_without(some: Sequence[Culprit]) -> bool:
-        return ask.passes(both(without_all(list(some)), base), f"without {len(some)} steps")
+        return ask.passes(join_vetoes(veto_of(list(some)), base), f"without {len(some)} steps")
 
     found = run_search(smallest_subset(items), passes_without)
-    if not found or not ask.passes(without_all(found), f"without {len(found)} steps alone"):
+    if not found or not ask.passes(veto_of(found), f"without {len(found)} steps alone"):
         return None
-    return Found("elimination", found, "independent" if len(found) > 1 else None)
+    return CulpritSet("elimination", found, "independent" if len(found) > 1 else None)
 
 
 def units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:
@@ -124,13 +124,13 @@ def partners(ask: Questions, culprit: Culprit, log: CompileLog) -> tuple[Culprit
         return ()
     if base != Veto() and not ask.fails(base, "with every kernel in eager"):
         return ()
-    if ask.fails(both(without_all(others), base), f"with no pass but {own.where}"):
+    if ask.fails(join_vetoes(veto_of(others), base), f"with no pass but {own.where}"):
         return ()
 
     def fails_with(some: Sequence[Culprit]) -> bool:
         out = [other for other in others if other not in some]
         what = f"with no pass but {own.where} and {len(some)} more"
-        return ask.fails(both(without_all(out), base), what)
+        return ask.fails(join_vetoes(veto_of(out), base), what)
 
     needed = run_search(smallest_subset(others), fails_with)
     return tuple(

@@ -9,8 +9,22 @@ from dataclasses import replace
 
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.culprit_sets import units
-from ctk.toolkit.bisect.questions import NO_KERNELS, Found, Questions, Seen, both, without_all
-from ctk.toolkit.bisect.suspects import in_eager, listed, of_kernel, of_pass, of_rewrite, whole_pass
+from ctk.toolkit.bisect.questions import (
+    NO_KERNELS,
+    CulpritSet,
+    ObservedCompile,
+    Questions,
+    join_vetoes,
+    veto_of,
+)
+from ctk.toolkit.bisect.suspects import (
+    in_eager,
+    list_names,
+    of_kernel,
+    of_pass,
+    of_rewrite,
+    whole_pass,
+)
 from ctk.toolkit.compile_log.meta_values import WrongTold, wrong_told
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
@@ -21,7 +35,7 @@ from ctk.toolkit.search.questions import run_search
 PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
 
 
-def by_fuel(ask: Questions, seen: Seen) -> Found | None:
+def by_fuel(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the first rewrite with which it fails, or its pass."""
     records = {r.id.number: (r, p) for p in seen.log.passes() for r in p.rewrites}
     if not records:
@@ -29,7 +43,7 @@ def by_fuel(ask: Questions, seen: Seen) -> Found | None:
     base = ask.cheapest()
 
     def fails(fuel: int) -> bool:
-        return ask.fails(both(Veto(fuel=fuel), base), f"with fuel {fuel}")
+        return ask.fails(join_vetoes(Veto(fuel=fuel), base), f"with fuel {fuel}")
 
     number = run_search(checked_boundary(max(records)), fails)
     if number is None or number not in records:
@@ -39,14 +53,14 @@ def by_fuel(ask: Questions, seen: Seen) -> Found | None:
     culprit = of_rewrite(rewrite, len(record.rewrites), evidence)
     for suspect in (culprit, whole_pass(culprit)):
         if ask.passes(suspect.veto, f"without {suspect}"):
-            return Found("fuel", (suspect,))
+            return CulpritSet("fuel", (suspect,))
     return None
 
 
-def by_kernel(ask: Questions, seen: Seen) -> Found | None:
+def by_kernel(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the one kernel that must be left out."""
     culprit = the_kernel(ask, seen.log)
-    return Found("elimination", (culprit,)) if culprit is not None else None
+    return CulpritSet("elimination", (culprit,)) if culprit is not None else None
 
 
 def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> Culprit | None:
@@ -61,14 +75,14 @@ def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> 
     return of_kernel(kernel, nodes[kernel]) if kernel is not None else None
 
 
-def by_decomposition(ask: Questions, seen: Seen) -> Found | None:
+def by_decomposition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the one decomposition that must be left out."""
     records = {str(p.id): p for p in seen.log.passes() if p.id.stage == "dispatch"}
     base = ask.cheapest()
 
     def passes_without(names: Sequence[str]) -> bool:
         what = f"without {len(names)} decompositions"
-        return ask.passes(both(Veto(passes=frozenset(names)), base), what)
+        return ask.passes(join_vetoes(Veto(passes=frozenset(names)), base), what)
 
     name = run_search(single_cause(list(records)), passes_without)
     if name is None:
@@ -77,10 +91,10 @@ def by_decomposition(ask: Questions, seen: Seen) -> Found | None:
     if not ask.passes(culprit.veto, f"without {culprit.where}"):
         return None
     evidence = "the case passes when the operator is kept whole"
-    return Found("elimination", (replace(culprit, evidence=evidence),))
+    return CulpritSet("elimination", (replace(culprit, evidence=evidence),))
 
 
-def by_partition(ask: Questions, seen: Seen) -> Found | None:
+def by_partition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the partition, if the case passes when torch's plain one splits the joint graph."""
     stages = {stage.stage for stage in seen.log.stages()}
     is_split = any(step.kind == "partition" for step in compile_steps(seen.log))
@@ -90,27 +104,27 @@ def by_partition(ask: Questions, seen: Seen) -> Found | None:
     if not ask.passes(culprit.veto, f"without {PARTITION}"):
         return None
     evidence = "the case passes when the graph is split by default_partition"
-    return Found("elimination", (replace(culprit, evidence=evidence),))
+    return CulpritSet("elimination", (replace(culprit, evidence=evidence),))
 
 
-def by_functionalization(ask: Questions, seen: Seen) -> Found | None:
+def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return functionalization, if nothing else is left that could be guilty.
 
     With every pass, kernel and decomposition left out it fails; if the captured graph is not
     functionalized either, it passes. The two differ in that step only.
     """
-    everything = both(without_all(list(units(seen.log, kernels=False))), NO_KERNELS)
-    everything = both(everything, Veto(passes=frozenset({PARTITION})))
+    everything = join_vetoes(veto_of(list(units(seen.log, kernels=False))), NO_KERNELS)
+    everything = join_vetoes(everything, Veto(passes=frozenset({PARTITION})))
     if not ask.fails(everything, "with nothing but the trace"):
         return None
     also = Veto(passes=frozenset({FUNCTIONALIZE}))
-    if not ask.passes(both(everything, also), "with the captured graph as it is"):
+    if not ask.passes(join_vetoes(everything, also), "with the captured graph as it is"):
         return None
     graph = ask.case.graph
     writes = tuple(node.name for node in graph.graph.nodes if _writes(node))
     culprit = Culprit("dispatch", "functionalize", also, captured=writes)
     reason = "with every pass, kernel and decomposition out it fails; not functionalized, it passes"
-    return Found("elimination", (replace(culprit, evidence=reason),), reason=reason)
+    return CulpritSet("elimination", (replace(culprit, evidence=reason),), reason=reason)
 
 
 def _writes(node: object) -> bool:
@@ -128,14 +142,14 @@ def _writes(node: object) -> bool:
 _OF_NUMBERS = ("accuracy", "nan")
 
 
-def by_what_was_told(ask: Questions, seen: Seen) -> Found | None:
+def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the operator whose fake implementation is wrong, if the case passes without it."""
     told = [each for each in wrong_told(ask.case, seen.log) if _may_matter(each, seen)]
     first = {each.where: each for each in reversed(told)}
     wheres = list(dict.fromkeys(each.where for each in told))
 
     def passes_without(names: Sequence[str]) -> bool:
-        return ask.passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
+        return ask.passes(Veto(passes=frozenset(names)), f"without {list_names(names)}")
 
     guilty = run_search(likely_cause(wheres), passes_without)
     if guilty is None:
@@ -144,10 +158,10 @@ def by_what_was_told(ask: Questions, seen: Seen) -> Found | None:
     evidence = str(first[guilty].mismatch.detail)
     name, veto = guilty.partition("/")[2], Veto(passes=frozenset({guilty}))
     culprit = Culprit("dispatch", name, veto, nodes=nodes, evidence=evidence)
-    return Found("check", (culprit,))
+    return CulpritSet("check", (culprit,))
 
 
-def _may_matter(wrong: WrongTold, seen: Seen) -> bool:
+def _may_matter(wrong: WrongTold, seen: ObservedCompile) -> bool:
     signature = seen.judgement.signature
     if signature is None or signature.kind not in _OF_NUMBERS:
         return True

@@ -21,7 +21,7 @@ SHOWN = 3
 """So many questions are told; more of them say little more."""
 
 
-def excluded(
+def list_exclusions(
     ask: Questions, signature: Signature | None, culprits: Sequence[Culprit] = ()
 ) -> tuple[str, ...]:
     """Return what is not to blame, and how that is known.

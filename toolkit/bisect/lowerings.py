@@ -30,7 +30,7 @@ from dataclasses import replace
 from ctk.compiler.observe import RewriteRecord
 from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of
 from ctk.toolkit.bisect.culprit import Culprit
-from ctk.toolkit.bisect.suspects import listed, of_rewrite
+from ctk.toolkit.bisect.suspects import list_names, of_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.search.blocks import likely_cause
 from ctk.toolkit.search.questions import run_search
@@ -149,9 +149,9 @@ class _Search:
         return Culprit("lowered", name, veto, nodes=nodes, evidence=self._kernel.evidence)
 
     def _without_passes(self, names: Sequence[str]) -> bool:
-        return self._passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
+        return self._passes(Veto(passes=frozenset(names)), f"without {list_names(names)}")
 
     def _without_fusions(self, numbers: Sequence[str]) -> bool:
         kind = "rewrite" if self._scene.is_of_loops else "fusion"
-        what = f"without {kind} {listed(numbers)}"
+        what = f"without {kind} {list_names(numbers)}"
         return self._passes(Veto(rewrites=frozenset(map(int, numbers))), what)

@@ -36,7 +36,7 @@ from ctk.toolkit.targets import traits_of
 from ctk.toolkit.targets.base import Trial
 
 MAX_QUESTIONS = 16
-TELLING = (Verdict.PASSES, Verdict.DIFFERENT)
+INFORMATIVE = (Verdict.PASSES, Verdict.DIFFERENT)
 
 Say = Callable[[str], None]
 
@@ -69,14 +69,16 @@ class _Change:
         return others if self.is_default else {**others, self.option: self.value}
 
     def effect(self, verdict: Verdict) -> OptionEffect:
-        return OptionEffect(self.option, None if self.is_default else written(self.value), verdict)
+        return OptionEffect(
+            self.option, None if self.is_default else config_text(self.value), verdict
+        )
 
     def __str__(self) -> str:
         return self.effect(Verdict.PASSES).words
 
 
 @dataclass(slots=True)
-class _Search:
+class _OptionQuestions:
     """Asks about one case, within a budget."""
 
     case: Case
@@ -134,7 +136,7 @@ class _Search:
             self.left += len(changes)
         elif len(changes) > 1 and verdict is not Verdict.REPRODUCES:
             return self._halved(changes)
-        elif verdict in TELLING:
+        elif verdict in INFORMATIVE:
             self.found.append(changes[0].effect(verdict))
         return verdict is Verdict.REPRODUCES
 
@@ -163,7 +165,7 @@ def options_that_matter(
         limit: Most questions.
     """
     traits = traits_of(case.target)
-    search = _Search(case, executor, say, limit)
+    search = _OptionQuestions(case, executor, say, limit)
     for key in case.config:
         if key not in traits.forced:
             search.halve([_Change(key, is_default=True)])
@@ -193,21 +195,21 @@ def _may_matter(trial: Trial, culprit: Culprit) -> bool:
     return not culprit.excerpt or trial.trace in culprit.excerpt
 
 
-def confirmed_on(case: Case, found: OptionSearch, executor: Executor, say: Say) -> OptionSearch:
+def confirm_options(case: Case, found: OptionSearch, executor: Executor, say: Say) -> OptionSearch:
     """Return what holds of the options of a smaller case for the whole one, too; asks each."""
-    search = _Search(case, executor, say, limit=len(found.effects))
+    search = _OptionQuestions(case, executor, say, limit=len(found.effects))
     for effect in found.effects:
-        value = None if effect.value is None else _read(effect.value)
+        value = None if effect.value is None else _parse_config(effect.value)
         search.halve([_Change(effect.option, value, is_default=effect.value is None)])
     return OptionSearch(tuple(search.found), found.questions + search.questions, found.left)
 
 
-def written(value: object) -> str:
+def config_text(value: object) -> str:
     """Return a value as `--config` takes it: JSON, or a plain string that JSON cannot read."""
-    return value if isinstance(value, str) and _read(value) == value else json.dumps(value)
+    return value if isinstance(value, str) and _parse_config(value) == value else json.dumps(value)
 
 
-def _read(text: str) -> object:
+def _parse_config(text: str) -> object:
     try:
         return json.loads(text)
     except json.JSONDecodeError:

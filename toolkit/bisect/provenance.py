@@ -15,10 +15,10 @@ from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.compile_log.recorder import CompileLog
 
 
-def traced(culprit: Culprit, log: CompileLog, captured: GraphModule) -> Culprit:
+def trace_to_captured(culprit: Culprit, log: CompileLog, captured: GraphModule) -> Culprit:
     """Return a culprit with the captured nodes that its nodes came from."""
     for graph in _graphs_of(culprit, log):
-        names = captured_names(culprit.nodes, graph, captured)
+        names = names_in_captured(culprit.nodes, graph, captured)
         if names:
             return replace(culprit, captured=names)
     return culprit
@@ -30,7 +30,7 @@ def _graphs_of(culprit: Culprit, log: CompileLog) -> Iterator[GraphModule]:
     yield from (k.graph for k in log.kernels() if str(k.id) in culprit.veto.kernels)
 
 
-def captured_names(
+def names_in_captured(
     names: Iterable[str], graph: GraphModule, captured: GraphModule
 ) -> tuple[str, ...]:
     """Return the nodes of `captured` that the named nodes of `graph` came from, in captured order.

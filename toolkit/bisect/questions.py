@@ -16,7 +16,7 @@ NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedCompile:
     """What the first, observed compile showed."""
 
     judgement: Judgement
@@ -24,7 +24,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CulpritSet:
     """What a strategy found: without all of these, and nothing else, the case passes.
 
     Attributes:
@@ -63,13 +63,13 @@ class Questions:
     )
     findings: list[Finding] = field(default_factory=list[Finding])
 
-    def observe(self, veto: Veto, what: str) -> Seen:
+    def observe(self, veto: Veto, what: str) -> ObservedCompile:
         """Compile in this process and keep everything that happened."""
         self.say(what)
         self.compiles += 1
         recorder = Recorder(veto, keep_rewrites=True, keep_calls=True)
         judgement = judge(self.case, expected=self.case.signature, observer=recorder)
-        return Seen(judgement, recorder.log)
+        return ObservedCompile(judgement, recorder.log)
 
     def ask(self, veto: Veto, what: str) -> Verdict:
         """Compile without what `veto` names."""
@@ -106,7 +106,7 @@ class Questions:
         return NO_KERNELS if self.fails(NO_KERNELS, "with every kernel in eager") else Veto()
 
 
-def both(one: Veto, other: Veto) -> Veto:
+def join_vetoes(one: Veto, other: Veto) -> Veto:
     """Return the veto of what either leaves out."""
     fuels = [fuel for fuel in (one.fuel, other.fuel) if fuel is not None]
     return Veto(
@@ -117,9 +117,9 @@ def both(one: Veto, other: Veto) -> Veto:
     )
 
 
-def without_all(culprits: tuple[Culprit, ...] | list[Culprit]) -> Veto:
+def veto_of(culprits: tuple[Culprit, ...] | list[Culprit]) -> Veto:
     """Return the veto of all culprits."""
     veto = Veto()
     for culprit in culprits:
-        veto = both(veto, culprit.veto)
+        veto = join_vetoes(veto, culprit.veto)
     return veto

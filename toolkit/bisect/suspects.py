@@ -55,11 +55,11 @@ def from_check(
         finding = checker.check(step)
         note(finding)
         if finding.status == "wrong":
-            yield from _met_by(log, finding)
+            yield from _decompositions_of(log, finding)
             yield _from_finding(checker, finding)
 
 
-def _met_by(log: CompileLog, finding: Finding) -> Iterator[Culprit]:
+def _decompositions_of(log: CompileLog, finding: Finding) -> Iterator[Culprit]:
     """Yield the decompositions that were applied while a captured node was traced wrongly."""
     if finding.step.kind != "functionalize":
         return
@@ -125,7 +125,7 @@ def in_eager(kernels: Sequence[str]) -> str:
     return f"with {', '.join(kernels[:3])}{more} in eager"
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return names for a line of progress: the first three, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"

@@ -29,7 +29,7 @@ from ctk.toolkit.oracle.executors.predicate_forks import ask_in_forks
 from ctk.toolkit.oracle.function import NoAnswer, judgement_of, shortened
 from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.driver import Reduction, doubted, go_on_after, joined
+from ctk.toolkit.reduce.driver import Reduction, continue_from, join_reductions, mark_unfinished
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget, Progress, budget_of
@@ -142,7 +142,7 @@ class _Searches:
         )
         problem.cache.add(fingerprint(start, problem.digests), _FAILS)
         if before is not None:
-            go_on_after(problem, before)
+            continue_from(problem, before)
         try:
             with ask_in_forks(ask, self.jobs, problem.digests, told) as problem.oracle:
                 found = minimize_problem(problem)
@@ -150,7 +150,7 @@ class _Searches:
             raise raised.told(problem.best) from raised.error
         _raise_again(found)
         found = replace(found, flakiness=repeated.flakiness if repeated else None)
-        return joined(before, found) if before is not None else found
+        return join_reductions(before, found) if before is not None else found
 
     def settled(self, found: Reduction) -> Reduction:
         """Ask again about the smallest graph; where answers differ, search on from it.
@@ -166,9 +166,9 @@ class _Searches:
         except _Raised as raised:
             raise raised.told(found.best) from raised.error
         except KeyboardInterrupt:
-            return doubted(found, "interrupted")
+            return mark_unfinished(found, "interrupted")
         except DoesNotReproduce as error:
-            return doubted(found, "incomplete", error)
+            return mark_unfinished(found, "incomplete", error)
         return found if rate.is_steady else self.run(found.best, rate, found)
 
 

@@ -12,8 +12,8 @@ from ctk.compiler.torch_compat.fx.call_parameters import Parameter, parameters_o
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.form_edits import rewritten
-from ctk.toolkit.reduce.graph_changes import changed
-from ctk.toolkit.reduce.validity import valid
+from ctk.toolkit.reduce.graph_changes import change_graph
+from ctk.toolkit.reduce.validity import reject_invalid
 
 Key = int | str
 """Which argument: its place, or its name."""
@@ -36,7 +36,7 @@ class UseDefaults:
         keys: dict[str, list[Key]] = {}
         for name, key in self.places:
             keys.setdefault(name, []).append(key)
-        unread = changed(case, Change(edges=self._edges(case)))
+        unread = change_graph(case, Change(edges=self._edges(case)))
 
         def change(node: Node) -> None:
             for key in keys.get(node.name, ()):
@@ -46,7 +46,7 @@ class UseDefaults:
             if node.name in keys:
                 _trim(node)
 
-        return valid(unread and rewritten(unread, {}, change, inside=False), case, facts)
+        return reject_invalid(unread and rewritten(unread, {}, change, inside=False), case, facts)
 
     def _edges(self, case: Case) -> dict[tuple[str, str], object]:
         """Return what calls read in place of arguments that other nodes compute.
@@ -95,7 +95,7 @@ class DropItems:
                 node.args = tuple(map(shorter, node.args))
                 node.kwargs = {name: shorter(value) for name, value in node.kwargs.items()}
 
-        return valid(rewritten(case, {}, change, inside=False), case, facts)
+        return reject_invalid(rewritten(case, {}, change, inside=False), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class SetArgument:
             elif node.name == self.node:
                 node.kwargs = {**node.kwargs, str(self.key): self.value}
 
-        return valid(rewritten(case, {}, change, inside=False), case, facts)
+        return reject_invalid(rewritten(case, {}, change, inside=False), case, facts)
 
 
 def literals(node: Node) -> Iterator[tuple[Key, object]]:

@@ -21,7 +21,7 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured
-from ctk.toolkit.reduce.subgraph_edits import Inside
+from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit
 
 UNDECIDED = (Verdict.TIMEOUT, Verdict.FLAKY)
 """Verdicts that do not say whether a candidate fails."""
@@ -117,7 +117,7 @@ def _line(text: object) -> str:
 
 def names_of(edit: Edit) -> tuple[str, ...]:
     """Return the names in the fields of an edit; of one inside a sub-graph, with its path."""
-    if isinstance(edit, Inside):
+    if isinstance(edit, SubgraphEdit):
         path = ".".join(edit.focus.path)
         return tuple(f"{path}.{name}" for name in names_of(edit.edit))
     if not dataclasses.is_dataclass(edit):

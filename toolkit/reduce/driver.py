@@ -25,14 +25,14 @@ from ctk.toolkit.execution.limited_rounds import Rounds
 from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.lookahead import Place, upcoming
+from ctk.toolkit.reduce.lookahead import SearchState, upcoming
 from ctk.toolkit.reduce.problem import Ended, Problem
 from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
-from ctk.toolkit.reduce.proposal_search import Effort, coarse, single, thorough
+from ctk.toolkit.reduce.proposal_search import Level, coarse, single, thorough
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.reduce.sweep_plan import Coming
+from ctk.toolkit.reduce.sweep_plan import SweepPlan
 
 logger = logging.getLogger("ctk")
 
@@ -102,7 +102,7 @@ class Reduction:
 
 
 def minimize(
-    problem: Problem, steps: Sequence[Step] = STEPS, *, blocks: Effort = thorough
+    problem: Problem, steps: Sequence[Step] = STEPS, *, blocks: Level = thorough
 ) -> Reduction:
     """Return the smallest case that still fails in the same way.
 
@@ -161,7 +161,7 @@ def minimize(
     )
 
 
-def _search(problem: Problem, steps: Sequence[Step], blocks: Effort) -> None:
+def _search(problem: Problem, steps: Sequence[Step], blocks: Level) -> None:
     _sweep(problem, steps, coarse)
     while True:
         _sweep(problem, [step for step in steps if step.is_thorough], blocks)
@@ -178,13 +178,13 @@ def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
     while True:
         before = problem.improvements
         problem.certificate = Certificate()
-        if not _sweep(problem, steps, single) and not _decided(problem, steps):
+        if not _sweep(problem, steps, single) and not _ask_undecided(problem, steps):
             return False
         if problem.improvements - before > MANY:
             return True
 
 
-def _decided(problem: Problem, steps: Sequence[Step]) -> bool:
+def _ask_undecided(problem: Problem, steps: Sequence[Step]) -> bool:
     """Ask with the whole limit about each edit that a short one has ended; does one reproduce?
 
     Everything else has been answered, and is not asked again.
@@ -198,15 +198,15 @@ def _decided(problem: Problem, steps: Sequence[Step]) -> bool:
         problem.is_deciding = False
 
 
-def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:
+def _sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> bool:
     """Run each step once; return whether the best case has changed."""
     start = problem.best
     for place, step in enumerate(steps):
         if step.name in problem.left_out:
             continue
         try:
-            for each in _efforts(problem, step, effort):
-                _run(problem, step, each, _in_time(problem, steps[place + 1 :], effort))
+            for each in _levels_of(problem, step, effort):
+                _run(problem, step, each, _steps_in_sweep(problem, steps[place + 1 :], effort))
         except (OutOfBudget, Ended):
             raise
         except Exception as error:
@@ -216,19 +216,19 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:
     return problem.best is not start
 
 
-def _efforts(problem: Problem, step: Step, effort: Effort) -> tuple[Effort, ...]:
+def _levels_of(problem: Problem, step: Step, effort: Level) -> tuple[Level, ...]:
     """Return how a step is tried in a sweep: one that comes late has all its turns in the last."""
     if not step.is_late(problem.best, problem.facts):
         return (effort,)
     return (coarse, single) if effort is single else ()
 
 
-def _in_time(problem: Problem, steps: Sequence[Step], effort: Effort) -> list[Step]:
+def _steps_in_sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> list[Step]:
     """Return the steps that have a turn in a sweep, as far as that can be told now."""
-    return [step for step in steps if _efforts(problem, step, effort)]
+    return [step for step in steps if _levels_of(problem, step, effort)]
 
 
-def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) -> None:
+def _run(problem: Problem, step: Step, effort: Level, later: Sequence[Step]) -> None:
     problem.step = step.name
     start, index = problem.best, 0
     while index < len(proposals := step.propose(problem.best, problem.facts)):
@@ -236,7 +236,7 @@ def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) ->
         gave_up = proposals[index]
         if isinstance(gave_up, GaveUp):
             problem.certificate.leave_open(step.name, gave_up.why)
-        coming = Coming(problem.best, problem.facts, (step, *later), index)
+        coming = SweepPlan(problem.best, problem.facts, (step, *later), index)
         _drive(problem, coming, proposals[index], effort)
         if not step.repeats or problem.best is before:
             index += 1
@@ -244,16 +244,16 @@ def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) ->
         problem.certificate.steps.add(step.name)
 
 
-def _drive(problem: Problem, coming: Coming, proposal: Proposal, effort: Effort) -> None:
+def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Level) -> None:
     """Ask what a proposal asks, and ahead what most likely comes next."""
-    place = Place(coming)
+    place = SearchState(coming)
     search = effort(proposal)
     try:
         edit = next(search)
         while True:
             candidate = coming.take(edit)
             if problem.jobs > 1 and candidate is not None and problem.is_askable(candidate):
-                problem.anticipate(candidate, _ahead(problem, place, edit, effort))
+                problem.anticipate(candidate, _foresee(problem, place, edit, effort))
             answer = problem.consider(candidate, edit)
             place = place.after(edit, answer)
             edit = search.send(answer)
@@ -261,12 +261,12 @@ def _drive(problem: Problem, coming: Coming, proposal: Proposal, effort: Effort)
         return
 
 
-def _ahead(problem: Problem, place: Place, edit: Edit, effort: Effort) -> Iterator[Case]:
+def _foresee(problem: Problem, place: SearchState, edit: Edit, effort: Level) -> Iterator[Case]:
     """Yield the candidates that most likely come after the one that is asked about now."""
     return upcoming(place, edit, effort, problem.accepted, problem.is_askable)
 
 
-def go_on_after(problem: Problem, before: Reduction) -> None:
+def continue_from(problem: Problem, before: Reduction) -> None:
     """Let a new search count on from one that has ended.
 
     Args:
@@ -280,13 +280,13 @@ def go_on_after(problem: Problem, before: Reduction) -> None:
     problem.nodes_before = before.nodes_before
 
 
-def joined(before: Reduction, after: Reduction) -> Reduction:
+def join_reductions(before: Reduction, after: Reduction) -> Reduction:
     """Return the result of the second search, with what went wrong in both."""
     problems = dict.fromkeys((*before.problems, *after.problems))
     return replace(after, problems=tuple(problems), errors=(*before.errors, *after.errors))
 
 
-def doubted(found: Reduction, reason: Reason, *errors: Exception) -> Reduction:
+def mark_unfinished(found: Reduction, reason: Reason, *errors: Exception) -> Reduction:
     """Return a result that is not called minimal, for why it could not be asked about again."""
     said = tuple(f"asked again about the smallest case: {error}" for error in errors)
     return replace(

@@ -146,7 +146,7 @@ class _Run:
             return
         args, kwargs = map_arg((node.args, node.kwargs), self._value)
         try:
-            run = self._run_on_cpu if self.on_cpu else partial(called, self.graph)
+            run = self._run_on_cpu if self.on_cpu else partial(call_node, self.graph)
             self.values[node] = run(node, args, kwargs)
         except Exception:
             try:
@@ -169,17 +169,17 @@ class _Run:
     def _run_on_cpu(self, node: Node, args: Any, kwargs: Any) -> object:
         """Run a node with copies of its operands on the CPU; return its value where theirs were."""
         if node.op not in ("call_function", "call_method"):
-            return called(self.graph, node, args, kwargs)
+            return call_node(self.graph, node, args, kwargs)
         operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         args, kwargs = tree_map(_to_cpu, (args, kwargs))
-        value = called(self.graph, node, args, kwargs)
+        value = call_node(self.graph, node, args, kwargs)
         copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         if mutated_arguments(node):
             for operand, copy in zip(operands, copies, strict=True):
                 if copy is not operand:
                     operand.detach().copy_(copy.detach())
         gpu = next((each.device for each in operands if each.device.type != "cpu"), None)
-        return value if gpu is None else tree_map(partial(_moved, device=gpu), value)
+        return value if gpu is None else tree_map(partial(_move_to, device=gpu), value)
 
     def _stand_in(self, node: Node, args: Any, kwargs: Any) -> object:
         """Return zeros in place of what a node that raises would give."""
@@ -190,11 +190,11 @@ class _Run:
 
         args, kwargs = (map_aggregate(values, faked) for values in (args, kwargs))
         with fake.without_log(), fake.fake_compute(mode):
-            value = called(self.graph, node, args, kwargs)
+            value = call_node(self.graph, node, args, kwargs)
         return map_aggregate(value, _zeros)
 
 
-def called(gm: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
+def call_node(gm: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
     """Return what a node gives for some operands; what an attribute holds, for `get_attr`."""
     match node.op:
         case "call_function":
@@ -226,10 +226,10 @@ def _last_reads(gm: GraphModule) -> dict[Node, list[Node]]:
 def _to_cpu(value: object) -> object:
     if isinstance(value, torch.device):
         return torch.device("cpu")
-    return _moved(value, device=torch.device("cpu"))
+    return _move_to(value, device=torch.device("cpu"))
 
 
-def _moved(value: object, *, device: torch.device) -> object:
+def _move_to(value: object, *, device: torch.device) -> object:
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 

@@ -17,8 +17,8 @@ from ctk.compiler.fx.walk import by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, dead_calls, is_cuttable, is_number
 from ctk.toolkit.reduce.eager_values import values_before
-from ctk.toolkit.reduce.graph_changes import changed, size_symbol
-from ctk.toolkit.reduce.reconnection import reconnected
+from ctk.toolkit.reduce.graph_changes import change_graph, size_symbol
+from ctk.toolkit.reduce.reconnection import reconnect
 from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
 from ctk.toolkit.reduce.subgraphs import operands_of
 
@@ -75,7 +75,7 @@ class RemoveNodes:
         for name, value in values.items():
             substitutes[name] = as_inputs(value, name, inputs)
         change = Change(substitutes, gone=removed - substitutes.keys(), outputs=outputs)
-        return changed(case, change, without_grad(case.graph, removed, inputs))
+        return change_graph(case, change, without_grad(case.graph, removed, inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Reconnect:
         return f"without {listing(self.names)}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        return reconnected(case, facts, frozenset(self.names), dict(self.sources))
+        return reconnect(case, facts, frozenset(self.names), dict(self.sources))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Replace:
         return ", ".join(f"{kept} in place of {gone}" for gone, kept in self.pairs)
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        return changed(case, Change({gone: SameAs(kept) for gone, kept in self.pairs}))
+        return change_graph(case, Change({gone: SameAs(kept) for gone, kept in self.pairs}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class DropOutputs:
             for position, leaf in enumerate(output_leaves(case.graph))
             if position not in self.positions and isinstance(leaf, Node)
         ]
-        return changed(case, Change(outputs=tuple(kept))) if kept else None
+        return change_graph(case, Change(outputs=tuple(kept))) if kept else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class DropUnused:
         for node in case.graph.graph.nodes:
             if node.name in dead and any(each.name in gone for each in node.all_input_nodes):
                 gone.add(node.name)
-        return changed(case, Change(gone=frozenset(gone), dead=dead - gone))
+        return change_graph(case, Change(gone=frozenset(gone), dead=dead - gone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,9 @@ class DropEffects:
             for name in self.names
             if nodes[name].users and name in facts.mutators
         }
-        return changed(case, Change(substitutes, gone=frozenset(self.names) - substitutes.keys()))
+        return change_graph(
+            case, Change(substitutes, gone=frozenset(self.names) - substitutes.keys())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ class FoldNumbers:
         return f"the number itself in place of {listing(self.names)}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        return changed(case, Change({name: facts.infos[name] for name in self.names}))
+        return change_graph(case, Change({name: facts.infos[name] for name in self.names}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class FixSizes:
         case = dataclasses.replace(case, dynamic={n: s for n, s in static.items() if any(s)})
         names = [n.name for n in placeholders(case.graph) if size_symbol(n) in self.symbols]
         numbers = [name for name in names if is_number(facts.infos[name])]
-        return changed(case, Change({name: facts.infos[name] for name in numbers}))
+        return change_graph(case, Change({name: facts.infos[name] for name in numbers}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,4 +232,4 @@ class InlineCall:
         if operands is None:
             return None
         references = tuple(SameAs(o.name) if isinstance(o, Node) else o for o in operands)
-        return changed(case, Change(inlines={self.name: Inline(body, references)}))
+        return change_graph(case, Change(inlines={self.name: Inline(body, references)}))

@@ -10,7 +10,7 @@ import torch
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
-from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace, map_literals
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import strides_for
 
@@ -58,7 +58,7 @@ class _Numbers:
     def running(self) -> AbstractContextManager[None]:
         return fake.fake_compute(self.mode)
 
-    def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
+    def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
         sizes = [self.sizes.get(place(dim), size) for dim, size in enumerate(value.shape)]
         if sizes == list(value.shape):
             return fake.to_fake(value, self.mode)
@@ -67,10 +67,10 @@ class _Numbers:
                 sizes, strides_for(value, sizes), dtype=value.dtype, device=value.device
             )
 
-    def number(self, value: int, place: Place) -> int:
+    def number(self, value: int, place: SizePlace) -> int:
         return self.sizes.get(place, value)
 
-    def literals(self, value: Any, place: Callable[[Path], Place]) -> Any:
+    def literals(self, value: Any, place: Callable[[Path], SizePlace]) -> Any:
         return map_literals(value, lambda number, path: self.sizes.get(place(path), number))
 
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:

@@ -21,7 +21,7 @@ from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_valu
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts, has_gradient
 from ctk.toolkit.reduce.graph_changes import forget_value, with_constants, with_inputs
-from ctk.toolkit.reduce.validity import valid
+from ctk.toolkit.reduce.validity import reject_invalid
 from ctk.toolkit.reduce.value_edits import changeable, tensors_of
 
 Kind = TypeVar("Kind")
@@ -46,7 +46,7 @@ class ConvertDtypes:
     def apply(self, case: Case, facts: Facts) -> Case | None:
         table = dict(self.pairs)
         wanted = {name: table.get(t.dtype, t.dtype) for name, t in tensors_of(case).items()}
-        new = _converted(case, wanted)
+        new = _convert(case, wanted)
         if new is None:
             return None
         methods = {name: _method(table.get(dtype, dtype)) for name, dtype in CASTS.items()}
@@ -56,7 +56,7 @@ class ConvertDtypes:
             if node.op == "call_method":
                 node.target = methods.get(str(node.target)) or node.target
 
-        return valid(rewritten(case, new, change), case, facts)
+        return reject_invalid(rewritten(case, new, change), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class ConvertTensors:
         return f"{', '.join(self.names)}: {_short(self.dtype)}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        new = _converted(case, dict.fromkeys(self.names, self.dtype))
-        return None if new is None else valid(rewritten(case, new), case, facts)
+        new = _convert(case, dict.fromkeys(self.names, self.dtype))
+        return None if new is None else reject_invalid(rewritten(case, new), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,9 @@ class MoveToCpu:
                 node.kwargs = {**node.kwargs, "device": "cpu"}
 
         modes = dataclasses.replace(case.modes, default_device="")
-        return valid(rewritten(dataclasses.replace(case, modes=modes), moved, change), case, facts)
+        return reject_invalid(
+            rewritten(dataclasses.replace(case, modes=modes), moved, change), case, facts
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class MakeContiguous:
     def apply(self, case: Case, facts: Facts) -> Case | None:
         tensors = tensors_of(case)
         copies = {name: _like(tensors[name], _contiguous(tensors[name])) for name in self.names}
-        return valid(rewritten(case, copies), case, facts)
+        return reject_invalid(rewritten(case, copies), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _change_literals(node: Node, kind: type[Kind], change: Callable[[Kind], obje
     node.kwargs = map_aggregate(node.kwargs, new)  # type: ignore[assignment]  # likewise
 
 
-def _converted(case: Case, wanted: Mapping[str, torch.dtype]) -> dict[str, torch.Tensor] | None:
+def _convert(case: Case, wanted: Mapping[str, torch.dtype]) -> dict[str, torch.Tensor] | None:
     """Return the tensors whose dtype changes; None if one of them shares memory."""
     tensors, own = tensors_of(case), changeable(case)
     new = {n: tensors[n] for n, dtype in wanted.items() if tensors[n].dtype != dtype}

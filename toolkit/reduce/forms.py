@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.modes import applied
-from ctk.toolkit.reduce.eager_values import TensorInfo, called, describe
+from ctk.toolkit.reduce.eager_values import TensorInfo, call_node, describe
 
 
 class Refused(Exception):
@@ -68,17 +68,17 @@ class Forms:
     def _run(self, node: Node, read: Callable[[Node], object]) -> object:
         self._mode = self._mode or fake.new_fake_mode()
         with fake.without_log(), applied(self.case.modes), fake.fake_compute(self._mode):
-            arguments = map_arg((node.args, node.kwargs), lambda each: _made(read(each)))
+            arguments = map_arg((node.args, node.kwargs), lambda each: _compute_form(read(each)))
             args, kwargs = cast("tuple[tuple[Any, ...], dict[str, Any]]", arguments)
-            return describe(called(self.case.graph, node, args, kwargs))
+            return describe(call_node(self.case.graph, node, args, kwargs))
 
 
-def _made(info: object) -> Any:
+def _compute_form(info: object) -> Any:
     """Return a fake value of a form; the fake mode is on."""
     if isinstance(info, TensorInfo):
         device = torch.device(info.device)
         return torch.empty_strided(info.shape, info.stride, dtype=info.dtype, device=device)
-    return tuple(_made(item) for item in info) if isinstance(info, tuple) else info
+    return tuple(_compute_form(item) for item in info) if isinstance(info, tuple) else info
 
 
 def _as_before(found: object, before: object) -> object:

@@ -27,7 +27,7 @@ _RECORDED = ("val", "example_value", "tensor_meta", META_KEY)
 Sizes = tuple[str | None, ...]
 
 
-def changed(
+def change_graph(
     case: Case, change: Change, new_inputs: Mapping[str, object] | None = None
 ) -> Case | None:
     """Return a case with a changed graph.
@@ -43,13 +43,13 @@ def changed(
         The case, or None if the change takes away what is needed, or would leave nothing to
         differentiate although the failure needs a backward pass.
     """
-    result = _changed(case, change, new_inputs or {})
+    result = _rebuild_case(case, change, new_inputs or {})
     if result is None:
         return None
     lost = _symbols(case.dynamic) - _symbols(result.dynamic)
     orphans = {n.name for n in placeholders(result.graph) if not n.users and size_symbol(n) in lost}
     if orphans:
-        result = _changed(result, Change(gone=frozenset(orphans)), {})
+        result = _rebuild_case(result, Change(gone=frozenset(orphans)), {})
     if result is None or (case.modes.backward and not has_gradient(result)):
         return None
     return result
@@ -74,7 +74,7 @@ def forget_value(node: Node) -> None:
 def with_constants(case: Case, values: Mapping[str, object]) -> Case | None:
     """Return a case whose graph and sub-graphs hold other constants, by dotted target."""
     modules = _modules_with(case.graph, values)
-    return None if modules is None else changed(case, Change(modules=modules))
+    return None if modules is None else change_graph(case, Change(modules=modules))
 
 
 def _modules_with(gm: GraphModule, values: Mapping[str, object]) -> dict[str, object] | None:
@@ -136,7 +136,7 @@ def size_symbol(node: Node) -> str:
     return symbol_of(node) or node.name
 
 
-def _changed(case: Case, change: Change, new_inputs: Mapping[str, object]) -> Case | None:
+def _rebuild_case(case: Case, change: Change, new_inputs: Mapping[str, object]) -> Case | None:
     built = rebuild(case.graph, change)
     if built is None:
         return None

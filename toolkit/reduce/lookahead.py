@@ -15,8 +15,8 @@ from itertools import count
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Proposal
-from ctk.toolkit.reduce.proposal_search import Effort, Questions
-from ctk.toolkit.reduce.sweep_plan import Coming
+from ctk.toolkit.reduce.proposal_search import Level, Questions
+from ctk.toolkit.reduce.sweep_plan import SweepPlan
 from ctk.toolkit.search.questions import Answer
 
 IsAskable = Callable[[Case], bool]
@@ -26,7 +26,7 @@ MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchState:
     """A place in a search.
 
     Attributes:
@@ -36,33 +36,33 @@ class Place:
         accepted: The edit that was last accepted of it.
     """
 
-    coming: Coming
+    coming: SweepPlan
     index: int = 0
     answers: tuple[Answer, ...] = ()
     accepted: Edit | None = None
 
-    def after(self, edit: Edit, answer: Answer) -> "Place":
+    def after(self, edit: Edit, answer: Answer) -> "SearchState":
         """Return the place behind one more answer."""
         accepted = edit if answer else self.accepted
-        return Place(self.coming, self.index, (*self.answers, answer), accepted)
+        return SearchState(self.coming, self.index, (*self.answers, answer), accepted)
 
-    def next(self) -> "Place | None":
+    def next(self) -> "SearchState | None":
         """Return the place behind the end of a search; None if that cannot be told."""
         if self.accepted is None:
-            return Place(self.coming, self.index + 1)
+            return SearchState(self.coming, self.index + 1)
         coming = self.coming.after(self.accepted, self.index)
-        return coming and Place(coming)
+        return coming and SearchState(coming)
 
 
 @dataclass(order=True, slots=True)
 class _Branch:
     cost: float
     number: int
-    place: Place = field(compare=False)
+    place: SearchState = field(compare=False)
 
 
 def upcoming(
-    place: Place, edit: Edit, effort: Effort, accepted: float, is_askable: IsAskable
+    place: SearchState, edit: Edit, effort: Level, accepted: float, is_askable: IsAskable
 ) -> Iterator[Case]:
     """Yield the candidates that may come after the one that is asked about, likeliest first.
 
@@ -77,16 +77,16 @@ def upcoming(
     branches: list[_Branch] = []
     makers: dict[int, Callable[[Edit], Case | None]] = {}
 
-    def made(where: Place, wanted: Edit) -> Case | None:
+    def made(where: SearchState, wanted: Edit) -> Case | None:
         key = id(where.coming)
         makers[key] = makers.get(key) or where.coming.look_ahead()
         return makers[key](wanted)
 
-    def push(after: Place | None, cost: float) -> None:
+    def push(after: SearchState | None, cost: float) -> None:
         if after is not None:
             heapq.heappush(branches, _Branch(cost, next(numbers), after))
 
-    def branch_out(before: Place, asked: Edit, likelihood: float) -> None:
+    def branch_out(before: SearchState, asked: Edit, likelihood: float) -> None:
         push(before.after(asked, False), -likelihood * (1 - accepted))
         push(before.after(asked, True), -likelihood * accepted)
 
@@ -112,7 +112,7 @@ def upcoming(
         branch_out(where, wanted, likelihood)
 
 
-def _next_question(proposal: Proposal, effort: Effort, place: Place) -> Edit | None:
+def _next_question(proposal: Proposal, effort: Level, place: SearchState) -> Edit | None:
     """Return what a search asks after some answers; None if it has ended."""
     search: Questions = effort(proposal)
     try:

@@ -39,11 +39,11 @@ def ladders(value: Number, dtype: torch.dtype) -> tuple[Ladder, ...]:
     if isinstance(value, bool) or dtype == torch.bool:
         return ()
     if isinstance(value, complex):
-        return tuple(_listed([complex(value.real), 1 + 0j], value))
+        return tuple(_ladder_of([complex(value.real), 1 + 0j], value))
     if isinstance(value, int):
         return tuple(_whole(value, abs(value) - 1))
     if not math.isfinite(value):
-        return tuple(_listed(_finite(value, dtype), value))
+        return tuple(_ladder_of(_finite(value, dtype), value))
     return tuple(_of_float(value, dtype))
 
 
@@ -56,15 +56,15 @@ def _finite(value: float, dtype: torch.dtype) -> list[Number]:
 def _of_float(value: float, dtype: torch.dtype) -> Iterator[Ladder]:
     size, sign = abs(value), math.copysign(1.0, value)
     if size > LARGEST_WHOLE:
-        yield from _listed([sign * ten for ten in _tens_above(size, dtype)], value)
+        yield from _ladder_of([sign * ten for ten in _tens_above(size, dtype)], value)
     if size < 1:
-        yield from _listed([*(sign * ten for ten in _tens_below(size)), sign, 1.0], value)
+        yield from _ladder_of([*(sign * ten for ten in _tens_below(size)), sign, 1.0], value)
     elif size <= LARGEST_WHOLE:
         yield from _whole(value, math.ceil(size) - (size == int(size)))
     digits, exponent = digits_of(value)
     rounded = [float(f"{value:.{count - 1}e}") for count in range(len(digits) - 1, 0, -1)]
-    yield from _listed([number for number in rounded if exponent > -40], value)
-    yield from _listed([size], value)
+    yield from _ladder_of([number for number in rounded if exponent > -40], value)
+    yield from _ladder_of([size], value)
 
 
 def _tens_above(size: float, dtype: torch.dtype) -> list[float]:
@@ -86,7 +86,7 @@ def _whole(value: float, top: int) -> Iterator[Ladder]:
         yield Ladder(lambda n: type(value)(sign * (top + 1 - n)), top)
 
 
-def _listed(numbers: list[Number], value: Number) -> Iterator[Ladder]:
+def _ladder_of(numbers: list[Number], value: Number) -> Iterator[Ladder]:
     """Yield those that are simpler than a value."""
     simpler = [number for number in dict.fromkeys(numbers) if rank_of(number) < rank_of(value)]
     if simpler:

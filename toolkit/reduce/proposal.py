@@ -80,7 +80,7 @@ class GaveUp:
 Proposal = Monotone | Descent | Subset[Any] | Guesses | GaveUp
 
 
-def listed(*edits: Edit) -> Monotone:
+def ladder_of_edits(*edits: Edit) -> Monotone:
     """Return the proposal of a few edits, from mild to strong."""
     return Monotone(lambda n: edits[n - 1], len(edits))
 

@@ -24,7 +24,7 @@ from ctk.toolkit.search.questions import Answer, Choice, Search, first_true, map
 Questions = Generator[Edit, Answer, None]
 """Yields the edit that is to be asked about next, and is sent the answer."""
 
-Effort = Callable[[Proposal], Questions]
+Level = Callable[[Proposal], Questions]
 
 
 def coarse(proposal: Proposal) -> Questions:

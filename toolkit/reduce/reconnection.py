@@ -24,7 +24,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
 from ctk.toolkit.reduce.eager_values import TensorInfo, describe, values_before
 from ctk.toolkit.reduce.forms import Forms, Refused
-from ctk.toolkit.reduce.graph_changes import changed, with_inputs, without_types
+from ctk.toolkit.reduce.graph_changes import change_graph, with_inputs, without_types
 from ctk.toolkit.reduce.removal import as_inputs, without_grad
 
 Edge = tuple[str, str]
@@ -116,7 +116,7 @@ class _Gaps:
         for name in strange:
             source = reads[name]
             have, want = self.forms.of(source), self.forms.was(name)
-            substitute = adapted(source, have, want) if name not in written else None
+            substitute = adapt_value(source, have, want) if name not in written else None
             if substitute is not None:
                 self.edges[node.name, name] = substitute
             elif name in self.removed:
@@ -131,7 +131,7 @@ class _Gaps:
         self.cuts.setdefault(name, node.name)
 
 
-def reconnected(
+def reconnect(
     case: Case,
     facts: Facts,
     removed: frozenset[str],
@@ -165,7 +165,7 @@ def reconnected(
     substitutes = _cut_values(case, facts, gaps.cuts, inputs)
     gone = removed - substitutes.keys()
     change = Change(substitutes, gone=gone, outputs=outputs, edges=gaps.edges)
-    result = changed(case, change, without_grad(case.graph, removed, inputs))
+    result = change_graph(case, change, without_grad(case.graph, removed, inputs))
     if result is None:
         return None
     result = without_types(result, forms.changed)
@@ -234,7 +234,7 @@ def _cut_values(
     return {name: as_inputs(values[name], name, inputs) for name in cuts}
 
 
-def adapted(name: str, have: object, want: object) -> Substitute | None:
+def adapt_value(name: str, have: object, want: object) -> Substitute | None:
     """Return what stands for a value of one form where another is wanted.
 
     Args:

@@ -22,7 +22,7 @@ class DropOptions:
     def apply(self, case: Case, facts: Facts) -> Case | None:
         config = {key: value for key, value in case.config.items() if key not in self.names}
         if "disable" in config:
-            config["disable"] = _known(case.target, config)
+            config["disable"] = _keep_known(case.target, config)
         return dataclasses.replace(case, config=config)
 
 
@@ -47,7 +47,7 @@ class LeaveOutPasses:
         return dataclasses.replace(case, config=config)
 
 
-def _known(target: str, config: Mapping[str, object]) -> list[str]:
+def _keep_known(target: str, config: Mapping[str, object]) -> list[str]:
     """Return what is left out without the passes that an option brought and took away again."""
     without = {key: value for key, value in config.items() if key != "disable"}
     passes = traits_of(target).passes(without)

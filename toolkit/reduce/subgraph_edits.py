@@ -42,11 +42,11 @@ from ctk.toolkit.reduce.proposal import (
     Subset,
 )
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
-from ctk.toolkit.reduce.validity import can_run, facts_ahead
+from ctk.toolkit.reduce.validity import can_run, foresee_facts
 
 
 @dataclass(frozen=True, slots=True)
-class Focus:
+class SubgraphPath:
     """A sub-graph of a case: the targets of `get_attr` that lead to it, from the outside in."""
 
     path: tuple[str, ...]
@@ -61,15 +61,15 @@ class Focus:
 
     def replace(self, case: Case, graph: GraphModule) -> Case | None:
         """Return the case with another graph in this place; None if the place is gone."""
-        whole = _replaced(case.graph, self.path, graph)
+        whole = _replace_graph(case.graph, self.path, graph)
         return dataclasses.replace(case, graph=whole) if whole else None
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class SubgraphEdit:
     """Apply an edit inside a sub-graph, and put the result back in its place."""
 
-    focus: Focus
+    focus: SubgraphPath
     edit: Edit
 
     def says(self) -> str:
@@ -89,7 +89,7 @@ class Inside:
 
 def inner_cases(
     case: Case, path: tuple[str, ...] = (), *, may_run: bool = True
-) -> Iterator[tuple[Focus, Case, Facts]]:
+) -> Iterator[tuple[SubgraphPath, Case, Facts]]:
     """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first.
 
     Left out: those that do not run on the operands of their call as they are.
@@ -99,11 +99,13 @@ def inner_cases(
         facts = inner and _facts(inner, may_run=may_run)
         if inner is not None and facts is not None:
             inner_path = (*path, subgraph.target)
-            yield Focus(inner_path), inner, facts
+            yield SubgraphPath(inner_path), inner, facts
             yield from inner_cases(inner, inner_path, may_run=may_run)
 
 
-def lifted(steps: Sequence[Step], case: Case, *, may_run: bool = True) -> Iterator[Proposal]:
+def lift_proposals(
+    steps: Sequence[Step], case: Case, *, may_run: bool = True
+) -> Iterator[Proposal]:
     """Yield what steps propose for each sub-graph of a case, as proposals for the whole case.
 
     Step by step; last, why that is not all where some sub-graph cannot be looked into.
@@ -112,7 +114,7 @@ def lifted(steps: Sequence[Step], case: Case, *, may_run: bool = True) -> Iterat
     for step in steps:
         for focus, inner, facts in seen:
             for proposal in step.propose(inner, facts):
-                yield _lifted(focus, proposal)
+                yield _lift(focus, proposal)
     names = {".".join(focus.path) for focus, _, _ in seen}
     unseen = [path for path in graphs_by_path(case.graph) if path and path not in names]
     if unseen:
@@ -127,22 +129,22 @@ def _facts(inner: Case, *, may_run: bool) -> Facts | None:
         return None
 
 
-def _lifted(focus: Focus, proposal: Proposal) -> Proposal:
+def _lift(focus: SubgraphPath, proposal: Proposal) -> Proposal:
     match proposal:
         case Guesses(edits):
-            return Guesses(tuple(Inside(focus, edit) for edit in edits))
+            return Guesses(tuple(SubgraphEdit(focus, edit) for edit in edits))
         case Monotone(make, count, strongest_first):
-            return Monotone(_inside(focus, make), count, strongest_first)
+            return Monotone(_lift_maker(focus, make), count, strongest_first)
         case Descent(make, number):
-            return Descent(_inside(focus, make), number)
+            return Descent(_lift_maker(focus, make), number)
         case Subset(make, atoms):
-            return Subset(_inside(focus, make), atoms)
+            return Subset(_lift_maker(focus, make), atoms)
         case GaveUp(why):
             return GaveUp(f"in {'.'.join(focus.path)}: {why}")
 
 
-def _inside(focus: Focus, make: Callable[[Any], Edit]) -> Callable[[Any], Inside]:
-    return lambda chosen: Inside(focus, make(chosen))
+def _lift_maker(focus: SubgraphPath, make: Callable[[Any], Edit]) -> Callable[[Any], SubgraphEdit]:
+    return lambda chosen: SubgraphEdit(focus, make(chosen))
 
 
 def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
@@ -166,7 +168,7 @@ def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
     Where nobody can tell without running it, the oracle finds out.
     """
     try:
-        after = facts_ahead(changed, facts)
+        after = foresee_facts(changed, facts)
     except Exception:  # whatever an operator raises when it refuses its arguments
         return False
     if after is None:
@@ -205,11 +207,11 @@ def _with_inputs_of(old: GraphModule, new: GraphModule) -> GraphModule | None:
     return graph_module(attributes(new), graph, like=old, lazy=False)
 
 
-def _replaced(gm: GraphModule, path: Sequence[str], graph: GraphModule) -> GraphModule | None:
+def _replace_graph(gm: GraphModule, path: Sequence[str], graph: GraphModule) -> GraphModule | None:
     if not path:
         return graph
     inner = fetch(gm, path[0])
-    new = _replaced(inner, path[1:], graph) if isinstance(inner, GraphModule) else None
+    new = _replace_graph(inner, path[1:], graph) if isinstance(inner, GraphModule) else None
     change = Change(modules={path[0]: new}, keep_inputs=True)
     built = rebuild(gm, change) if new else None
     return built.graph if built else None

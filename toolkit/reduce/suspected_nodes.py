@@ -13,11 +13,11 @@ from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.graph_changes import changed
+from ctk.toolkit.reduce.graph_changes import change_graph
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step
 
 
-def hint_step(names: Collection[str]) -> Step:
+def suspects_step(names: Collection[str]) -> Step:
     """Return a step that keeps the named nodes only, or else their neighbours, too."""
 
     def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -46,7 +46,7 @@ def first_wrong_node(case: Case) -> tuple[str, ...]:
     """Return the first captured node whose compiled value is wrong, if a single value shows it."""
     facts = facts_of(case)
     names = _tensor_nodes(facts)
-    probe = changed(case, Change(outputs=tuple(names))) if names else None
+    probe = change_graph(case, Change(outputs=tuple(names))) if names else None
     if probe is None:
         return ()
     eager = run_eager(probe)

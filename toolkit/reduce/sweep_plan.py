@@ -11,14 +11,14 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Proposal, Step
-from ctk.toolkit.reduce.validity import facts_ahead
+from ctk.toolkit.reduce.validity import foresee_facts
 
 _Numbered = tuple[int, int, Proposal]
 """A proposal with the place of its step, and its own place among those of the step."""
 
 
 @dataclass(slots=True)
-class Coming:
+class SweepPlan:
     """What comes next on one base, as long as nothing is accepted.
 
     Attributes:
@@ -35,7 +35,7 @@ class Coming:
     steps: Sequence[Step]
     first: int
     made: dict[Edit, Case | None] = field(default_factory=dict[Edit, "Case | None"])
-    accepted: dict[Edit, "Coming | None"] = field(default_factory=dict[Edit, "Coming | None"])
+    accepted: dict[Edit, "SweepPlan | None"] = field(default_factory=dict[Edit, "SweepPlan | None"])
     _known: list[_Numbered] = field(default_factory=list[_Numbered])
     _asked: int = 0
 
@@ -72,7 +72,7 @@ class Coming:
 
         return make
 
-    def after(self, edit: Edit, index: int) -> "Coming | None":
+    def after(self, edit: Edit, index: int) -> "SweepPlan | None":
         """Return what comes once an edit of the n-th proposal is the last that was accepted.
 
         None where what is to be known of the new base cannot be told.
@@ -81,17 +81,17 @@ class Coming:
             self.accepted[edit] = self._after(edit, index)
         return self.accepted[edit]
 
-    def _after(self, edit: Edit, index: int) -> "Coming | None":
+    def _after(self, edit: Edit, index: int) -> "SweepPlan | None":
         found, candidate = self._find(index), self.made.get(edit)
         if found is None or candidate is None:
             return None
         place, number, _ = found
         step = self.steps[place]
         try:
-            facts = facts_ahead(candidate, self.facts)
+            facts = foresee_facts(candidate, self.facts)
         except Exception:  # then it will hardly be accepted
             return None
         if facts is None:
             return None
         facts = replace(facts, handed_on=self.facts.handed_on)
-        return Coming(candidate, facts, self.steps[place:], number + (not step.repeats))
+        return SweepPlan(candidate, facts, self.steps[place:], number + (not step.repeats))

@@ -13,7 +13,7 @@ from ctk.toolkit.reduce.fake_check import check
 from ctk.toolkit.reduce.value_edits import tensors_of
 
 
-def valid(candidate: Case | None, case: Case, facts: Facts) -> Case | None:
+def reject_invalid(candidate: Case | None, case: Case, facts: Facts) -> Case | None:
     """Return a candidate made of a case; None if it is known not to run."""
     if candidate is None or can_run(candidate, case, facts) is False:
         return None
@@ -24,15 +24,15 @@ def can_run(candidate: Case, case: Case, facts: Facts) -> bool | None:
     """Return whether a candidate made of a case runs in eager; None where nobody can tell."""
     if _may_run(candidate, facts):
         return run_eager(candidate).run is not None
-    is_refused = _foreseen(candidate) is None and _is_foreseeable(case, facts)
+    is_refused = _foresee_values(candidate) is None and _is_foreseeable(case, facts)
     return False if is_refused else None
 
 
-def facts_ahead(candidate: Case, facts: Facts) -> Facts | None:
+def foresee_facts(candidate: Case, facts: Facts) -> Facts | None:
     """Return the facts of a candidate that nobody was asked about; None if they cannot be told."""
     if _may_run(candidate, facts):
         return facts_of(candidate)
-    infos = _foreseen(candidate)
+    infos = _foresee_values(candidate)
     return None if infos is None else facts_from(candidate, infos, may_run=facts.may_run)
 
 
@@ -42,7 +42,7 @@ def _may_run(candidate: Case, facts: Facts) -> bool:
     return facts.may_run and is_on_cpu and not breaks
 
 
-def _foreseen(case: Case) -> Mapping[str, object] | None:
+def _foresee_values(case: Case) -> Mapping[str, object] | None:
     """Return what the value of each node is for fake tensors; None if one refuses its operands."""
     found = check(case, {}, empty=None)
     return None if found is None else found.infos
@@ -51,5 +51,5 @@ def _foreseen(case: Case) -> Mapping[str, object] | None:
 def _is_foreseeable(case: Case, facts: Facts) -> bool:
     """Return whether fake tensors can run the case itself."""
     if "foreseeable" not in facts.notes:
-        facts.notes["foreseeable"] = _foreseen(case) is not None
+        facts.notes["foreseeable"] = _foresee_values(case) is not None
     return bool(facts.notes["foreseeable"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ctk.toolkit.bisect.elimination import PARTITION, by_partition
-from ctk.toolkit.bisect.questions import Questions, Seen
+from ctk.toolkit.bisect.questions import ObservedCompile, Questions
 from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
@@ -21,7 +21,7 @@ def test_only_a_graph_that_was_split_is_split_in_another_way(backward, asked):
         Program(lambda x: x.sin().exp(), (x,), {}, "f", ROOT), backward=backward
     )
     recorder = Recorder()
-    seen = Seen(judge(case, observer=recorder), recorder.log)
+    seen = ObservedCompile(judge(case, observer=recorder), recorder.log)
     ask = Questions(case, InProcess(), print)
     found = by_partition(ask, seen)
     assert (found is not None) == backward, "the case passes anyway"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctk.toolkit.bisect import Culprit, options_that_matter
-from ctk.toolkit.bisect.options import OptionSearch, confirmed_on, written
+from ctk.toolkit.bisect.options import OptionSearch, config_text, confirm_options
 from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
@@ -141,7 +141,7 @@ def test_the_budget_says_what_was_left(failing):
 
 def test_what_holds_of_the_smallest_case_only_is_not_told(failing):
     search = options_that_matter(failing, Fake(passes_without("a", "b")), print)
-    whole = confirmed_on(failing, search, Fake(passes_without("b")), print)
+    whole = confirm_options(failing, search, Fake(passes_without("b")), print)
     assert found(whole) == ["with --config b=false"]
     assert whole.questions == search.questions + 2
 
@@ -153,7 +153,7 @@ def test_what_holds_of_the_smallest_case_only_is_not_told(failing):
 def test_values_are_written_as_the_command_line_reads_them(value: object, text: str):
     from ctk.toolkit.cli.shell.options import parse_config
 
-    assert written(value) == text
+    assert config_text(value) == text
     assert parse_config([f"a={text}"]) == {"a": value}
 
 

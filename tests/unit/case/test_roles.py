@@ -13,7 +13,7 @@ from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.cli.commands.show import show_case
 from ctk.toolkit.importers.in_memory import program_of
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.reduce.graph_changes import changed
+from ctk.toolkit.reduce.graph_changes import change_graph
 
 
 class Net(nn.Module):
@@ -91,7 +91,7 @@ def test_a_reduction_keeps_the_roles_of_what_remains():
     case = only_case(nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3)), torch.ones(2, 3))
     assert len(case.roles) == 4
     (relu,) = (node.name for node in case.graph.graph.nodes if "relu" in str(node.target))
-    smaller = changed(case, Change({relu: NewInput(relu)}), {relu: torch.ones(2, 3)})
+    smaller = change_graph(case, Change({relu: NewInput(relu)}), {relu: torch.ones(2, 3)})
     assert smaller is not None
     assert sorted(role.name for role in smaller.roles.values()) == ["2.bias", "2.weight"]
 
@@ -100,6 +100,6 @@ def test_a_parameter_of_a_graph_that_becomes_an_input_is_a_plain_one():
     with torch._inductor.config.patch(freezing=True), torch.no_grad():
         case = only_case(nn.Linear(3, 3).eval(), torch.ones(2, 3))
     (node,) = (n.name for n in case.graph.graph.nodes if str(n.target).endswith("weight"))
-    smaller = changed(case, Change({node: NewInput(node)}), {node: torch.ones(3, 3)})
+    smaller = change_graph(case, Change({node: NewInput(node)}), {node: torch.ones(3, 3)})
     assert smaller is not None
     assert [role.name for role in smaller.roles.values()] == ["bias"]

@@ -15,7 +15,7 @@ from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget, budget_of
-from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
+from ctk.toolkit.reduce.proposal import GaveUp, Step, ladder_of_edits
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_prefix, drop_suffix
 from tests.helpers.reduce_graphs import (
@@ -165,7 +165,7 @@ class Stumbling:
     def propose(self, case, facts):
         if self.at == "propose":
             raise ZeroDivisionError("in propose")
-        return [listed(self)]
+        return [ladder_of_edits(self)]
 
 
 @pytest.mark.parametrize("at", ["propose", "edit"])
@@ -290,7 +290,7 @@ class Forgetting:
 def test_a_smaller_case_that_is_the_same_question_is_an_error_of_its_step():
     start = problem()
     start.best = dataclasses.replace(start.best, dynamic={"gone": ("s0",)})
-    found = minimize(start, (Step("forgets", lambda case, facts: [listed(Forgetting())]),))
+    found = minimize(start, (Step("forgets", lambda case, facts: [ladder_of_edits(Forgetting())]),))
     assert found.reason == "incomplete" and found.best.dynamic
     (said,) = found.problems
     assert said.startswith("step forgets raised SameQuestion: its edit 'no sizes of gone' makes a")

@@ -14,7 +14,7 @@ from ctk.toolkit.reduce.argument_edits import SetArgument
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.form_edits import ConvertTensors
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.reduce.validity import can_run, facts_ahead
+from ctk.toolkit.reduce.validity import can_run, foresee_facts
 from tests.helpers.reduce_graphs import captured, has_ops, op_names
 from tests.helpers.reduce_steps import X, traced
 
@@ -73,7 +73,7 @@ def test_what_fake_tensors_cannot_run_at_all_may_be_one():
 def test_facts_foreseen_are_those_of_a_run():
     case = captured(lambda x: torch.split(x.relu().t(), 2)[1] * x.size(0), X)
     facts = facts_of(case, may_run=False)
-    ahead = facts_ahead(case, facts)
+    ahead = foresee_facts(case, facts)
     assert ahead is not None and ahead.units == facts.units and ahead.free == facts.free
     assert {n: ahead.infos[n] for n in ahead.infos} == {n: facts.infos[n] for n in ahead.infos}
 

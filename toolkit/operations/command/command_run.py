@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.operations.command.plan import Asked, read_asked, write_plan
+from ctk.toolkit.operations.command.plan import Suspect, read_suspects, write_plan
 from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.processes.exit_codes import Outcome, describe_exit, outcome_of
 from ctk.toolkit.processes.link import tell_alive
@@ -37,11 +37,11 @@ class CommandRun:
 
     outcome: Outcome
     ended: str
-    asked: tuple[Asked, ...]
+    asked: tuple[Suspect, ...]
 
 
 def run_command(
-    words: Sequence[str], left_out: Iterable[Asked] = (), *, seconds: float | None = None
+    words: Sequence[str], left_out: Iterable[Suspect] = (), *, seconds: float | None = None
 ) -> CommandRun:
     """Run a command with some things left out of its compiles; what it prints then is not shown.
 
@@ -57,7 +57,7 @@ def run_command(
     with _folder() as folder:
         write_plan(folder, left_out)
         code = _exit_code(words, folder, seconds, is_shown=not left_out)
-        asked = read_asked(folder)
+        asked = read_suspects(folder)
     tell_alive()
     if code is None:
         return CommandRun("bad", f"did not end within {seconds:g} s", asked)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
-from ctk.toolkit.operations.command.plan import Asked
+from ctk.toolkit.operations.command.plan import Suspect
 from ctk.toolkit.search.blocks import prefix_end
 from ctk.toolkit.search.questions import first_true, run_search
 
@@ -45,8 +45,8 @@ class CommandSearch:
     """
 
     first: CommandRun
-    culprit: Asked | None = None
-    rewrite: Asked | None = None
+    culprit: Suspect | None = None
+    rewrite: Suspect | None = None
     confirmed: bool = False
     runs: int = 1
     reason: str = ""
@@ -92,7 +92,7 @@ class _Search:
         run: Callable[..., CommandRun],
     ) -> None:
         self._words, self._seconds, self._say, self._run = words, seconds, say, run
-        self._answers: dict[frozenset[Asked], CommandRun] = {}
+        self._answers: dict[frozenset[Suspect], CommandRun] = {}
         self._excluded: list[str] = []
         self._runs = 0
 
@@ -131,7 +131,7 @@ class _Search:
         )
         return CommandSearch(first, reason=reason)
 
-    def _in_group(self, name: str, group: Sequence[Asked]) -> Asked | None:
+    def _in_group(self, name: str, group: Sequence[Suspect]) -> Suspect | None:
         """Return the member that matters; the last one up to which all must be left out."""
         every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
         if not self._is_good(group, f"without {every}"):
@@ -139,18 +139,18 @@ class _Search:
             few = first_true(group if len(group) <= FEW else ())
             return run_search(few, lambda member: self._is_good([member], f"without {member}"))
 
-        def is_good_without(last: Sequence[Asked]) -> bool:
+        def is_good_without(last: Sequence[Suspect]) -> bool:
             return self._is_good(last, f"without the last {len(last)} {name}")
 
         return run_search(prefix_end(group[::-1]), is_good_without)
 
-    def _proved(self, first: CommandRun, culprit: Asked) -> CommandSearch:
+    def _proved(self, first: CommandRun, culprit: Suspect) -> CommandSearch:
         confirmed = self._is_good([culprit], f"without {culprit}")
         rewrite = self._rewrite_of(first, culprit) if confirmed else None
         reason = "" if confirmed else "without it alone the command is still bad"
         return CommandSearch(first, culprit, rewrite, confirmed, reason=reason)
 
-    def _rewrite_of(self, first: CommandRun, culprit: Asked) -> Asked | None:
+    def _rewrite_of(self, first: CommandRun, culprit: Suspect) -> Suspect | None:
         """Return the one rewrite of a pass without which alone the command is good."""
         made = [
             each
@@ -164,23 +164,23 @@ class _Search:
             return None
         return rewrite
 
-    def _is_good(self, left_out: Iterable[Asked], what: str) -> bool:
+    def _is_good(self, left_out: Iterable[Suspect], what: str) -> bool:
         return self._ask(left_out, what).outcome == "good"
 
-    def _ask(self, left_out: Iterable[Asked], what: str) -> CommandRun:
+    def _ask(self, left_out: Iterable[Suspect], what: str) -> CommandRun:
         key = frozenset(left_out)
         if key not in self._answers:
             self._answers[key] = self._run_once(key, what)
         return self._answers[key]
 
-    def _run_once(self, left_out: Iterable[Asked], what: str) -> CommandRun:
+    def _run_once(self, left_out: Iterable[Suspect], what: str) -> CommandRun:
         answer = self._run(self._words, frozenset(left_out), seconds=self._seconds)
         self._runs += 1
         self._say(f"{what}: {answer.outcome} ({answer.ended})")
         return answer
 
 
-def groups(asked: Sequence[Asked]) -> Iterable[tuple[str, list[Asked]]]:
+def groups(asked: Sequence[Suspect]) -> Iterable[tuple[str, list[Suspect]]]:
     """Yield what is left out together, the most usual culprits first; each has a member."""
     passes = [each for each in asked if each.kind == "pass"]
     named = (

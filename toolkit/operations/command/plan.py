@@ -23,7 +23,7 @@ Kind = Literal["pass", "rewrite", "kernel"]
 
 @document
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Suspect:
     """One thing that a compile of the command may leave out.
 
     Attributes:
@@ -49,7 +49,7 @@ class Asked:
         return f"{self.id}{rewrite} of {self.graph}"
 
 
-def write_plan(folder: Path, left_out: Iterable[Asked]) -> None:
+def write_plan(folder: Path, left_out: Iterable[Suspect]) -> None:
     """Write what the next run leaves out."""
     graphs: dict[str, dict[str, list[object]]] = {}
     for each in left_out:
@@ -71,11 +71,11 @@ def read_vetoes(folder: Path) -> Mapping[str, Veto]:
     }
 
 
-def read_asked(folder: Path) -> tuple[Asked, ...]:
+def read_suspects(folder: Path) -> tuple[Suspect, ...]:
     """Return what the compiles of the last run asked about, each once, in order."""
-    found: dict[Asked, None] = {}
+    found: dict[Suspect, None] = {}
     for line in (folder / BOOK).read_text(encoding="utf-8").splitlines():
         entry: Mapping[str, Any] = json.loads(line)
         if "asked" in entry:
-            found.setdefault(Asked(*entry["asked"]))
+            found.setdefault(Suspect(*entry["asked"]))
     return tuple(found)

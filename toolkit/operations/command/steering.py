@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from ctk.compiler.observe import KernelId, PassId, RewriteId
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.compile_log.recorder import Event, Recorder, Veto
-from ctk.toolkit.operations.command.plan import Asked, Kind, read_vetoes
+from ctk.toolkit.operations.command.plan import Kind, Suspect, read_vetoes
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.watch.child_start import note
@@ -70,7 +70,7 @@ class Steering:
     def _next_graph(self) -> str:
         with self._lock:
             if self._prefix is None:
-                self._prefix = _claimed(self._folder)
+                self._prefix = _claim_prefix(self._folder)
             self._graphs += 1
             return f"{self._prefix}graph{self._graphs - 1}"
 
@@ -96,7 +96,7 @@ class Steered(Recorder):
         return super().allow_kernel(kernel_id)
 
     def _note(self, kind: Kind, identity: str, number: int = 0, rule: str = "") -> None:
-        asked = Asked(self._graph, kind, identity, number, rule)
+        asked = Suspect(self._graph, kind, identity, number, rule)
         parts = [asked.graph, asked.kind, asked.id, asked.number, asked.rule]
         note(self._book, {"asked": parts})
 
@@ -116,7 +116,7 @@ def _target_of(
     return named_target(function)[0], config
 
 
-def _claimed(folder: Path) -> str:
+def _claim_prefix(folder: Path) -> str:
     """Return how the graphs of this process are called: by the order in which processes compile."""
     number = 0
     while True:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
-from ctk.toolkit.operations.command.plan import Asked
+from ctk.toolkit.operations.command.plan import Suspect
 from ctk.toolkit.operations.session.opening import (
     PREFIXES,
     digest_of,
@@ -80,7 +80,7 @@ def _remembering(journal: Journal, run: Run) -> Run:
     asked = Counter[str]()
 
     def ask(
-        words: Sequence[str], left_out: Iterable[Asked] = (), *, seconds: float | None = None
+        words: Sequence[str], left_out: Iterable[Suspect] = (), *, seconds: float | None = None
     ) -> CommandRun:
         named = sorted(f"{each.kind} {each.number} {each}" for each in left_out)
         key = _digest(*named) if named else "everything"

@@ -24,13 +24,19 @@ from ctk.toolkit.operations.session.smallest_repro import Written
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.oracle.same_failure import is_alike
-from ctk.toolkit.reduce.driver import Reduction, doubted, go_on_after, joined, minimize
+from ctk.toolkit.reduce.driver import (
+    Reduction,
+    continue_from,
+    join_reductions,
+    mark_unfinished,
+    minimize,
+)
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce.proposal import Step
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these
-from ctk.toolkit.reduce.suspected_nodes import hint_step
+from ctk.toolkit.reduce.suspected_nodes import suspects_step
 
 
 @dataclass(slots=True)
@@ -100,7 +106,7 @@ class Work:
             guilty: Passes that may be all that is needed.
             before: An earlier search of this reduction; it counts on from there.
         """
-        steps = (only_these(guilty), hint_step(hints), *STEPS)
+        steps = (only_these(guilty), suspects_step(hints), *STEPS)
         found = self._search(given, asking, steps, before)
         if asking.repeated is not None or found.reason not in ("minimal", "incomplete"):
             return found
@@ -112,11 +118,11 @@ class Work:
                 return found  # rounds decide about it; the least slow case is at the limit
             steadier = steadied(self.run, asking, found.best, [known])
         except KeyboardInterrupt:
-            return doubted(found, "interrupted")
+            return mark_unfinished(found, "interrupted")
         except DoesNotReproduce as error:
-            return doubted(found, "incomplete", error)
+            return mark_unfinished(found, "incomplete", error)
         except Exception as error:
-            return doubted(found, "error", error)
+            return mark_unfinished(found, "error", error)
         if steadier.repeated is None:
             return found
         return self._search(found.best, steadier, steps, found)
@@ -145,7 +151,7 @@ class Work:
                 may_run=not (self.run.executor.isolates or isinstance(asking.own, CommandOracle)),
             )
             if before is not None:
-                go_on_after(problem, before)
+                continue_from(problem, before)
             found = minimize(problem, steps)
         if found.best is not given:
             found = replace(found, best=shown.recorded(found.best))
@@ -153,7 +159,7 @@ class Work:
         self.history.draw()
         repeated = asking.repeated
         found = replace(found, flakiness=repeated.flakiness if repeated else None)
-        return joined(before, found) if before is not None else found
+        return join_reductions(before, found) if before is not None else found
 
 
 def work_on(run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None) -> Work:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ctk.toolkit.bisect import confirmed_on, options_that_matter
+from ctk.toolkit.bisect import confirm_options, options_that_matter
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.operations.session.running_operation import Operation
 
@@ -20,7 +20,7 @@ def ask_options(run: Operation, smallest: Case) -> bool:
         culprit = search.culprit if search.confirmed else None
         found = options_that_matter(smallest, run.executor, run.say, culprit=culprit)
         if case is not None and found.effects:
-            found = confirmed_on(case, found, run.executor, run.say)
+            found = confirm_options(case, found, run.executor, run.say)
     except KeyboardInterrupt:
         return False
     except Exception as error:

@@ -6,9 +6,9 @@ from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.relations import resized
+from ctk.toolkit.reduce.dimensions.relations import resize_relations
 from ctk.toolkit.reduce.dimensions.resized_case import with_sizes
-from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.dimensions.sizing import (
     Made,
     Untraceable,
@@ -23,7 +23,7 @@ from ctk.toolkit.reduce.fake_check import Checked
 class Resize:
     """One wanted change of size. If `new` is not valid, the least that is."""
 
-    place: Place
+    place: SizePlace
     old: int
     new: int
 
@@ -63,7 +63,7 @@ class ShrinkDimensions:
         starts = partial(sizing.start, notable=not self.from_start)
         made = with_sizes(case, facts, sizes, checked=checked, starts=starts)
         if made is not None and not self.alone:
-            Made.of(facts).relations[made.graph] = resized(sizing.relations, sizes)
+            Made.of(facts).relations[made.graph] = resize_relations(sizing.relations, sizes)
         return made
 
 
@@ -88,7 +88,7 @@ class CutDimensions:
             for dim, position in enumerate(notable_index(value) or ())
         }
 
-        def start(place: Place, size: int) -> int:
+        def start(place: SizePlace, size: int) -> int:
             return window_start(last.get(place, 0), size)
 
         return with_sizes(case, facts, sizes, checked=Checked({}, is_sure=False), starts=start)

@@ -21,8 +21,8 @@ from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.modes import applied
-from ctk.toolkit.reduce.dimensions.size_places import Path, Place
-from ctk.toolkit.reduce.eager_values import called, describe
+from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace
+from ctk.toolkit.reduce.eager_values import call_node, describe
 from ctk.toolkit.reduce.subgraphs import (
     LOOPS,
     PLAIN_BODIES,
@@ -50,15 +50,15 @@ class Sizes(Protocol):
         """Return the context in which operators run."""
         ...
 
-    def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
+    def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
         """Return the fake tensor for an input or constant; `place` tells of each dimension."""
         ...
 
-    def number(self, value: int, place: Place) -> Any:
+    def number(self, value: int, place: SizePlace) -> Any:
         """Return the number for an input."""
         ...
 
-    def literals(self, value: Any, place: Callable[[Path], Place]) -> Any:
+    def literals(self, value: Any, place: Callable[[Path], SizePlace]) -> Any:
         """Return the arguments of a node with its literals replaced."""
         ...
 
@@ -105,9 +105,9 @@ class Propagation:
 
     def _input(self, name: str, value: object) -> object:
         if isinstance(value, torch.Tensor):
-            return self.sizes.tensor(value, lambda dim: Place("input", "", name, (dim,)))
+            return self.sizes.tensor(value, lambda dim: SizePlace("input", "", name, (dim,)))
         if type(value) is int:
-            return self.sizes.number(value, Place("number", "", name))
+            return self.sizes.number(value, SizePlace("number", "", name))
         return value
 
     def _graph(self, gm: GraphModule, inputs: Sequence[object], path: str) -> object:
@@ -134,25 +134,27 @@ class Propagation:
     def _constant(self, value: object, path: str, target: str) -> object:
         if isinstance(value, torch.Tensor):
             with fake.dispatch_modes_off():
-                return self.sizes.tensor(value, lambda dim: Place("constant", path, target, (dim,)))
+                return self.sizes.tensor(
+                    value, lambda dim: SizePlace("constant", path, target, (dim,))
+                )
         return value
 
     def _node(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
         own: Any = map_arg((node.args, node.kwargs), env.__getitem__)
         wanted = self.sizes.literals(
             {**dict(enumerate(node.args)), **node.kwargs},
-            lambda where: Place("literal", path, node.name, where),
+            lambda where: SizePlace("literal", path, node.name, where),
         )
         args = tuple(wanted[index] for index in range(len(node.args)))
         given: Any = map_arg((args, {key: wanted[key] for key in node.kwargs}), env.__getitem__)
         try:
-            value = called(gm, node, *given)
+            value = call_node(gm, node, *given)
             _check_scattered(node, given)
             return self.sizes.result(value, given)
         except Exception as error:
             if not self.sizes.is_refused(error):
                 raise
-        return self.sizes.result(called(gm, node, *own), given, refused=True)
+        return self.sizes.result(call_node(gm, node, *own), given, refused=True)
 
     def _bodies(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
         """Run the sub-graphs of a call; all must return values of one form."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import sympy
 
-from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.dimensions.size_trace import Trace
 
 
@@ -45,14 +45,14 @@ class Relations:
         """Return what a symbol is in terms of roots."""
         return self.formulas.get(symbol, symbol)
 
-    def places(self, root: Any) -> Iterator[Place]:
+    def places(self, root: Any) -> Iterator[SizePlace]:
         """Yield the places whose size depends on a root, in the order of the program."""
         for place, symbol in self.trace.symbols.items():
             if root in self.formula(symbol).free_symbols:
                 yield place
 
 
-def resized(relations: Relations, sizes: Mapping[Place, int]) -> Relations:
+def resize_relations(relations: Relations, sizes: Mapping[SizePlace, int]) -> Relations:
     """Return the relations of the same graph with other sizes, which meet them."""
     symbols = relations.trace.symbols
     hints = {**relations.trace.hints, **{symbols[place]: size for place, size in sizes.items()}}

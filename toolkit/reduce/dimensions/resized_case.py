@@ -20,7 +20,7 @@ from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_literals
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import window
 from ctk.toolkit.reduce.eager_values import TensorInfo
@@ -28,7 +28,7 @@ from ctk.toolkit.reduce.fake_check import Checked
 from ctk.toolkit.reduce.graph_changes import forget_value
 from ctk.toolkit.reduce.validity import can_run
 
-Starts = Callable[[Place, int], int]
+Starts = Callable[[SizePlace, int], int]
 """Says where the window begins in a dimension, given its new size."""
 
 
@@ -72,7 +72,7 @@ def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
 
 def _set_literals(node: Node, path: str, sizes: Assignment) -> None:
     def new(number: int, where: Any) -> int:
-        return sizes.get(Place("literal", path, node.name, where), number)
+        return sizes.get(SizePlace("literal", path, node.name, where), number)
 
     if node.op in ("placeholder", "output", "get_attr"):
         return
@@ -89,7 +89,9 @@ def _cut_constants(old: GraphModule, new: GraphModule, sizes: Assignment, starts
             target, value = str(node.target), fetch(graph, node.target)
             if not isinstance(value, torch.Tensor):
                 continue
-            plan = _Plan.of(value, lambda d, t=target, p=path: Place("constant", p, t, (d,)), sizes)
+            plan = _Plan.of(
+                value, lambda d, t=target, p=path: SizePlace("constant", p, t, (d,)), sizes
+            )
             if plan is None:
                 continue
             key = (id(value), plan.sizes)
@@ -113,12 +115,12 @@ def _set_attribute(gm: GraphModule, target: str, value: torch.Tensor) -> None:
 class _Plan:
     """What to keep of a tensor."""
 
-    places: tuple[Place, ...]
+    places: tuple[SizePlace, ...]
     sizes: tuple[int, ...]
 
     @classmethod
     def of(
-        cls, tensor: torch.Tensor, place: Callable[[int], Place], sizes: Assignment
+        cls, tensor: torch.Tensor, place: Callable[[int], SizePlace], sizes: Assignment
     ) -> "_Plan | None":
         """Return the plan for a tensor; None if it stays as it is."""
         places = tuple(place(dim) for dim in range(tensor.dim()))
@@ -146,7 +148,7 @@ def _cut_inputs(
         plans = {
             name: plan
             for name, value in tensors.items()
-            if (plan := _Plan.of(value, lambda d, n=name: Place("input", "", n, (d,)), sizes))
+            if (plan := _Plan.of(value, lambda d, n=name: SizePlace("input", "", n, (d,)), sizes))
         }
         if len(names) == 1:
             result |= {name: plan.cut(tensors[name], starts) for name, plan in plans.items()}
@@ -213,7 +215,7 @@ class _Indices:
         found: list[tuple[int, int]] = []
 
         def note(number: int, where: Any) -> int:
-            new = self.sizes.get(Place("literal", "", node.name, where), number)
+            new = self.sizes.get(SizePlace("literal", "", node.name, where), number)
             found.append((number, new))
             return number
 

@@ -19,7 +19,7 @@ from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 
 
-def relinked(
+def link_sizes(
     value: object, given: Any, symbols: SizeSymbols, asked: set[Any], linked: set[Any]
 ) -> object:
     """Return a node's value with symbols for numbers that stand for them.
@@ -44,7 +44,7 @@ def relinked(
             return tensor
         left = [each for each in literals if expression_of(each) in asked]
         sizes = [
-            _linked(dim, size, operands, left, asked) if _is_number(size) else size
+            _link(dim, size, operands, left, asked) if _is_number(size) else size
             for dim, size in enumerate(tensor.shape)
         ]
         used = [size for size, old in zip(sizes, tensor.shape, strict=True) if size is not old]
@@ -60,7 +60,7 @@ def _is_number(size: object) -> bool:
     return type(size) is int and size > 1
 
 
-def _linked(
+def _link(
     dim: int, size: int, operands: list[torch.Tensor], literals: list[Any], asked: set[Any]
 ) -> Any:
     same = [s for s in _sizes(operands, dim) if expression_of(s) in asked]

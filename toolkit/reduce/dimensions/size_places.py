@@ -13,7 +13,7 @@ Path = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class SizePlace:
     """One place of a size.
 
     Attributes:

@@ -13,9 +13,9 @@ from typing import Any
 import sympy
 
 from ctk.toolkit.reduce.dimensions.relations import Relations
-from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 
-Assignment = Mapping[Place, int]
+Assignment = Mapping[SizePlace, int]
 
 MOST_PAIRS = 4096
 """How many pairs of numbers are tried where two sizes must give way together."""
@@ -44,7 +44,7 @@ def assignments(relations: Relations, wanted: Mapping[Any, int]) -> Iterator[Ass
     seen: list[Assignment] = []
     for conditions, may_change in levels:
         demanded += [_Demand(each, frozenset(may_change)) for each in conditions]
-        roots = _repaired(relations, dict(wanted), demanded)
+        roots = _repair(relations, dict(wanted), demanded)
         found = None if roots is None else _assignment(relations, roots)
         if found is not None and found not in seen:
             seen.append(found)
@@ -63,7 +63,7 @@ class _Demand:
             return False
 
 
-def _repaired(
+def _repair(
     relations: Relations, wanted: Mapping[Any, int], demands: Iterable[_Demand]
 ) -> dict[Any, Any] | None:
     """Return numbers for the roots that meet the demands; None if none were found."""
@@ -107,7 +107,7 @@ def _below(value: Any) -> Iterator[Any]:
 
 def _assignment(relations: Relations, roots: Mapping[Any, Any]) -> Assignment | None:
     """Return a number for each place; None if a size would grow, or be none at all."""
-    hints, found = relations.trace.hints, dict[Place, int]()
+    hints, found = relations.trace.hints, dict[SizePlace, int]()
     for place, symbol in relations.trace.symbols.items():
         value = _value(relations.formula(symbol), roots)
         least = 2 if symbol in relations.trace.dynamic else place.kind != "literal"

@@ -25,8 +25,8 @@ from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
-from ctk.toolkit.reduce.dimensions.size_links import relinked
-from ctk.toolkit.reduce.dimensions.size_places import Path, Place, map_literals
+from ctk.toolkit.reduce.dimensions.size_links import link_sizes
+from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace, map_literals
 from ctk.toolkit.reduce.graph_changes import size_symbol
 
 
@@ -44,7 +44,7 @@ class Trace:
         fixed: Symbols that an operator wanted as numbers, and that say nothing of its result.
     """
 
-    symbols: Mapping[Place, Any]
+    symbols: Mapping[SizePlace, Any]
     hints: Mapping[Any, int]
     asked: Mapping[Any, Any]
     empty: frozenset[tuple[str, str]]
@@ -62,7 +62,7 @@ def trace_sizes(case: Case) -> Trace:
     sizes = _Symbolic(size_symbols(), _names(case))
     run = Propagation(sizes)
     run.run(case)
-    asked = dict(sizes.symbols.answers) | dict.fromkeys(_declared(case, sizes), sympy.true)
+    asked = dict(sizes.symbols.answers) | dict.fromkeys(_dynamo_equalities(case, sizes), sympy.true)
     return Trace(
         symbols={place: sizes.symbols.symbol(name) for place, name in sizes.named.items()},
         hints={symbol: int(hint) for symbol, hint in sizes.symbols.hints.items()},
@@ -74,21 +74,21 @@ def trace_sizes(case: Case) -> Trace:
     )
 
 
-def _names(case: Case) -> dict[Place, str]:
+def _names(case: Case) -> dict[SizePlace, str]:
     """Return what Dynamo calls the sizes of inputs, by place; only those that are plain symbols."""
-    found: dict[Place, str] = {}
+    found: dict[SizePlace, str] = {}
     for name, sizes in case.dynamic.items():
         for dim, size in enumerate(sizes):
             if size and size.isidentifier():
-                found[Place("input", "", name, (dim,))] = f"dynamic_{size}"
+                found[SizePlace("input", "", name, (dim,))] = f"dynamic_{size}"
     known = set(found.values())
     for node in placeholders(case.graph):
         if f"dynamic_{size_symbol(node)}" in known:
-            found[Place("number", "", node.name)] = f"dynamic_{size_symbol(node)}"
+            found[SizePlace("number", "", node.name)] = f"dynamic_{size_symbol(node)}"
     return found
 
 
-def _declared(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
+def _dynamo_equalities(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
     """Yield what Dynamo says of sizes that are no plain symbols (`2*s77`), as equalities.
 
     A size whose expression is not understood stays what it is.
@@ -96,7 +96,7 @@ def _declared(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
     named = {name: sizes.symbols.symbol(f"dynamic_{name}") for name in set(sizes.plain())}
     for name, expressions in case.dynamic.items():
         for dim, text in enumerate(expressions):
-            symbol_name = sizes.named.get(Place("input", "", name, (dim,)))
+            symbol_name = sizes.named.get(SizePlace("input", "", name, (dim,)))
             if text and not text.isidentifier() and symbol_name is not None:
                 symbol = sizes.symbols.symbol(symbol_name)
                 known = size_expression_of(text, named)
@@ -109,31 +109,31 @@ class _Symbolic:
     """Gives symbols; `Sizes`."""
 
     symbols: SizeSymbols
-    dynamic: Mapping[Place, str]
-    named: dict[Place, str] = field(default_factory=dict[Place, str])
+    dynamic: Mapping[SizePlace, str]
+    named: dict[SizePlace, str] = field(default_factory=dict[SizePlace, str])
     linked: set[Any] = field(default_factory=set[Any])
     refused: set[Any] = field(default_factory=set[Any])
 
     def running(self) -> AbstractContextManager[None]:
         return self.symbols.running()
 
-    def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
+    def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
         if not _is_plain(value):
             return fake.to_fake(value, self.symbols.mode)
         sizes = [self._size(size, place(dim)) for dim, size in enumerate(value.shape)]
         return self.symbols.tensor(value, sizes, _strides(value, sizes))
 
-    def number(self, value: int, place: Place) -> Any:
+    def number(self, value: int, place: SizePlace) -> Any:
         return self._size(value, place)
 
-    def literals(self, value: Any, place: Callable[[Path], Place]) -> Any:
+    def literals(self, value: Any, place: Callable[[Path], SizePlace]) -> Any:
         return map_literals(value, lambda number, path: self._size(number, place(path)))
 
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:
         if refused:
             literals = [each for each in tree_leaves(given) if isinstance(each, torch.SymInt)]
             self.refused.update(expression_of(each) for each in literals)
-        return relinked(value, given, self.symbols, self.fixed, self.linked)
+        return link_sizes(value, given, self.symbols, self.fixed, self.linked)
 
     @property
     def fixed(self) -> set[Any]:
@@ -148,7 +148,7 @@ class _Symbolic:
     def is_refused(self, error: Exception) -> bool:
         return True
 
-    def _size(self, size: int, place: Place) -> Any:
+    def _size(self, size: int, place: SizePlace) -> Any:
         if size < 2:
             return size
         name = self.named.setdefault(place, self.dynamic.get(place, f"size_{len(self.named)}"))

@@ -14,14 +14,14 @@ from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
-from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment, assignments
 from ctk.toolkit.reduce.dimensions.size_trace import trace_sizes
 from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
 from ctk.toolkit.reduce.fake_check import Checked, check
 from ctk.toolkit.reduce.proposal import Proposal
 
-Wanted = Mapping[Place, int]
+Wanted = Mapping[SizePlace, int]
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ class Sizing:
 
     case: Case
     relations: Relations
-    checked: dict[frozenset[tuple[Place, int]], Checked | None] = field(
-        default_factory=dict[frozenset[tuple[Place, int]], "Checked | None"]
+    checked: dict[frozenset[tuple[SizePlace, int]], Checked | None] = field(
+        default_factory=dict[frozenset[tuple[SizePlace, int]], "Checked | None"]
     )
     proposals: Sequence[Proposal] = ()
     _anchors: Mapping[Any, int] | None = None
@@ -65,15 +65,15 @@ class Sizing:
             self.checked[key] = check(self.case, sizes, empty=empty)
         return self.checked[key]
 
-    def start(self, place: Place, size: int, *, notable: bool = True) -> int:
+    def start(self, place: SizePlace, size: int, *, notable: bool = True) -> int:
         """Return where the window of a dimension begins: late enough to hold what is notable."""
         return window_start(self._anchor(place), size) if notable else 0
 
-    def has_notable(self, place: Place) -> bool:
+    def has_notable(self, place: SizePlace) -> bool:
         """Return whether something notable lies elsewhere than at the start of a dimension."""
         return self._anchor(place) > 0
 
-    def _anchor(self, place: Place) -> int:
+    def _anchor(self, place: SizePlace) -> int:
         symbol = self.relations.trace.symbols.get(place)
         if symbol is None:
             return 0
@@ -106,7 +106,7 @@ class Sizing:
         return found
 
 
-def tensors_with_places(case: Case) -> Iterator[tuple[torch.Tensor, Callable[[int], Place]]]:
+def tensors_with_places(case: Case) -> Iterator[tuple[torch.Tensor, Callable[[int], SizePlace]]]:
     """Yield inputs and constants, each with what tells the place of a dimension of it."""
     for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
         if isinstance(value, torch.Tensor):
@@ -118,8 +118,8 @@ def tensors_with_places(case: Case) -> Iterator[tuple[torch.Tensor, Callable[[in
                 yield value, partial(_dimension, "constant", path, str(node.target))
 
 
-def _dimension(kind: Any, path: str, name: str, dim: int) -> Place:
-    return Place(kind, path, name, (dim,))
+def _dimension(kind: Any, path: str, name: str, dim: int) -> SizePlace:
+    return SizePlace(kind, path, name, (dim,))
 
 
 @dataclass(frozen=True, slots=True)

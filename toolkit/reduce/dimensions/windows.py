@@ -48,7 +48,7 @@ def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) ->
         part = tensor.detach()
         for dim, (start, size) in enumerate(zip(starts, sizes, strict=True)):
             part = part.narrow(dim, start, size)
-        new = _placed(part, strides_for(tensor, sizes), int(tensor.storage_offset()))
+        new = _copy_at(part, strides_for(tensor, sizes), int(tensor.storage_offset()))
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
     return new.requires_grad_(tensor.requires_grad)
@@ -102,7 +102,7 @@ def _is_interleaved(tensor: torch.Tensor) -> bool:
     return overlaps(shape, stride)
 
 
-def _placed(part: torch.Tensor, strides: Sequence[int], offset: int) -> torch.Tensor:
+def _copy_at(part: torch.Tensor, strides: Sequence[int], offset: int) -> torch.Tensor:
     """Return a copy of a tensor elsewhere in a storage; elements that are one stay one."""
     if _is_interleaved(part):
         reach = extent(part.shape, part.stride())

@@ -17,8 +17,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard, cast
 
-from ctk.toolkit.reduce.program.program_edits import replaced_node
-from ctk.toolkit.reduce.program.syntax import copied, number_of, numbered, parsed, text_of
+from ctk.toolkit.reduce.program.program_edits import replace_node
+from ctk.toolkit.reduce.program.syntax import (
+    copy_tree,
+    number_nodes,
+    number_of,
+    parse_program,
+    text_of,
+)
 
 OUTSIDE = """import torch
 
@@ -58,13 +64,13 @@ class Outside:
 
 def outside_lines(text: str) -> Iterator[Outside]:
     """Yield the program with each line that can be moved outside, in the order of the text."""
-    tree = numbered(_WithoutAugmented().visit(parsed(text)))
+    tree = number_nodes(_WithoutAugmented().visit(parse_program(text)))
     own = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     lines = text.splitlines()
     for node in _movable(tree):
-        made, nodes = copied(tree)
-        if _moved(nodes[number_of(node)]):
-            calls = {_called(each) for each in ast.walk(node)} & own
+        made, nodes = copy_tree(tree)
+        if _move_out(nodes[number_of(node)]):
+            calls = {_callee_name(each) for each in ast.walk(node)} & own
             line = cast("ast.stmt", node).lineno
             source = lines[line - 1].partition("  #")[0].strip()
             if cast("ast.stmt", node).end_lineno != line and not isinstance(node, _BLOCKS):
@@ -75,12 +81,12 @@ def outside_lines(text: str) -> Iterator[Outside]:
 
 def outside_calls(text: str, line: int) -> Iterator[Outside]:
     """Yield the program with each call outside that a statement makes, the largest first."""
-    tree = parsed(text)
+    tree = parse_program(text)
     statements = [n for n in _movable(tree) if cast("ast.stmt", n).lineno == line]
     found = [each for node in statements[:1] for each in ast.walk(node) if _is_plain_call(each)]
     for call in sorted(found, key=lambda each: -len(ast.unparse(each))):
-        made, nodes = copied(tree)
-        replaced_node(made, nodes[number_of(call)], _call_outside(copy.deepcopy(call)))
+        made, nodes = copy_tree(tree)
+        replace_node(made, nodes[number_of(call)], _call_outside(copy.deepcopy(call)))
         source = ast.unparse(call)
         yield Outside(call.lineno, source, frozenset(), _with_helper(made), call.col_offset)
 
@@ -100,7 +106,7 @@ class _WithoutAugmented(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], value, lineno=node.lineno), node)
 
 
-def _called(node: ast.AST) -> str:
+def _callee_name(node: ast.AST) -> str:
     func = node.func if isinstance(node, ast.Call) else None
     return str(getattr(func, "attr", getattr(func, "id", "")))
 
@@ -132,11 +138,11 @@ def _inside(node: ast.AST, *, is_compiled: bool) -> Iterator[ast.AST]:
         yield from _inside(child, is_compiled=is_compiled or is_function)
 
 
-def _moved(node: ast.AST) -> bool:
+def _move_out(node: ast.AST) -> bool:
     """Move what a statement computes outside, in place; return whether that is possible."""
     match node:
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target], value=value):
-            return _moved_store(node, target, value)
+            return _move_store_out(node, target, value)
         case (
             ast.Assign(value=value)
             | ast.Return(value=value)
@@ -159,7 +165,9 @@ def _moved(node: ast.AST) -> bool:
     return True
 
 
-def _moved_store(node: ast.Assign, target: ast.Attribute | ast.Subscript, value: ast.expr) -> bool:
+def _move_store_out(
+    node: ast.Assign, target: ast.Attribute | ast.Subscript, value: ast.expr
+) -> bool:
     """Make `a.b = v` and `a[b] = v` a call that is made outside."""
     if any(isinstance(each, _IMMOVABLE) for each in ast.walk(value)):
         return False

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
 
-from ctk.toolkit.reduce.program.syntax import ENTRIES, blocks_of, copied, number_of
+from ctk.toolkit.reduce.program.syntax import ENTRIES, blocks_of, copy_tree, number_of
 
 Edit = Callable[[], ast.Module]
 """Makes the edited copy."""
@@ -27,16 +27,16 @@ Kind = Callable[[ast.Module], Iterator[Edit]]
 Expressions = list[ast.expr]
 
 
-def unwrapped(tree: ast.Module) -> Iterator[Edit]:
+def unwrap_blocks(tree: ast.Module) -> Iterator[Edit]:
     """Propose a compound statement's blocks in its place."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.For, ast.While, ast.With, ast.Try)):
             for which in range(len(list(blocks_of(node)))):
-                yield partial(_unwrapped, tree, number_of(node), which)
+                yield partial(_unwrap, tree, number_of(node), which)
 
 
-def _unwrapped(tree: ast.Module, number: int, which: int) -> ast.Module:
-    made, nodes = copied(tree)
+def _unwrap(tree: ast.Module, number: int, which: int) -> ast.Module:
+    made, nodes = copy_tree(tree)
     node = nodes[number]
     inner = list(list(blocks_of(node))[which])
     if isinstance(node, ast.For) and which == 0:
@@ -99,12 +99,12 @@ def _plain(args: Expressions) -> Expressions:
 
 
 def _with_part(tree: ast.Module, number: int, which: int) -> ast.Module:
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     old = nodes[number]
-    return replaced_node(made, old, _parts(old)[which])
+    return replace_node(made, old, _parts(old)[which])
 
 
-def replaced_node(made: ast.Module, old: ast.AST, new: ast.AST) -> ast.Module:
+def replace_node(made: ast.Module, old: ast.AST, new: ast.AST) -> ast.Module:
     """Put a node in the place of another, in a tree that is changed and returned."""
     for parent in ast.walk(made):
         for name, value in ast.iter_fields(parent):
@@ -133,27 +133,27 @@ def fewer_items(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _without_item(tree: ast.Module, number: int, field: str, index: int) -> ast.Module:
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     del getattr(nodes[number], field)[index]
     return made
 
 
 def _without_entry(tree: ast.Module, number: int, index: int) -> ast.Module:
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     node = cast("ast.Dict", nodes[number])
     del node.keys[index], node.values[index]
     return made
 
 
-def inlined_variables(tree: ast.Module) -> Iterator[Edit]:
+def inline_variables(tree: ast.Module) -> Iterator[Edit]:
     """Propose the value of a variable in the place of its only use, and of a function's result."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             if len(node.targets) == 1 and len(_loads(tree, name)) == 1 == len(_stores(tree, name)):
-                yield partial(_inlined, tree, number_of(node))
-        if isinstance(node, ast.Call) and _called_function(tree, node):
-            yield partial(_inlined_call, tree, number_of(node))
+                yield partial(_inline, tree, number_of(node))
+        if isinstance(node, ast.Call) and _function_of_call(tree, node):
+            yield partial(_inline_call, tree, number_of(node))
 
 
 def _loads(tree: ast.AST, name: str) -> list[ast.Name]:
@@ -168,18 +168,18 @@ def _names(tree: ast.AST, name: str) -> list[ast.Name]:
     return [each for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id == name]
 
 
-def _inlined(tree: ast.Module, number: int) -> ast.Module:
-    made, nodes = copied(tree)
+def _inline(tree: ast.Module, number: int) -> ast.Module:
+    made, nodes = copy_tree(tree)
     node = cast("ast.Assign", nodes[number])
     use = _loads(made, cast("ast.Name", node.targets[0]).id)[0]
-    replaced_node(made, use, node.value)
+    replace_node(made, use, node.value)
     for block in (block for each in ast.walk(made) for block in blocks_of(each)):
         if node in block:
             block.remove(node)
     return made
 
 
-def _called_function(tree: ast.Module, call: ast.Call) -> ast.FunctionDef | None:
+def _function_of_call(tree: ast.Module, call: ast.Call) -> ast.FunctionDef | None:
     """Return the function of the file that a call means, if that only returns an expression."""
     if not isinstance(call.func, ast.Name) or call.keywords:
         return None
@@ -191,10 +191,10 @@ def _called_function(tree: ast.Module, call: ast.Call) -> ast.FunctionDef | None
     return None
 
 
-def _inlined_call(tree: ast.Module, number: int) -> ast.Module:
-    made, nodes = copied(tree)
+def _inline_call(tree: ast.Module, number: int) -> ast.Module:
+    made, nodes = copy_tree(tree)
     call = cast("ast.Call", nodes[number])
-    function = cast("ast.FunctionDef", _called_function(made, call))
+    function = cast("ast.FunctionDef", _function_of_call(made, call))
     result = cast("ast.Return", function.body[0]).value or ast.Constant(None)
     given = {arg.arg: value for arg, value in zip(function.args.args, call.args, strict=True)}
 
@@ -202,9 +202,9 @@ def _inlined_call(tree: ast.Module, number: int) -> ast.Module:
         def visit_Name(self, node: ast.Name) -> ast.expr:
             return given.get(node.id, node)
 
-    private, _ = copied(ast.Module([ast.Expr(result)], []))
+    private, _ = copy_tree(ast.Module([ast.Expr(result)], []))
     filled = cast("ast.Expr", Filled().visit(private).body[0]).value
-    replaced_node(made, call, filled)
+    replace_node(made, call, filled)
     if not _loads(made, function.name):
         made.body.remove(function)
     return made
@@ -220,7 +220,7 @@ def fewer_parameters(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _without_parameter(tree: ast.Module, number: int, index: int) -> ast.Module:
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     function = cast("ast.FunctionDef", nodes[number])
     args, defaults = function.args.args, function.args.defaults
     place = index - (len(args) - len(defaults))
@@ -262,18 +262,18 @@ def modules_as_functions(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _as_function(tree: ast.Module, number: int) -> ast.Module:
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     node = cast("ast.ClassDef", nodes[number])
     function = cast("ast.FunctionDef", node.body[0])
     function.name, function.args.args = node.name.lower(), function.args.args[1:]
     if function.name in ENTRIES:
         function.name = "program"
-    replaced_node(made, node, function)
+    replace_node(made, node, function)
     for call in [each for each in ast.walk(made) if isinstance(each, ast.Call)]:
         if isinstance(call.func, ast.Attribute) and _means(call.func.value, node.name):
-            replaced_node(made, call, call.func.value)  # M().eval()
+            replace_node(made, call, call.func.value)  # M().eval()
     for call in [each for each in ast.walk(made) if _means(each, node.name)]:
-        replaced_node(made, call, ast.Name(function.name, ast.Load()))
+        replace_node(made, call, ast.Name(function.name, ast.Load()))
     return made
 
 
@@ -299,15 +299,15 @@ def _smaller(value: float) -> list[float]:
 
 
 def _with_constant(tree: ast.Module, numbers: tuple[int, ...], value: float) -> ast.Module:
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     for number in numbers:
         cast("ast.Constant", nodes[number]).value = value
     return made
 
 
 KINDS: tuple[Kind, ...] = (
-    unwrapped,
-    inlined_variables,
+    unwrap_blocks,
+    inline_variables,
     modules_as_functions,
     fewer_parameters,
     fewer_items,

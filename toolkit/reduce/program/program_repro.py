@@ -16,7 +16,7 @@ from ctk.repro_templates.program.program_play import How
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import make_folder, write_text
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, renamed
+from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, rename_names
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
@@ -110,7 +110,7 @@ def render_program(
     tree = ast.parse(failure.text)
     ours = "\n".join((*carried.imports, carried.source, ending))
     names = clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
-    program = ast.unparse(renamed(tree, names)) if names else failure.text.strip()
+    program = ast.unparse(rename_names(tree, names)) if names else failure.text.strip()
     future, body = _split_future(program)
     files = files_of(failure.path)
     has_numpy = any(b"numpy" in file.read_bytes() for file in files)

@@ -40,7 +40,7 @@ def clashing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> set[str]:
     return {name for name in both if not theirs[name] or theirs[name] != ours[name]}
 
 
-def renamed(tree: ast.Module, names: set[str]) -> ast.Module:
+def rename_names(tree: ast.Module, names: set[str]) -> ast.Module:
     """Return a program, changed in place, in which no global has one of these names."""
     _Renaming(names).visit(tree)
     return tree
@@ -102,7 +102,7 @@ class _Renaming(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         if isinstance(node, _COMPREHENSIONS):
-            self._within(_stored(node.generators), ast.iter_child_nodes(node))
+            self._within(_names_stored(node.generators), ast.iter_child_nodes(node))
             return
         if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             node.name = self._other(node.name)
@@ -115,7 +115,7 @@ def _parameters(arguments: ast.arguments) -> set[str]:
 
 def _bound(body: Iterable[ast.AST]) -> set[str]:
     """Return the names that a scope binds itself, but for those that it declares global."""
-    found, declared = _stored(body), set[str]()
+    found, declared = _names_stored(body), set[str]()
     for node in _own(body):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             found.add(node.name)
@@ -128,7 +128,7 @@ def _bound(body: Iterable[ast.AST]) -> set[str]:
     return found - declared
 
 
-def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+def _names_stored(nodes: Iterable[ast.AST]) -> set[str]:
     names = (each for each in _own(nodes) if isinstance(each, ast.Name))
     return {each.id for each in names if isinstance(each.ctx, ast.Store | ast.Del)}
 

@@ -68,7 +68,7 @@ def name_culprit(
     asked: ProgramQuestioned, say: Callable[[str], None] = lambda text: None
 ) -> EndToEnd:
     """Find who is to blame, and leave the program as it is; the line is looked for in all of it."""
-    plan = played_plan(asked.plan, asked.answer)
+    plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
         say("look for what makes the program pass")
         answer, blamed = refine(asked.answer, player, asked.text, plan)
@@ -90,7 +90,7 @@ def explain_program(
         say: Told what happens.
     """
     text = asked.text
-    plan = played_plan(asked.plan, asked.answer)
+    plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
         say("look for what makes the program pass")
         answer, blamed = refine(asked.answer, player, text, plan)
@@ -128,6 +128,6 @@ def _with_line(
     return with_line(answer, f"{path.name}:{line}", found)
 
 
-def played_plan(plan: Plan, answer: EndToEnd) -> Plan:
+def plan_of_layer(plan: Plan, answer: EndToEnd) -> Plan:
     """Return how a program is played to see a failure of its layer."""
     return replace(plan, target=answer.backend, config={}) if answer.backend else plan

@@ -21,9 +21,9 @@ from ctk.toolkit.reduce.program.syntax import (
     blocks_of,
     is_readable,
     lines_of,
+    number_nodes,
     number_of,
-    numbered,
-    parsed,
+    parse_program,
     size_of,
     statements_in,
     text_of,
@@ -86,7 +86,7 @@ def reduce_program(
     Raises:
         SyntaxError: The text is no Python.
     """
-    search = _Search(parsed(text), ask, limits or Limits(), on_smaller)
+    search = _Search(parse_program(text), ask, limits or Limits(), on_smaller)
     before = statements_in(search.best)
     finished = True
     try:
@@ -121,7 +121,7 @@ class _Search:
         self._spend()
         if self.ask(size[3]).verdict is not Verdict.REPRODUCES:
             return False
-        self.best = numbered(candidate)
+        self.best = number_nodes(candidate)
         self.on_smaller(size[3])
         return True
 

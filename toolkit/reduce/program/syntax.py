@@ -19,16 +19,16 @@ ENTRIES = ("model", "inputs")
 Size = tuple[int, int, int, str]
 
 
-def parsed(text: str) -> ast.Module:
+def parse_program(text: str) -> ast.Module:
     """Return the numbered tree of a program.
 
     Raises:
         SyntaxError: It is no Python.
     """
-    return numbered(ast.parse(text))
+    return number_nodes(ast.parse(text))
 
 
-def numbered(tree: ast.Module) -> ast.Module:
+def number_nodes(tree: ast.Module) -> ast.Module:
     """Number the nodes of a tree, which is changed and returned."""
     for number, node in enumerate(ast.walk(tree)):
         node.number = number  # type: ignore[attr-defined]  # nodes take attributes
@@ -40,7 +40,7 @@ def number_of(node: ast.AST) -> int:
     return getattr(node, "number", -1)
 
 
-def copied(tree: ast.Module) -> tuple[ast.Module, dict[int, ast.AST]]:
+def copy_tree(tree: ast.Module) -> tuple[ast.Module, dict[int, ast.AST]]:
     """Return a copy of a tree, and its nodes by number."""
     made = copy.deepcopy(tree)
     return made, {number_of(node): node for node in ast.walk(made)}
@@ -104,7 +104,7 @@ def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 def without(tree: ast.Module, numbers: set[int]) -> ast.Module:
     """Return a copy of a tree without some statements; an empty block gets `pass`."""
-    made, nodes = copied(tree)
+    made, nodes = copy_tree(tree)
     for node in nodes.values():
         for block in blocks_of(node):
             kept = [each for each in block if number_of(each) not in numbers]
@@ -124,17 +124,17 @@ def is_readable(tree: ast.Module) -> bool:
         compile(text_of(tree), "program.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return False
-    bound = _bound(tree)
+    bound = _names_bound(tree)
     known = bound | set(dir(builtins)) | {"__file__", "__name__", "__doc__"}
-    return "*" in bound or _used(tree) <= known
+    return "*" in bound or _names_used(tree) <= known
 
 
-def _used(tree: ast.AST) -> set[str]:
+def _names_used(tree: ast.AST) -> set[str]:
     names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
     return {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
-def _bound(tree: ast.AST) -> set[str]:
+def _names_bound(tree: ast.AST) -> set[str]:
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

@@ -18,7 +18,7 @@ from ctk.compiler.fx.rebuild import Change, rebuild
 from ctk.compiler.fx.walk import by_name, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.graph_changes import changed
+from ctk.toolkit.reduce.graph_changes import change_graph
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.subgraphs import LOOPS, PLAIN_BODIES, Subgraph, operands_of, subgraphs
 
@@ -47,7 +47,7 @@ class DropOperands:
                     return None
                 modules[body.target] = built.graph
         graph.recompile()
-        return changed(replace(case, graph=graph), Change(modules=modules, keep_inputs=True))
+        return change_graph(replace(case, graph=graph), Change(modules=modules, keep_inputs=True))
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:

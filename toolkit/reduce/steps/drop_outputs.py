@@ -20,7 +20,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import DropOutputs, listing
-from ctk.toolkit.reduce.graph_changes import changed
+from ctk.toolkit.reduce.graph_changes import change_graph
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 
 
@@ -46,7 +46,7 @@ class LeaveUnread:
         if not outputs:
             return None
         dead = frozenset(self.names)
-        return changed(case, Change(gone=frozenset(gone), dead=dead, outputs=tuple(outputs)))
+        return change_graph(case, Change(gone=frozenset(gone), dead=dead, outputs=tuple(outputs)))
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:

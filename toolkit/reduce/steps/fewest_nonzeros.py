@@ -54,10 +54,12 @@ def _blocks(name: str, shape: tuple[int, ...], content: Content) -> Iterator[Pro
         is_last = level == len(content.blocks) - 1
         if is_last or not is_few or len(blocks) < content.nonzeros:
             spans = [block_range(block, level, count) for block in blocks]
-            yield Subset(_zeroed(name, shape), tuple((span.start, span.stop) for span in spans))
+            yield Subset(
+                _propose_zeros(name, shape), tuple((span.start, span.stop) for span in spans)
+            )
 
 
-def _zeroed(
+def _propose_zeros(
     name: str, shape: tuple[int, ...]
 ) -> Callable[[tuple[tuple[int, int], ...]], ZeroElements]:
     return lambda spans: ZeroElements(name, shape, spans)

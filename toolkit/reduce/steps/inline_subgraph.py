@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import InlineCall
-from ctk.toolkit.reduce.proposal import Proposal, Step, listed
+from ctk.toolkit.reduce.proposal import Proposal, Step, ladder_of_edits
 from ctk.toolkit.reduce.subgraphs import subgraphs
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to inline each sub-graph, one at a time."""
     found = subgraphs(case.graph)
-    return [listed(InlineCall(each.call, each.target)) for each in found]
+    return [ladder_of_edits(InlineCall(each.call, each.target)) for each in found]
 
 
 STEP = Step("inline_subgraph", propose)

@@ -19,9 +19,9 @@ from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Replace
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
-from ctk.toolkit.reduce.reconnection import reconnected
+from ctk.toolkit.reduce.reconnection import reconnect
 from ctk.toolkit.reduce.steps import simplify_dtypes
-from ctk.toolkit.reduce.validity import valid
+from ctk.toolkit.reduce.validity import reject_invalid
 from ctk.toolkit.reduce.value_edits import changeable
 
 Form = tuple[tuple[int, ...], torch.dtype, str]
@@ -39,7 +39,7 @@ class ReadInstead:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         names = frozenset(name for name, _ in self.pairs)
-        return valid(reconnected(case, facts, names, dict(self.pairs)), case, facts)
+        return reject_invalid(reconnect(case, facts, names, dict(self.pairs)), case, facts)
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -57,7 +57,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         firsts += [(name, names[0]) for name in names[1:]]
         nexts += [(names[i], names[i - 1]) for i in range(2, len(names))]
         befores += [pair for pair in pairwise(names) if _is_there(nodes[pair[1]], nodes[pair[0]])]
-    twice = list(_taken_twice(case))
+    twice = list(_has_duplicates(case))
     same = [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, befores, twice) if pairs]
     others = list(_of_other_ranks(case, facts))
     tables = (dict(firsts) | dict(each.atoms) for each in others if firsts)
@@ -91,7 +91,7 @@ def _without_ones(form: Form) -> Form:
     return (tuple(size for size in shape if size != 1), dtype, device)
 
 
-def _taken_twice(case: Case) -> Iterator[tuple[str, str]]:
+def _has_duplicates(case: Case) -> Iterator[tuple[str, str]]:
     """Yield each part that an earlier node takes out of the same tuple, with that node."""
     parts: dict[object, Node] = {}
     for node in case.graph.graph.find_nodes(op="call_function", target=operator.getitem):

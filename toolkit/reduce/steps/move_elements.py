@@ -25,11 +25,11 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         for place in (place for run in content.runs for place in range(run.start, run.stop)):
             dims = tuple(dim for dim, index in enumerate(index_of(place, shape)) if index)
             if dims:
-                found.append(Subset(_moved(name, shape, place), dims))
+                found.append(Subset(_move(name, shape, place), dims))
     return found
 
 
-def _moved(
+def _move(
     name: str, shape: tuple[int, ...], place: int
 ) -> Callable[[tuple[int, ...]], MoveElement]:
     return lambda dims: MoveElement(name, shape, place, dims)

@@ -20,7 +20,7 @@ from ctk.toolkit.reduce.steps import (
     shortcut,
     simplify_arguments,
 )
-from ctk.toolkit.reduce.subgraph_edits import lifted
+from ctk.toolkit.reduce.subgraph_edits import lift_proposals
 
 INSIDE = (
     drop_unused.STEP,
@@ -68,7 +68,7 @@ OUTSIDE: Mapping[str, str] = MappingProxyType({
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose what the steps of `INSIDE` do, step by step, sub-graphs in order."""
-    return list(lifted(INSIDE, case, may_run=facts.may_run))
+    return list(lift_proposals(INSIDE, case, may_run=facts.may_run))
 
 
 STEP = Step("reduce_subgraphs", propose)

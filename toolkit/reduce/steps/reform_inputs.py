@@ -20,7 +20,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
-from ctk.toolkit.reduce.reconnection import reconnected
+from ctk.toolkit.reduce.reconnection import reconnect
 from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 
 
@@ -51,7 +51,7 @@ class ReformInputs:
             info = facts.infos[name]
             assert isinstance(info, TensorInfo)
             values[name] = _like(value, info)
-        found = reconnected(case, facts, frozenset({self.node}), {self.node: self.source}, values)
+        found = reconnect(case, facts, frozenset({self.node}), {self.node: self.source}, values)
         is_shorter = found is not None and len(found.graph.graph.nodes) < len(
             case.graph.graph.nodes
         )
@@ -71,13 +71,13 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         ReformInputs(node.name, source.name, inputs)
         for node in case.graph.graph.nodes
         if node.name in alone
-        for source in (_sources(node) if is_small else _read(node))
+        for source in (_sources(node) if is_small else _reads(node))
         if (inputs := _inputs(node, source, facts))
     ]
     return [Subset(lambda chosen: chosen[0], (atom,)) for atom in atoms]
 
 
-def _read(node: Node) -> list[Node]:
+def _reads(node: Node) -> list[Node]:
     """Return the calls whose values a node reads."""
     return [each for each in node.all_input_nodes if each.op in CALLS]
 

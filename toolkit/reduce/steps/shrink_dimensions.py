@@ -17,7 +17,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.dimension_edits import CutDimensions, Resize, ShrinkDimensions
 from ctk.toolkit.reduce.dimensions.relations import Relations
-from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_literals
 from ctk.toolkit.reduce.dimensions.sizing import Sizing, Untraceable, sizing_of
 from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
@@ -61,7 +61,7 @@ def _without_relations(case: Case, why: str) -> Iterator[Proposal]:
     yield GaveUp(f"sizes that depend on each other were not tried: no fake tensors run this: {why}")
 
 
-def _is_static(place: Place, case: Case) -> bool:
+def _is_static(place: SizePlace, case: Case) -> bool:
     """Return whether a place is a dimension that no symbol stands for."""
     symbols = case.dynamic.get(place.name, ()) if place.kind == "input" else ()
     named = {dim for dim, symbol in enumerate(symbols) if symbol}
@@ -101,7 +101,7 @@ def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
             yield group
 
 
-def _one(place: Place, size: int, *, from_start: bool = False) -> Descent:
+def _one(place: SizePlace, size: int, *, from_start: bool = False) -> Descent:
     """Return the proposal to make one size smaller."""
     return _shrunk([Resize(place, size, 1)], from_start=from_start)
 
@@ -127,7 +127,7 @@ def _alone(case: Case, relations: Relations) -> Iterator[Monotone]:
         yield Monotone(lambda _, edit=edit: edit, 1 if is_shared and size > 1 else 0)
 
 
-def _is_shared(place: Place, relations: Relations) -> bool:
+def _is_shared(place: SizePlace, relations: Relations) -> bool:
     formula = relations.formula(relations.trace.symbols[place])
     return any(
         other != place and relations.formula(symbol).free_symbols & formula.free_symbols
@@ -135,7 +135,7 @@ def _is_shared(place: Place, relations: Relations) -> bool:
     )
 
 
-def _chosen(case: Case, sizing: Sizing) -> dict[Place, int]:
+def _chosen(case: Case, sizing: Sizing) -> dict[SizePlace, int]:
     """Return the places whose sizes may be chosen, and how large these are (1: nothing to do).
 
     Every place stays in the list when it shrinks, so that the next one keeps its turn.
@@ -143,7 +143,7 @@ def _chosen(case: Case, sizing: Sizing) -> dict[Place, int]:
     relations = sizing.relations
     sizes = _literal_sizes(relations)
     taken: set[object] = set()
-    found: dict[Place, int] = {}
+    found: dict[SizePlace, int] = {}
     for place, size in (*_dimensions(case), *_literals(case)):
         symbol = relations.trace.symbols.get(place)
         is_free = symbol in relations.roots and symbol not in taken
@@ -162,28 +162,30 @@ def _literal_sizes(relations: Relations) -> set[object]:
     return set().union(*(each.free_symbols for each in formulas)) - trace.fixed
 
 
-def _is_of_tensor(relations: Relations, place: Place) -> bool:
+def _is_of_tensor(relations: Relations, place: SizePlace) -> bool:
     """Return whether the size of an input or constant depends on what stands at a place."""
     symbol = relations.trace.symbols[place]
     return any(each.kind != "literal" for each in relations.places(symbol))
 
 
-def _dimensions(case: Case) -> Iterator[tuple[Place, int]]:
+def _dimensions(case: Case) -> Iterator[tuple[SizePlace, int]]:
     """Yield the dimensions of inputs, the outermost graph's number inputs and its constants."""
     for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
         if isinstance(value, torch.Tensor):
-            yield from ((Place("input", "", node.name, (d,)), s) for d, s in enumerate(value.shape))
+            yield from (
+                (SizePlace("input", "", node.name, (d,)), s) for d, s in enumerate(value.shape)
+            )
         elif type(value) is int:
-            yield Place("number", "", node.name), value
+            yield SizePlace("number", "", node.name), value
     for path, graph in graphs_by_path(case.graph).items():
         for node in graph.graph.find_nodes(op="get_attr"):
             value = fetch(graph, node.target)
             if isinstance(value, torch.Tensor):
                 for dim, size in enumerate(value.shape):
-                    yield Place("constant", path, str(node.target), (dim,)), size
+                    yield SizePlace("constant", path, str(node.target), (dim,)), size
 
 
-def _literals(case: Case) -> Iterator[tuple[Place, int]]:
+def _literals(case: Case) -> Iterator[tuple[SizePlace, int]]:
     """Yield the numbers in arguments that may be sizes."""
     for path, graph in graphs_by_path(case.graph).items():
         for node in graph.graph.nodes:
@@ -191,11 +193,11 @@ def _literals(case: Case) -> Iterator[tuple[Place, int]]:
                 yield from _literals_of(node, path)
 
 
-def _literals_of(node: Node, path: str) -> Iterator[tuple[Place, int]]:
-    found: list[tuple[Place, int]] = []
+def _literals_of(node: Node, path: str) -> Iterator[tuple[SizePlace, int]]:
+    found: list[tuple[SizePlace, int]] = []
 
     def note(number: int, where: tuple[int | str, ...]) -> int:
-        found.append((Place("literal", path, node.name, where), number))
+        found.append((SizePlace("literal", path, node.name, where), number))
         return number
 
     map_literals({**dict(enumerate(node.args)), **node.kwargs}, note, least=1)
@@ -205,7 +207,7 @@ def _literals_of(node: Node, path: str) -> Iterator[tuple[Place, int]]:
     yield from found
 
 
-def _is_groups(place: Place, name: str) -> bool:
+def _is_groups(place: SizePlace, name: str) -> bool:
     """Return whether a literal is the number of groups of a convolution."""
     position = 8 if "convolution" in name else 6
     return "conv" in name and place.where in ((position,), ("groups",))

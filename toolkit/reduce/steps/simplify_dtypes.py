@@ -40,10 +40,12 @@ def usual(dtype: torch.dtype) -> torch.dtype:
 
 def _dtypes(case: Case) -> list[torch.dtype]:
     """Return the dtypes that a case has, or names, each once."""
-    return list(dict.fromkeys([*(t.dtype for t in tensors_of(case).values()), *_named(case)]))
+    return list(
+        dict.fromkeys([*(t.dtype for t in tensors_of(case).values()), *_named_dtypes(case)])
+    )
 
 
-def _named(case: Case) -> Iterator[torch.dtype]:
+def _named_dtypes(case: Case) -> Iterator[torch.dtype]:
     for graph in graphs_by_path(case.graph).values():
         for node in graph.graph.nodes:
             arguments = (*node.args, *node.kwargs.values())

@@ -12,7 +12,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.content import Content, Run
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.numbers import Ladder, ladders
-from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, listed
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, ladder_of_edits
 from ctk.toolkit.reduce.value_edits import (
     ROUNDINGS,
     RoundValues,
@@ -31,7 +31,9 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     for name, tensor in changeable(case).items():
         content = facts.contents.of(tensor)
         if _is_many(content) and not tensor.is_complex() and tensor.is_floating_point():
-            found.append(listed(*(RoundValues((name,), rounding) for rounding in ROUNDINGS)))
+            found.append(
+                ladder_of_edits(*(RoundValues((name,), rounding) for rounding in ROUNDINGS))
+            )
         if len(content.runs) <= FEW and content.kind == "zeros":
             found.extend(_runs(name, tensor, content))
     return found
@@ -45,10 +47,10 @@ def _runs(name: str, tensor: Tensor, content: Content) -> Iterator[Proposal]:
     shape = core_shape(tensor)
     for run in content.runs:
         for ladder in ladders(run.value, tensor.dtype):
-            yield _climbed(name, shape, run, ladder)
+            yield _climb(name, shape, run, ladder)
 
 
-def _climbed(name: str, shape: tuple[int, ...], run: Run, ladder: Ladder) -> Monotone:
+def _climb(name: str, shape: tuple[int, ...], run: Run, ladder: Ladder) -> Monotone:
     def edit(n: int) -> SetNumber:
         return SetNumber(name, shape, run.start, run.stop, run.value, ladder.number(n))
 

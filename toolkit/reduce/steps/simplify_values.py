@@ -12,7 +12,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, is_possible
 from ctk.toolkit.case.formats.content import Content, Run
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, ladder_of_edits
 from ctk.toolkit.reduce.value_edits import SetValues, changeable, core_shape
 
 
@@ -32,7 +32,9 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         for index, (name, tensor) in enumerate(tensors.items())
         if not known[name].is_recipe and (filling := _suiting(index, tensor))
     ]
-    whole: list[Proposal] = [listed(SetValues(pairs)) for pairs in (nothing, ones) if pairs]
+    whole: list[Proposal] = [
+        ladder_of_edits(SetValues(pairs)) for pairs in (nothing, ones) if pairs
+    ]
     single: list[Proposal] = [Subset(SetValues, pairs) for pairs in (nothing, ones) if pairs[1:]]
     return [*whole, *single, *([Subset(SetValues, tuple(seeded))] if seeded else [])]
 

@@ -13,7 +13,7 @@ from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.cli.commands.bisect_command import answer_of_search, command_words
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
-from ctk.toolkit.operations.command.plan import Asked, read_asked, read_vetoes, write_plan
+from ctk.toolkit.operations.command.plan import Suspect, read_suspects, read_vetoes, write_plan
 from ctk.toolkit.operations.command.steering import Steering
 from ctk.toolkit.operations.session.command_bisection import bisect_remembered
 from ctk.toolkit.operations.session.operation_listing import describe
@@ -21,17 +21,17 @@ from ctk.toolkit.watch.child_start import BOOK
 from tests.helpers.cli import ctk as run_ctk
 from tests.helpers.cli import write
 
-PASSES = [Asked(f"graph{n // 10}", "pass", f"joint/p{n}") for n in range(40)]
-REWRITES = [Asked("graph2", "rewrite", "joint/p23", n, "fold") for n in range(5, 12)]
-KERNELS = [Asked("graph0", "kernel", f"lowered/codegen:k{n}") for n in range(6)]
-DECOMPOSITIONS = [Asked("graph0", "pass", f"dispatch/decompose.{n}") for n in range(3)]
+PASSES = [Suspect(f"graph{n // 10}", "pass", f"joint/p{n}") for n in range(40)]
+REWRITES = [Suspect("graph2", "rewrite", "joint/p23", n, "fold") for n in range(5, 12)]
+KERNELS = [Suspect("graph0", "kernel", f"lowered/codegen:k{n}") for n in range(6)]
+DECOMPOSITIONS = [Suspect("graph0", "pass", f"dispatch/decompose.{n}") for n in range(3)]
 EVERYTHING = (*PASSES[:24], *REWRITES, *PASSES[24:], *DECOMPOSITIONS, *KERNELS)
 
-Left = frozenset[Asked]
+Left = frozenset[Suspect]
 
 
 def command(is_good: Callable[[Left], bool]) -> Callable[..., CommandRun]:
-    def run(_: Sequence[str], left_out: Iterable[Asked], *, seconds: float | None) -> CommandRun:
+    def run(_: Sequence[str], left_out: Iterable[Suspect], *, seconds: float | None) -> CommandRun:
         code = 0 if is_good(frozenset(left_out)) else 1
         return CommandRun("bad" if code else "good", f"exit code {code}", EVERYTHING)
 
@@ -159,7 +159,7 @@ class TestSteering:
         def other(x: torch.Tensor) -> torch.Tensor:
             return x.view(2, 2).view(4).cos()
 
-        def compiled(left_out: list[Asked]) -> tuple[Asked, ...]:
+        def compiled(left_out: list[Suspect]) -> tuple[Suspect, ...]:
             (tmp_path / BOOK).write_text("")
             write_plan(tmp_path, left_out)
             steering = Steering(tmp_path)
@@ -172,14 +172,14 @@ class TestSteering:
             finally:
                 undo()
                 (tmp_path / "process0").rmdir()
-            return read_asked(tmp_path)
+            return read_suspects(tmp_path)
 
         asked = compiled([])
         assert {each.graph for each in asked} == {"graph0", "graph1"}
         rewrites = [each for each in asked if each.kind == "rewrite"]
         assert {each.graph for each in rewrites} == {"graph0", "graph1"}
         first = next(each for each in rewrites if each.graph == "graph0")
-        without = compiled([Asked("graph0", "pass", first.id)])
+        without = compiled([Suspect("graph0", "pass", first.id)])
         left = [each for each in without if each.kind == "rewrite"]
         assert not any((each.graph, each.id) == ("graph0", first.id) for each in left)
         assert any((each.graph, each.id) == ("graph1", first.id) for each in left)
@@ -240,7 +240,7 @@ class TestFolder:
         ask, asked = command(lambda left: PASSES[23] in left), list[object]()
 
         def run(
-            words: Sequence[str], left: Iterable[Asked], *, seconds: float | None
+            words: Sequence[str], left: Iterable[Suspect], *, seconds: float | None
         ) -> CommandRun:
             if len(asked) == 4:
                 raise KeyboardInterrupt
@@ -262,7 +262,7 @@ class TestFolder:
         again: list[object] = []
 
         def count(
-            words: Sequence[str], left: Iterable[Asked], *, seconds: float | None
+            words: Sequence[str], left: Iterable[Suspect], *, seconds: float | None
         ) -> CommandRun:
             again.append(left)
             return ask(words, left, seconds=seconds)

@@ -8,13 +8,13 @@ from ctk.compiler.fx.walk import input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.dimensions.dimension_edits import Resize, ShrinkDimensions
-from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from tests.helpers.reduce_graphs import captured, op_names
 
 
 def shrunk(case: Case, name: str, dim: int, new: int, **options: bool) -> Case | None:
     value = case.inputs[[n.name for n in case.graph.graph.find_nodes(op="placeholder")].index(name)]
-    resize = Resize(Place("input", "", name, (dim,)), value.shape[dim], new)
+    resize = Resize(SizePlace("input", "", name, (dim,)), value.shape[dim], new)
     return ShrinkDimensions((resize,), **options).apply(case, facts_of(case))
 
 
@@ -23,9 +23,9 @@ def shapes(case: Case) -> list[tuple[int, ...]]:
 
 
 def test_it_says_what_it_does():
-    edit = ShrinkDimensions((Resize(Place("input", "", "x", (0,)), 17, 16),))
+    edit = ShrinkDimensions((Resize(SizePlace("input", "", "x", (0,)), 17, 16),))
     assert edit.says() == "dimension 0 of x: 17 -> 16"
-    literal = Resize(Place("literal", "body", "view", (2,)), 8, 1)
+    literal = Resize(SizePlace("literal", "body", "view", (2,)), 8, 1)
     assert ShrinkDimensions((literal,)).says() == "argument 2 of body.view: 8 -> 1"
 
 

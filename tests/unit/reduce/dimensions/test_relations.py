@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
-from ctk.toolkit.reduce.dimensions.size_places import Place, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_literals
 from ctk.toolkit.reduce.dimensions.size_solver import assignments
 from ctk.toolkit.reduce.dimensions.size_trace import size_expression_of, trace_sizes
 from tests.helpers.reduce_graphs import captured
@@ -37,8 +37,8 @@ def test_equal_sizes_that_never_meet_are_not_one():
 
 def test_a_product_follows_its_factors():
     found = relations(lambda x: x.view(2, 3, 4, 5).transpose(1, 2), torch.randn(2, 3, 20))
-    width = found.trace.symbols[Place("input", "", "l_x_", (2,))]
-    heads, size = (found.trace.symbols[Place("literal", "", "view", (n,))] for n in (3, 4))
+    width = found.trace.symbols[SizePlace("input", "", "l_x_", (2,))]
+    heads, size = (found.trace.symbols[SizePlace("literal", "", "view", (n,))] for n in (3, 4))
     assert found.formula(width) == heads * size
 
 
@@ -69,15 +69,15 @@ def test_an_operator_without_symbolic_form_keeps_its_relations():
         return F.linear(F.interpolate(x, size=(16, 16), mode="bilinear").flatten(1), w)
 
     found = relations(run, torch.randn(2, 3, 8, 8), torch.randn(4, 768))
-    width = found.formula(found.trace.symbols[Place("input", "", "l_w_", (1,))])
+    width = found.formula(found.trace.symbols[SizePlace("input", "", "l_w_", (1,))])
     assert len(width.free_symbols) == 3  # channels and both sizes
 
 
 def test_wanted_sizes_make_others_give_way():
     found = relations(lambda x: x.reshape(8, 3) * 2, torch.randn(6, 4))
-    first = found.trace.symbols[Place("input", "", "l_x_", (0,))]
+    first = found.trace.symbols[SizePlace("input", "", "l_x_", (0,))]
     sizes = next(iter(assignments(found, {first: 2})))
-    rows, columns = (sizes[Place("input", "", "l_x_", (dim,))] for dim in (0, 1))
+    rows, columns = (sizes[SizePlace("input", "", "l_x_", (dim,))] for dim in (0, 1))
     new = [sizes[place] for place in sizes if place.kind == "literal" and place.name == "reshape"]
     assert rows == 2
     assert rows * columns == new[0] * new[1]
@@ -85,7 +85,7 @@ def test_wanted_sizes_make_others_give_way():
 
 def test_an_index_stays_below_the_size_that_it_points_into():
     found = relations(lambda x: x[:, 2:5].relu(), torch.randn(3, 8))
-    width = found.trace.symbols[Place("input", "", "l_x_", (1,))]
+    width = found.trace.symbols[SizePlace("input", "", "l_x_", (1,))]
     last = list(assignments(found, {width: 2}))[-1]
     start, stop = (size for place, size in last.items() if place.kind == "literal")
     assert start <= stop <= 2

@@ -3,7 +3,7 @@
 import ast
 import textwrap
 
-from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, renamed
+from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, rename_names
 
 PROGRAM = """
     import numpy as np
@@ -55,7 +55,7 @@ def tree(text: str) -> ast.Module:
 
 
 def test_only_globals_are_renamed():
-    found = renamed(tree(PROGRAM), {"replace", "leaves", "play"})
+    found = rename_names(tree(PROGRAM), {"replace", "leaves", "play"})
     assert ast.dump(found) == ast.dump(tree(EXPECTED))
 
 

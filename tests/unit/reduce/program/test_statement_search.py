@@ -4,9 +4,9 @@ import textwrap
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.reduce.program.program_edits import inlined_variables
+from ctk.toolkit.reduce.program.program_edits import inline_variables
 from ctk.toolkit.reduce.program.statement_search import Limits, reduce_program
-from ctk.toolkit.reduce.program.syntax import is_readable, parsed, text_of
+from ctk.toolkit.reduce.program.syntax import is_readable, parse_program, text_of
 
 REPRODUCES = Judgement(Verdict.REPRODUCES, Signature("accuracy"))
 PASSES = Judgement(Verdict.PASSES)
@@ -118,7 +118,7 @@ def test_a_module_becomes_a_function_and_its_unused_inputs_go():
 
 def test_a_function_that_only_returns_an_expression_is_put_where_it_is_called():
     text = "def double(x):\n    return x * 2\ndef f(y):\n    return wrong(double(y) + 1)\n"
-    texts = [text_of(edit()) for edit in inlined_variables(parsed(text))]
+    texts = [text_of(edit()) for edit in inline_variables(parse_program(text))]
     assert texts == ["def f(y):\n    return wrong(y * 2 + 1)\n"]
 
 
@@ -146,6 +146,6 @@ def test_names_that_patterns_and_star_imports_bind_are_bound():
                 case {"k": value, **more}:
                     return value, more
     """
-    assert is_readable(parsed(textwrap.dedent(text)))
-    assert is_readable(parsed("from torch import *\ny = sin"))
-    assert not is_readable(parsed("y = sin"))
+    assert is_readable(parse_program(textwrap.dedent(text)))
+    assert is_readable(parse_program("from torch import *\ny = sin"))
+    assert not is_readable(parse_program("y = sin"))

@@ -17,12 +17,12 @@ from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import GaveUp
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.reduce_subgraphs import INSIDE, OUTSIDE, STEP
-from ctk.toolkit.reduce.subgraph_edits import Focus, Inside, inner_cases
+from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit, SubgraphPath, inner_cases
 from tests.helpers.reduce_graphs import FakeOracle, captured
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
 W = (torch.arange(16, dtype=torch.float64).reshape(4, 4) + 1) * 50.25
-TRUE = Focus(("cond_true_0",))
+TRUE = SubgraphPath(("cond_true_0",))
 
 
 def branching():
@@ -50,8 +50,8 @@ def test_what_other_steps_would_do_with_the_branch_alone():
     branch = case.graph.cond_true_0
     neg = next(node for node in branch.graph.nodes if node.target == "neg")
     found = [edit for each in proposals(STEP, case) for edit in edits(each)]
-    assert Inside(TRUE, Reconnect((neg.name,))) in found
-    assert all(isinstance(edit, Inside) for edit in found)
+    assert SubgraphEdit(TRUE, Reconnect((neg.name,))) in found
+    assert all(isinstance(edit, SubgraphEdit) for edit in found)
 
 
 def test_branches_of_branches():
@@ -65,7 +65,7 @@ def test_an_input_without_use_stays_and_the_program_computes_the_same():
     case = branching()
     (true, false) = (inner for focus, inner, _ in inner_cases(case) if len(focus.path) == 1)
     add = next(node for node in true.graph.graph.nodes if "add" in node.name)
-    edit = Inside(TRUE, Replace(((add.name, add.args[1].name),)))
+    edit = SubgraphEdit(TRUE, Replace(((add.name, add.args[1].name),)))
     result = edit.apply(case, facts_of(case))
     assert result is not None
     names = [node.name for node in placeholders(true.graph)]
@@ -78,9 +78,9 @@ def test_what_the_caller_would_notice_makes_no_sense():
     case = branching()
     facts = facts_of(case)
     sin = next(n.name for n in case.graph.cond_true_0.graph.nodes if n.target == "sin")
-    assert Inside(TRUE, RemoveNodes((sin,))).apply(case, facts) is None
-    assert Inside(TRUE, DropOutputs((0,))).apply(case, facts) is None
-    assert Inside(Focus(("nowhere",)), DropOutputs((0,))).apply(case, facts) is None
+    assert SubgraphEdit(TRUE, RemoveNodes((sin,))).apply(case, facts) is None
+    assert SubgraphEdit(TRUE, DropOutputs((0,))).apply(case, facts) is None
+    assert SubgraphEdit(SubgraphPath(("nowhere",)), DropOutputs((0,))).apply(case, facts) is None
 
 
 def test_without_sub_graphs_there_is_nothing_to_propose():
@@ -125,7 +125,7 @@ def test_numbers_inside_are_folded():
     wrap = torch.ops.higher_order.tag_activation_checkpoint
     case = calling(wrap, lambda a: a * a.size(0), lambda x: x)
     found = [edit for each in proposals(STEP, case) for edit in edits(each)]
-    assert Inside(Focus(("body",)), FoldNumbers(("size",))) in found
+    assert SubgraphEdit(SubgraphPath(("body",)), FoldNumbers(("size",))) in found
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def test_a_result_of_another_form_makes_no_sense():
     result = next(n for n in branch.nodes if n.target == "cos")
     inner = next(n for n in branch.nodes if n.target == "neg")
     for name in (result.name, inner.name):
-        assert Inside(TRUE, Flatten(name)).apply(case, facts_of(case)) is None
+        assert SubgraphEdit(TRUE, Flatten(name)).apply(case, facts_of(case)) is None
 
 
 def test_a_sub_graph_that_gets_slices_is_said_not_to_be_looked_into():
@@ -196,7 +196,9 @@ def test_an_edit_after_which_the_subgraph_raises_makes_no_sense():
     facts = facts_of(case)
 
     def changed(operand: str) -> Case | None:
-        return Inside(Focus(("true",)), Replace(((total.name, operand),))).apply(case, facts)
+        return SubgraphEdit(SubgraphPath(("true",)), Replace(((total.name, operand),))).apply(
+            case, facts
+        )
 
     assert changed("y") is not None
     assert changed("x") is None  # cholesky of zeros, of which fake tensors know nothing

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.dimensions.dimension_edits import Resize, ShrinkDimensions
-from ctk.toolkit.reduce.dimensions.size_places import Place
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import GaveUp
@@ -144,6 +144,6 @@ def test_from_the_start_too_where_something_notable_lies_elsewhere():
     x = torch.rand(3, 2)
     x[2, 0] = float("inf")
     found = proposals(STEP, traced(lambda x: x.relu(), x))
-    resize = Resize(Place("input", "", "x", (0,)), 3, 2)
+    resize = Resize(SizePlace("input", "", "x", (0,)), 3, 2)
     assert ShrinkDimensions((resize,), from_start=True) in [e for p in found for e in edits(p)]
     assert sum(edit.from_start for each in found for edit in edits(each)) == 2
