@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks.reduce_measure import TimedOracle, case_of
 from ctk.toolkit.reduce.driver import minimize
-from ctk.toolkit.reduce.proposal_search import thorough
 from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.proposal_search import thorough
 from ctk.toolkit.search.blocks import largest_subset, largest_subset_from_singles
 from ctk.toolkit.search.questions import Search, run_search
 from tests.helpers.reduce_families import FAMILIES
