@@ -1,7 +1,6 @@
-"""The key that a case's compile has in the persistent cache: nothing is compiled for it.
+"""Compute the key of a case in the persistent cache, without a compile.
 
-The case is captured as a compile would get it. It does not ask the guards on sizes that an
-entry may have.
+It does not check the guards on sizes that an entry may have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +25,12 @@ def key_of(case: Case) -> Key:
     """Return the key of the compile of a case.
 
     Raises:
-        CaseError: It is for another compiler than ctk.
-        Uncacheable: Its compile would not be kept.
+        CaseError: Its target is another compiler than ctk.
+        Uncacheable: The cache would refuse its compile.
     """
     if not traits_of(case.target).is_kept:
         raise CaseError(f"{case.name} is compiled with {case.target}; the cache is that of ctk")
-    found: list[Key] = []
+    keys: list[Key] = []
 
     def make_key(
         gm: GraphModule,
@@ -42,11 +41,11 @@ def key_of(case: Case) -> Key:
     ) -> Callable[..., object]:
         options = resolve(config)
         passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
-        found.append(Key(key_parts(gm, example_inputs, options, passes)))
+        keys.append(Key(key_parts(gm, example_inputs, options, passes)))
         return gm
 
     target = replace(resolve_target(case.target), compile=make_key)
     outcome = run_compiled(case, target=target, is_called=False)
     if outcome.error is not None:
         raise outcome.error
-    return found[0]
+    return keys[0]

@@ -1,11 +1,11 @@
 """Hand a captured graph to a backend as Dynamo does: inputs, symbols, metadata, tracing context.
 
-A target that is called outside of Dynamo must see the same things, or the failure is another one:
-real tensors, a SymInt for each symbolic size, `example_value` on the nodes, and a tracing context
-from which AOTAutograd takes the fake mode. Loading a case from disk and editing its graph both lose
-or outdate that metadata; so it is always made anew here.
+A target that is called outside of Dynamo needs the same inputs to fail in the same way: real
+tensors, a SymInt for each symbolic size, `example_value` on the nodes, and a tracing context from
+which AOTAutograd takes the fake mode. Loading a case and editing its graph both lose or outdate
+that metadata; so it is always recomputed here.
 
-It does not Dynamo's guards and sources.
+It does not rebuild Dynamo's guards and sources.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.graphs.value_types import symbol_of
 
 KEY = "example_value"
-"""Where Dynamo keeps the fake value of a node."""
+"""The metadata key under which Dynamo stores the fake value of a node."""
 
 
 @contextlib.contextmanager
@@ -48,10 +48,7 @@ def dynamo_context(
 
 
 def _check_have_fakes(names: Sequence[str], inputs: Sequence[object]) -> None:
-    """Refuse tensors that nobody but Dynamo can tell a compiler of.
-
-    Only Dynamo knows the symbols of the ragged sizes of nested ones; quantized ones have no fakes.
-    """
+    """Refuse nested tensors (only Dynamo knows the symbols of ragged sizes) and quantized ones."""
     for name, value in zip(names, inputs, strict=True):
         if isinstance(value, torch.Tensor) and (value.is_nested or value.is_quantized):
             kind = "nested" if value.is_nested else "quantized"
@@ -66,9 +63,9 @@ def size_symbols(
 ) -> dict[str, tuple[str | None, ...]]:
     """Return the symbols of each placeholder: one per dimension, or a single one for a size.
 
-    An int is a symbolic size when its node says so (Dynamo's type or metadata), when it is named
-    like a symbol of `dynamic`, or when other sizes are symbolic: in such a graph Dynamo writes
-    fixed ints as constants.
+    An int is a symbolic size if its node has Dynamo's type or metadata of one, if it has the name
+    of a symbol of `dynamic`, or if other sizes are symbolic: in such a graph Dynamo writes fixed
+    ints as constants.
 
     Raises:
         CaseError: A symbol count differs from the number of dimensions, or a symbol has two sizes.
@@ -121,11 +118,10 @@ def _check_hint(hints: dict[str, tuple[int, str]], name: str | None, size: int, 
 
 
 def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> None:
-    """Give each node its fake value, as far as the graph runs on fake tensors.
+    """Give each node its fake value, up to the first node that needs real numbers.
 
-    A node that needs real numbers (`item` without symbols) ends it: Dynamo would not have captured
-    it, and the nodes from there on have no `example_value`, which each pass that reads it treats as
-    unknown.
+    Dynamo would not have captured such a node (`item` without symbols). Passes treat a missing
+    `example_value` as unknown.
     """
     for node in gm.graph.nodes:
         node.meta.pop(KEY, None)

@@ -1,11 +1,11 @@
-"""Run a case: in eager, as a float64 reference, and compiled. Nothing of the case changes.
+"""Run a case in eager, as a float64 reference, and compiled, without changing it.
 
-Every run has its own copy of graph, inputs, buffers; the case's modes around it; the same seed
-right before the call. How a program is called and which results are read is
-repro_templates/graph/running.py: a repro does the same.
+Every run has its own copy of graph, inputs and buffers, the case's modes around it, and the same
+seed right before the call. repro_templates/graph/running.py makes the call and reads its results,
+here and in repros.
 
-It does not it compares nothing (repro_templates/numbers/compare.py), judges nothing
-(oracle/judge.py), and kills nothing that hangs (oracle/executors.py).
+It does not compare (repro_templates/numbers/compare.py), judge (oracle/judge.py), or kill runs that
+hang (oracle/executors).
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ def run_eager(case: Case, *, dtype: torch.dtype | None = None) -> Outcome:
 
     Args:
         case: Only read.
-        dtype: `torch.float64` gives the reference: see `run_reference`. None: as the program says.
+        dtype: `torch.float64` gives the reference: see `run_reference`. None: unchanged dtypes.
     """
     if dtype is None:
         return run_graph(case.graph, case.inputs, case.modes)
@@ -66,8 +66,8 @@ def run_reference(case: Case, eager: Outcome) -> Outcome:
         eager: Its eager run.
 
     Returns:
-        The float64 results, with `dtype=torch.float64`. When the program has no float64 form:
-        `eager` itself, with a `note` that says which node refused.
+        The float64 results, with `dtype=torch.float64`. If the program has no float64 form:
+        `eager` itself, with a `note` that names the refusing node.
     """
     if eager.run is None:
         return eager
@@ -136,10 +136,10 @@ def run_private(
 
 
 def _refuse_control_flow(case: Case, error: BaseException) -> None:
-    """Raise where a compiler asks Dynamo to trace again, which is not there.
+    """Refuse an exception that asks Dynamo to trace again: no Dynamo runs here.
 
     Raises:
-        CaseError: It does.
+        CaseError: `error` is such an exception.
     """
     if isinstance(error, dynamo.control_flow()):
         raise CaseError(
@@ -163,18 +163,18 @@ def run_compiled(
 
     Args:
         case: Only read.
-        observer: Handed to the target. The graphs that it is told of hold what they held before the
-            call: they can be run again.
-        target: The target itself; None: the one that `case.target` names.
-        is_called: False: it is compiled only, and the outcome has no run.
+        observer: Passed to the target. The state of its graphs is restored after the call, so that
+            they can be run again.
+        target: The target; None: the one named by `case.target`.
+        is_called: False: only compile; the outcome has no run.
         then: Called after the first call, under the same modes, with the compiled function and its
-            inputs; what it raises is the compiled program's doing.
+            inputs; its exceptions count as those of the compiled program.
 
     Raises:
         TargetError: The target is unknown or cannot be imported.
         ConfigError: The target does not take `case.config`.
         CaseError: `case.dynamic` does not fit the inputs.
-        Exception: What the observer raises; it says nothing of the case.
+        Exception: An exception of the observer, which is not one of the case.
     """
     target, observer = target or resolve_target(case.target), marking(observer)
     target.check_config(case.config)
@@ -193,7 +193,7 @@ def run_compiled(
                     call = target.compile(
                         private, example_inputs, config=case.config, observer=observer
                     )
-            except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+            except BaseException as error:  # also sys.exit: it comes from the compiler
                 if isinstance(error, KeyboardInterrupt) or is_observers(error):
                     raise
                 _refuse_control_flow(case, error)
@@ -204,7 +204,7 @@ def run_compiled(
         try:
             return _call(lambda: called(call, owned, state, STATES, held=held), call, owned, then)
         finally:
-            if not has_lost_cuda():  # then nothing can be put back, and the outcome says why
+            if not has_lost_cuda():  # else the state is lost, and the outcome reports it
                 rewind()
 
 
@@ -218,7 +218,7 @@ def _call(
     inputs: Sequence[object],
     then: Then | None,
 ) -> Outcome:
-    """Return the outcome of a first call; what is raised, also by `then`, is part of it."""
+    """Return the outcome of a first call; an exception, also of `then`, is part of it."""
     try:
         with process_state_kept():
             outcome = Outcome(run())

@@ -1,7 +1,7 @@
 """Rewrite a graph so that all its floats are float64: the reference in high precision.
 
-What becomes what is repro_templates/numbers/float64.py; here it is done to the nodes of a graph. What it
-does not do: it does not make random ops draw the same numbers (repro_templates/graph/random_draws.py).
+The table of replacements is repro_templates/numbers/float64.py. It does not make random operators
+draw the same numbers (repro_templates/graph/random_draws.py).
 """
 
 from typing import cast

@@ -1,9 +1,9 @@
-"""Let no loop of a candidate run for ever: an edit may take away what its condition waits for.
+"""Limit the rounds of a candidate's loops: an edit may remove the step that ends one.
 
     cond:  i < 3        body:  i + 1, tanh(x)        without `i + 1`: i, tanh(x)
 
-Rounds are counted, not timed: the same candidate is refused on each machine. What it does not do:
-end an operator that hangs by itself, or what a compiler has made of a loop.
+Rounds are counted, not timed, so that every machine refuses the same candidates. It does not end an
+operator that hangs by itself, or a compiled loop.
 """
 
 from collections.abc import Generator
@@ -17,8 +17,8 @@ from torch.nn import Module
 from ctk.compiler.errors import CtkError
 
 LEAST_LIMIT = 20_000
-"""How often the sub-graphs of a graph may be called in one run at least: a second of `while_loop`,
-which calls two in each round."""
+"""Lower bound of the limit on calls of sub-graphs in one run: a second of `while_loop`, which makes
+two calls per round."""
 
 
 class Endless(CtkError):
@@ -27,11 +27,11 @@ class Endless(CtkError):
 
 @dataclass(slots=True)
 class Rounds:
-    """How often sub-graphs are called.
+    """Counts calls of sub-graphs.
 
     Attributes:
-        limit: In one run; None for as often as it likes.
-        most: In any run so far.
+        limit: Allowed calls in one run; None: no limit.
+        most: The most calls in any run so far.
     """
 
     limit: int | None = None
@@ -39,7 +39,7 @@ class Rounds:
 
     @contextmanager
     def counted(self) -> Generator[None]:
-        """Count all eager runs of graphs in this thread meanwhile."""
+        """Count the calls in all eager runs of this thread inside the block."""
         token = _ROUNDS.set(self)
         try:
             yield
@@ -47,7 +47,7 @@ class Rounds:
             _ROUNDS.reset(token)
 
     def hold(self) -> None:
-        """Allow twice what was seen from now on, and `LEAST_LIMIT` at least."""
+        """Set the limit to twice the most calls so far, at least `LEAST_LIMIT`."""
         self.limit = max(LEAST_LIMIT, 2 * self.most)
 
 
@@ -56,13 +56,13 @@ _ROUNDS: ContextVar[Rounds | None] = ContextVar("_ROUNDS", default=None)
 
 @contextmanager
 def rounds_limited(program: Module) -> Generator[None]:
-    """Count how often the sub-graphs of a graph are called meanwhile, if anybody wants to know.
+    """Count the calls of a graph's sub-graphs inside the block, if `Rounds.counted` is active.
 
     Args:
-        program: Its sub-graphs have a hook meanwhile.
+        program: The graph; its sub-graphs have a hook inside the block.
 
     Raises:
-        Endless: More often than the limit says; raised within.
+        Endless: They exceed the limit; raised inside the block.
     """
     rounds = _ROUNDS.get()
     if rounds is None:

@@ -1,6 +1,6 @@
-"""The ambient state of torch around a run: read it into `Modes`, put it on, restore what was there.
+"""The ambient state of torch around a run: read it into `Modes`, apply it, restore it.
 
-It does not it knows nothing of cases or graphs, and sets no environment variable.
+It does not set environment variables.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from ctk.repro_templates.graph.settings import current_settings
 from ctk.toolkit.case.case import Autocast, Modes
 
 _KEEPS_DEFAULT_DTYPE: ContextVar[bool] = ContextVar("_KEEPS_DEFAULT_DTYPE", default=False)
-"""Set in this thread while its runs must not change the default dtype of the whole process."""
+"""Set while runs of this thread must not change the default dtype of the process."""
 
 
 def current_modes(*, seed: int = 0, backward: bool = False) -> Modes:
-    """Return the modes that hold now, for a graph captured here."""
+    """Return the modes that are active now."""
     return Modes(
         grad=torch.is_grad_enabled(),
         inference=torch.is_inference_mode_enabled(),
@@ -41,10 +41,10 @@ def applied(modes: Modes) -> AbstractContextManager[None]:
 
 @contextmanager
 def default_dtype_kept() -> Generator[None]:
-    """Let float64 references of this thread leave the default dtype alone inside the block.
+    """Keep the default dtype, which all threads share, in float64 references inside the block.
 
-    It belongs to all threads of the process. A graph that makes floats out of nothing, or out of
-    integers, then has no float64 reference where it mixes them with others.
+    A graph that mixes floats created from nothing or from integers with other floats then has no
+    float64 reference.
     """
     token = _KEEPS_DEFAULT_DTYPE.set(True)
     try:

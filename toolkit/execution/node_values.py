@@ -1,7 +1,6 @@
-"""Run a graph and keep every value: the material of pass-by-pass checks.
+"""Run a graph and keep every value, for pass-by-pass checks.
 
-It does not it does not compare, and keeps no tuples of tensors: their elements are the
-values of `getitem` nodes.
+It does not compare, and keeps no tuples of tensors: their elements are values of `getitem` nodes.
 """
 
 import dataclasses
@@ -35,27 +34,25 @@ def graph_values(
 ) -> dict[str, object]:
     """Run a graph once and return every value.
 
-    1. `NAME`: a clone of the tensor, or the scalar, that node NAME gave, taken right after it ran:
-       a later in-place op does not change it.
+    1. `NAME`: the tensor or scalar of node NAME, cloned right after the node ran: a later in-place
+       op does not change it.
     2. `output.N`: leaf N of the output, read when the graph ended.
     3. `input.N`: tensor input N after the run.
 
-    Sub-graphs (branches of `torch.cond`) are run as their op runs them; values inside have no name
-    out here.
+    Values inside sub-graphs (branches of `torch.cond`) are not kept.
 
     Args:
         gm: Only read. Symbolic sizes are placeholders that get ints.
         inputs: Real values, one per placeholder; only read.
         dtype: `torch.float64` upcasts the whole program (float64.py), with the same random
             numbers. None: as it is.
-        modes: State and seed to run under. None: what holds around the call, and the seed that
-            torch's generator was given last.
+        modes: State and seed of the run. None: the current state and the last seed of torch.
         values: Filled as the graph runs; None: a new dict.
-        changed: For a node, what is done to its value before anything reads it. Not in float64.
+        changed: By node, a function applied to its value before it is read. Not in float64.
 
     Raises:
         PrecisionRefused: `dtype` is given, and a node has no float64 form; the message names it.
-        Exception: Whatever an op of the graph raises in its own dtype.
+        Exception: An exception of an operator in its own dtype.
     """
     modes = dataclasses.replace(modes or current_modes(seed=torch.initial_seed()), backward=False)
     values = {} if values is None else values
@@ -72,7 +69,7 @@ def graph_values(
 def values_and_error(
     gm: GraphModule, inputs: Sequence[object], *, modes: Modes | None = None
 ) -> tuple[dict[str, object], Exception | None]:
-    """Return `graph_values`, and what the graph raised: then the values up to the raising node.
+    """Return `graph_values`, and the exception of the graph: then the values up to that node.
 
     Args:
         gm: Only read.
@@ -91,7 +88,7 @@ def _keeping(
     values: dict[str, object],
     changed: Mapping[str, Callable[[object], None]] = NOTHING,
 ) -> type[Eager]:
-    """Return an interpreter that writes what each node gives into `values`."""
+    """Return an interpreter that writes the value of each node into `values`."""
 
     class Keeping(runner):
         def run_node(self, n: Node) -> object:
@@ -106,10 +103,11 @@ def _keeping(
 
 
 def _has_numbers(value: object) -> bool:
-    """Return whether a value can be read: a weight that oneDNN or MKL has packed cannot.
+    """Return whether a value can be compared.
 
-    Nor can one inside `vmap`: it is a batch, and no operator compares batches. One of a class of
-    its own is taken apart by AOTAutograd: behind it, its node's value is one of its parts.
+    Cases that cannot: 1. a weight packed by oneDNN or MKL; 2. a value inside `vmap`, which is a
+    batch; 3. a tensor subclass, which AOTAutograd takes apart: behind it, its node's value is one
+    of its parts.
     """
     if isinstance(value, Tensor):
         return type(value) in PLAIN_CLASSES and not value.is_mkldnn and not is_in_vmap(value)

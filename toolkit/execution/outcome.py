@@ -1,4 +1,4 @@
-"""What a run gives: named results, or the exception."""
+"""The outcome of a run: named results, or the exception."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ Phase = Literal["compile", "call"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a run gave: results, or the exception.
+    """The results of a run, or its exception.
 
     Attributes:
-        run: What the call gave; None when it raised.
-        error: The exception; it keeps its type and traceback.
-        phase: Whether the exception came from compiling or from calling.
-        dtype: float64 when the floats were computed in float64; None: in the program's own dtypes.
+        run: The results of the call; None if it raised.
+        error: The exception, with its traceback.
+        phase: The phase that raised.
+        dtype: `torch.float64` for a float64 reference; None: the program's own dtypes.
         note: Why a float64 run was not possible.
     """
 

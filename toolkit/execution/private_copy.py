@@ -1,12 +1,11 @@
 """Make a program private to one run: its own graph, inputs, held state and modules.
 
-A compiler rewrites the graph that it is given, and a program may write into its inputs and into
-what its graph holds: parameters, buffers, constants, also in lists, and generators. An optimizer
-step holds its parameters and their state, `p = self.param; p.add_(grad, alpha=-0.1)`, and a copy of
-it writes into parameters of its own.
+A compiler rewrites its graph, and a program may write into its inputs and into the state of its
+graph: parameters, buffers, constants, also in lists, and generators. An optimizer step holds its
+parameters and their state, `p = self.param; p.add_(grad, alpha=-0.1)`, and a copy of it writes into
+parameters of its own.
 
-It does not it runs nothing, and does not see what a function keeps in Python variables
-(python_state.py).
+It does not copy the Python variables of functions (python_state.py).
 """
 
 import contextlib
@@ -39,7 +38,7 @@ def private_copy(
     dtype: torch.dtype | None = None,
     lazy: bool = True,
 ) -> tuple[GraphModule, tuple[object, ...]]:
-    """Return a copy of a program that a run may change at will.
+    """Return a copy of a program that a run may change.
 
     Args:
         gm: The graph; neither it nor its tensors change.
@@ -108,7 +107,7 @@ class Eager(Interpreter):
             return self.run(*inputs, enable_io_processing=False)
 
     def run_node(self, n: Node) -> object:
-        """Run a node; what it raises keeps the name and operator of the outermost node."""
+        """Run a node; record the name and operator of the outermost node on an exception."""
         try:
             return super().run_node(n)
         except Exception as error:
@@ -125,7 +124,7 @@ class Eager(Interpreter):
         return super().call_function(target, args, kwargs)
 
     def _operator(self, n: Node) -> str:
-        """Return what a node calls, as it is called in any graph: a module by its type."""
+        """Return the operator of a node, by a name that is equal in any graph: a module's type."""
         if n.op == "call_module":
             return type(self.fetch_attr(str(n.target))).__name__
         packet = getattr(n.target, "overloadpacket", n.target)
@@ -215,4 +214,4 @@ def _is_plain(value: object) -> bool:
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 _NOT_STATE = frozenset(vars(GraphModule({}, Graph()))) | {"meta"}
-"""What every module has for itself: its tables of parameters, buffers and hooks."""
+"""Attributes of every module: its tables of parameters, buffers and hooks."""

@@ -1,8 +1,8 @@
-"""Put back what a graph's own Python code changes: counters, caches, tensors and random numbers.
+"""Restore the state that a graph's own Python code changes: counters, caches, tensors, generators.
 
-A custom operator, or a function that Dynamo was told to leave in the graph, may keep state where no
-graph shows it. What such code names is looked up and put back after a run, so that each run of a
-program starts from the same state, and the program finds it as if nothing had run:
+A custom operator, or a function that `allow_in_graph` leaves in the graph, may keep state outside
+of the graph. The state that such code names is copied and restored after a run, so that each run
+starts from the same state, and the program sees no trace of it:
 
     CALLS = {"n": 0}                                before the run:  CALLS is {"n": 2}
     @custom_op("my::count", mutates_args=())        its code names CALLS: a copy is kept
@@ -10,11 +10,10 @@ program starts from the same state, and the program finds it as if nothing had r
         CALLS["n"] += 1                                              and is {"n": 2} again
         return x * CALLS["n"]
 
-Looked through: global names, closures, defaults and `self` of those functions and of the functions
-that they name; in these lists, dicts, sets, attributes of objects, and what their classes hold. Put
-back: which objects they hold, the values of tensors and arrays, and generators of random numbers.
-It does not see state in files, in C++ or in other containers; it looks into nothing that
-torch or Python define.
+Searched: global names, closures, defaults and `self` of those functions and of the functions that
+they name; in these lists, dicts, sets, attributes of objects and of their classes. Restored: which
+objects they hold, the values of tensors and arrays, and generators of random numbers. It does not
+see state in files, in C++, in other containers, or in objects of torch or Python.
 """
 
 import random
@@ -35,14 +34,14 @@ from ctk.repro_templates.graph.code_owner import is_foreign
 from ctk.repro_templates.program.program_state import STATEFUL, names_of, wrapped
 
 _MOST = 20_000
-"""So many objects are looked at: a program's code may name all that it has."""
+"""Limit of searched objects: the code of a program may name all of its objects."""
 
 _Undo = Callable[[], object]
 
 
 @contextmanager
 def python_state_kept(gm: GraphModule) -> Generator[None]:
-    """Run the body, then put back what the Python code of the graph's functions keeps."""
+    """Run the body, then restore the state of the Python functions in the graph."""
     functions = [each for target in _targets(gm) for each in _own_code(target)]
     undo = [*_kept(functions), *_random_state()] if functions else []
     try:
@@ -54,7 +53,7 @@ def python_state_kept(gm: GraphModule) -> Generator[None]:
 
 @contextmanager
 def state_kept(roots: Iterable[object]) -> Generator[None]:
-    """Run the body, then put back what can be reached from some objects, random numbers too."""
+    """Run the body, then restore all state reachable from some objects, and random generators."""
     undo = [*_kept(list(roots)), *_random_state()]
     try:
         yield
@@ -78,7 +77,7 @@ def _is_own_function(value: object) -> bool:
 
 
 def _kept(roots: list[object]) -> list[_Undo]:
-    """Return what puts back all state that can be reached from `roots`; each object once."""
+    """Return the undo functions of all state reachable from `roots`; each object once."""
     seen: dict[int, object] = {}
     undo: list[_Undo] = []
     todo = list(roots)
@@ -94,7 +93,7 @@ def _kept(roots: list[object]) -> list[_Undo]:
 
 
 def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
-    """Return the values that `value` holds, and what puts back which values it holds."""
+    """Return the values that `value` holds, and the functions that restore which they are."""
     if isinstance(value, torch.Tensor):
         has_memory = value.layout is torch.strided and value.device.type != "meta"
         is_own = type(value) in (torch.Tensor, torch.nn.Parameter) and has_memory
@@ -138,7 +137,7 @@ def _is_full(cell: Any) -> bool:
 
 
 def _looked_into_class(kind: type) -> tuple[list[object], list[_Undo]]:
-    """Return what a class and its methods hold; a name of it that is set anew is set back."""
+    """Return the values that a class and its methods hold; its undo function restores its names."""
     own = {k: v for k, v in vars(kind).items() if not k.startswith("__") or k == "__call__"}
     found = [each.fget if isinstance(each, property) else each for each in own.values()]
     inner = [
@@ -187,7 +186,7 @@ def _keep_tensor(tensor: torch.Tensor) -> _Undo:
 
 
 def _keep_gradient(tensor: torch.Tensor) -> _Undo:
-    """Keep the gradient that a leaf has, its values too, and whether it wants one."""
+    """Return the function that restores the gradient of a leaf, its values, and `requires_grad`."""
     grad, is_wanted = tensor.grad, tensor.requires_grad
     saved = None if grad is None else clone_value(grad)
 
@@ -206,7 +205,7 @@ _ABSENT = object()
 
 
 def _keep_table(table: dict[Any, Any], names: frozenset[str] | None = None) -> _Undo:
-    """Keep which values a dict has: of `names`, or all of it."""
+    """Return the function that restores which values a dict has: of `names`, or all."""
     before = dict(table) if names is None else {n: table.get(n, _ABSENT) for n in names}
 
     def undo() -> None:
@@ -233,7 +232,7 @@ def _keep_items(items: list[object] | set[object]) -> _Undo:
 
 
 def _random_state() -> list[_Undo]:
-    """Return what puts Python's and numpy's own generators back."""
+    """Return the functions that restore the generators of Python and numpy."""
     state = random.getstate()
     undo: list[_Undo] = [lambda: random.setstate(state)]
     if numpy := sys.modules.get("numpy.random"):

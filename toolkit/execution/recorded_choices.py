@@ -1,6 +1,6 @@
-"""What a compile has measured and decided becomes part of its case.
+"""Record the measured decisions of a compile in its case.
 
-So a bisection, its children and the repro decide as the failing compile did, on any machine.
+A bisection, its children and the repro then decide as the failing compile did, on any machine.
 """
 
 from dataclasses import replace
@@ -10,6 +10,6 @@ from ctk.toolkit.targets import traits_of
 
 
 def with_decisions(case: Case) -> Case:
-    """Return a case whose config says what its target has decided by measuring in this process."""
+    """Return a case whose config holds the decisions that its target measured in this process."""
     config = traits_of(case.target).decided(case.config)
     return case if config == case.config else replace(case, config=config)

@@ -1,6 +1,6 @@
 """Import programs, archives, scripts and tests as cases.
 
-Adding a kind of thing is one file with an `IMPORTER` and one line in `IMPORTERS`.
+To add an importer, write one file with an `IMPORTER` and one line in `IMPORTERS`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ IMPORTERS: tuple[Importer, ...] = (
     exported.IMPORTER,
     case_folder.IMPORTER,
 )
-"""In the order in which they are asked; the first that accepts a name loads it."""
+"""In order of precedence; the first importer that accepts a name loads it."""
 
 AS_IT_IS = Request()
 
 Subject = str | Path | Value
-"""What operations of the library work on: a name for an importer, a case, a graph, a callable."""
+"""The subject of an operation: a name for an importer, a case, a graph, a callable."""
 
 
 def load_cases(
@@ -38,8 +38,8 @@ def load_cases(
 
     Args:
         subject: A name that an importer accepts, a `Case`, a `GraphModule`, or any callable.
-        inputs: Those of one call; for a graph and a callable only.
-        request: What wins over the case's or program's own choices.
+        inputs: The inputs of one call; for a graph and a callable only.
+        request: Choices that override those of the case or program.
 
     Returns:
         At least one case.
@@ -71,11 +71,11 @@ def load_cases(
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an operation works on.
+    """A loaded subject.
 
     Attributes:
-        cases: The graphs, in order; none where Dynamo gives none.
-        program: Returns what they are the graphs of; None for cases and graphs by themselves.
+        cases: The graphs, in order; none if Dynamo captures none.
+        program: Returns the program of the graphs; None for cases and graphs.
         uncaptured: Why there is no case.
     """
 
@@ -87,10 +87,10 @@ class Loaded:
 def load_subject(
     subject: Subject, inputs: Inputs | None = None, request: Request = AS_IT_IS
 ) -> Loaded:
-    """Return the program and its cases; a program that gives no graph is still one.
+    """Return the program and its cases; a program may have no graph.
 
     Raises:
-        CtkError: As `load_cases`; what only says that there is no graph is kept instead.
+        CtkError: As `load_cases`, except for a program without a graph (`Loaded.uncaptured`).
     """
     program = _program_of(subject, inputs) if request.graph is None else None
     try:
@@ -102,7 +102,7 @@ def load_subject(
 
 
 def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], Program] | None:
-    """Return what gives the program that a subject is; None for cases and graphs."""
+    """Return a function that loads the program of a subject; None for cases and graphs."""
     if isinstance(subject, str | Path):
         load = _importer_of(str(subject)).program
         return partial(load, str(subject)) if load is not None else None
@@ -111,10 +111,9 @@ def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], Program
 
 
 def are_strangers(cases: Sequence[Case], subject: Subject, request: Request) -> bool:
-    """Return whether anybody may have made these cases, and no code of the user's runs in them.
+    """Return whether the cases come from an untrusted folder and run none of the user's own code.
 
-    So it is for a folder that is not trusted, unless the user names own modules, targets or passes:
-    somebody may sit in a debugger there.
+    Modules, targets and passes that the user names may run a debugger, so they get no limits.
     """
     if request.trust or request.allow_imports or not isinstance(subject, str | Path):
         return False

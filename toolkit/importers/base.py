@@ -1,7 +1,6 @@
-"""The contract of an importer: from something that users have to cases.
+"""The contract of an importer: load one kind of file or name of a command line as cases.
 
-An importer reads one kind of thing that can be named on a command line. It loads and captures; it
-judges nothing.
+An importer loads and captures; it does not judge.
 """
 
 import dataclasses
@@ -31,25 +30,25 @@ class CaseOptions(TypedDict, total=False):
 
 
 CALLS = 2
-"""Calls that are made of a program that says nothing of earlier ones."""
+"""Default number of calls of a program without `warmups()`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How the cases are to be compiled; what is given here wins over what a case or program says.
+    """Choices for the compile of cases; they override those of a case or program.
 
     Attributes:
         target: Target spec; None for the case's own, and `ctk` for a program.
         config: Options of the target.
-        backward: Run the backward pass too, and compare gradients.
+        backward: Run the backward pass and compare gradients.
         dynamic: Capture a program with symbolic sizes.
         graph: Which graph of several, from 0; None for all.
         allow_imports: Modules that loading a case may import.
-        trust: Whether the user trusts who made a case folder; a program of the user needs none.
-        calls: How many calls of a program are made at least, to compare them with eager ones.
-        strides: Whether strides of results that differ from eager's are a failure.
-        isolate: Whether questions are asked in children: then a program on a GPU is captured in
-            one, too.
+        trust: Whether the user trusts the author of a case folder.
+        calls: Minimum number of calls of a program to compare with eager ones.
+        strides: Whether strides that differ from eager's are a failure.
+        isolate: Whether questions are asked in children; a program on a GPU is then captured in a
+            child.
     """
 
     target: str | None = None
@@ -65,11 +64,11 @@ class Request:
 
 
 def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> Request:
-    """Return the request that some keywords make.
+    """Return the request for some keywords.
 
     Args:
-        options: The keywords; those that `Request` does not have are left to the operation.
-        known: Every keyword that the operation takes.
+        options: The keywords; those without a field in `Request` are left to the operation.
+        known: Every keyword of the operation.
 
     Raises:
         TypeError: A keyword is unknown.
@@ -86,7 +85,7 @@ def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> 
 
 
 def _check_types(chosen: Mapping[str, Any]) -> None:
-    """Refuse what a type checker would have refused; many scripts are never type-checked.
+    """Check the types of values, for scripts that no type checker has seen.
 
     Raises:
         ConfigError: A value is of another type than its keyword's.
@@ -116,15 +115,15 @@ def _check_types(chosen: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """One kind of thing that cases are made of.
+    """An importer of one kind of subject.
 
     Attributes:
-        form: How a user names it (`FILE.py`); shown when no importer accepts a name.
-        accepts: Whether a name is of this kind. Looks at the name and at the disk, loads nothing.
+        form: Its notation (`FILE.py`); shown when no importer accepts a name.
+        accepts: Whether a name is of this kind. Reads the name and the disk, loads nothing.
         load: Returns the cases, in the order of the program's graphs; at least one, or it raises
-            a `CtkError` that says what is missing.
-        program: Returns the program that a name means, to compare its compiled calls with its eager
-            ones; None: this kind of thing is no program, only graphs.
+            a `CtkError` that names the missing part.
+        program: Returns the program of a name, to compare its compiled calls with its eager ones;
+            None: this kind holds graphs only.
     """
 
     form: str
@@ -134,7 +133,7 @@ class Importer:
 
 
 def overridden(case: Case, request: Request) -> Case:
-    """Return the case as the request wants it; a case that is changed has no signature.
+    """Return the case with the choices of the request; a changed case has no signature.
 
     Raises:
         TargetError: The requested target is unknown.

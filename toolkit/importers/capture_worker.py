@@ -1,10 +1,8 @@
-"""The process that captures a program for `capture.py`: `python -m` this module, asked on stdin.
+"""The child process of child_capture.py: reads `Asked` from stdin.
 
 Each case is saved before its graph is called, and once more if the call shows that it has a
-backward pass. The status is 0, `LOST_CUDA` if a kernel of the eager call has broken CUDA, and 1 for
-everything that the process which asks sees as well.
-
-It does not say what went wrong.
+backward pass. The exit status is 0, `LOST_CUDA` if a kernel of the eager call has broken CUDA, and
+1 for errors that the parent reproduces and reports.
 """
 
 import json
@@ -21,7 +19,7 @@ from ctk.toolkit.processes.accelerator import LOST_CUDA
 
 
 def main() -> int:
-    """Capture what stdin asks for; return the exit status."""
+    """Capture the program named on stdin; return the exit status."""
     asked = Asked(**json.loads(sys.stdin.buffer.read()))
 
     def keep(case: Case) -> None:

@@ -1,7 +1,7 @@
 """Import case folders: one case, or every case of a dump.
 
 A case that would run or import anything beyond torch's operators is refused, unless the request
-trusts it; what the request says itself, the target and options, needs no trust.
+trusts it; the target and options of the request itself need no trust.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from ctk.toolkit.importers.base import Importer, Request, overridden
 
 
 def accepts(spec: str) -> bool:
-    """Return whether `spec` can only be a folder: it is one, or there is no such file."""
+    """Return whether `spec` is a folder or no existing file."""
     path = Path(spec).expanduser()
     return not path.is_file() or path.name == MANIFEST
 

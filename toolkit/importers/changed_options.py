@@ -1,9 +1,9 @@
-"""The options of Inductor that a user's script or test has set, as options of a case.
+"""Take the options of Inductor that a script or test has set into the config of a case.
 
     torch._inductor.config.freezing = True          ->  {"freezing": True}
-    torch._inductor.config.trace.enabled = True     ->  nothing: it is about one run
+    torch._inductor.config.trace.enabled = True     ->  nothing: it concerns one run
 
-It does not settings of Dynamo and functorch. They are put back, and not kept.
+It does not take settings of Dynamo and functorch, which are restored.
 """
 
 import logging
@@ -18,15 +18,15 @@ logger = logging.getLogger("ctk")
 NOISE = (
     "trace.", "compile_threads", "fx_graph_cache", "fx_graph_remote_cache", "force_disable_caches"
 )  # fmt: skip
-"""Options that are set for a machine or a run."""
+"""Options that concern a machine or a run."""
 
 
 def options_kept(changed: Mapping[str, object], of: str) -> dict[str, object]:
-    """Return what a case can hold of Inductor's options that were changed; the rest is told.
+    """Return the changed options of Inductor that a case can hold; log the others.
 
     Args:
-        changed: By name.
-        of: Who changed them, for people.
+        changed: The changed options, by name.
+        of: The script or test that changed them, for the log.
     """
     wanted = {key: value for key, value in changed.items() if not key.startswith(NOISE)}
     saved, lost = json_options(wanted)

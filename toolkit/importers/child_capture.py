@@ -1,13 +1,13 @@
-"""Capture a program in a process of its own: its eager call may break CUDA for the process.
+"""Capture a program in a child process, because its eager call may break CUDA for the process.
 
-    this process                           worker.py
-    which program, how      -- stdin ->    load it, capture it; before a graph is called: save it
-    cases                   <- folder --   ends, or leaves with `LOST_CUDA`: what is saved counts
+    this process                            capture_worker.py
+    program and options      -- stdin ->    load and capture it; save each graph before its call
+    saved cases              <- folder --   end with 0, or with `LOST_CUDA`
 
-A failed assertion in a program's own eager call (an index out of range) is what the program gives,
-and a question to ask. Captured here, nothing could be asked any more.
+A failed assertion in a program's own eager call (an index out of range) is a result of the program
+to compare with. Captured in this process, it would leave no CUDA for that.
 
-It does not judge; capture a callable of the library, which no other process can load.
+It does not capture callables of the library, which no other process can load.
 """
 
 import json
@@ -30,7 +30,7 @@ from ctk.toolkit.processes.warm import child_environment
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be captured, as JSON: see `capture_cases`; `folder` is where cases are saved."""
+    """The arguments of `capture_cases` as JSON; cases are saved in `folder`."""
 
     spec: str
     folder: str
@@ -41,19 +41,19 @@ class Asked:
 
 
 def is_at_risk(request: Request) -> bool:
-    """Return whether a program that was loaded here is to be captured elsewhere."""
+    """Return whether a program has to be captured in a child: this process uses CUDA."""
     return request.isolate is True and torch.cuda.is_initialized()
 
 
 def captured_apart(spec: str, request: Request) -> list[Case] | None:
-    """Return the cases of a program up to the graph whose eager call breaks CUDA, that one too.
+    """Return the cases of a program up to and including the graph whose eager call breaks CUDA.
 
     Args:
-        spec: What `load_program` takes.
-        request: How the cases are to be compiled; its config holds JSON.
+        spec: As for `load_program`.
+        request: Choices for the compile; its config holds JSON.
 
     Returns:
-        At least one case; None where the process ends in another way: that is asked here then.
+        At least one case; None if the child ends in another way, which the caller then repeats.
 
     Raises:
         EagerError: CUDA breaks before a graph is called.

@@ -1,13 +1,12 @@
-"""Import a `torch.export` archive, `FILE.pt2`: the program that it holds, with its example inputs.
+"""Import a `torch.export` archive, `FILE.pt2`: its program with its example inputs.
 
 The archive's parameters, buffers and constants are the program's, its dynamic sizes stay dynamic,
 and its guards run as they do when the program is called. Dynamo captures it, as
 `torch.compile(exported.module())` does.
 
-What is trusted: an archive is read by `torch.export.load`, whose graphs may name any function of
-torch, so one that is named on the command line is trusted as a FILE.py is. What is not: pickles
-that could run anything while they are read. `torch.export.load` falls back to them in silence; here
-they are looked at first, and refused without `--trust`.
+Trust: the graphs of an archive may name any function of torch, so an archive on the command line is
+trusted like a FILE.py. Pickles that could run code while they are read are not: `torch.export.load`
+falls back to them silently; here they are checked first, and refused without `--trust`.
 """
 
 import io
@@ -32,10 +31,10 @@ from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.targets import resolve_target
 
 MOST_TIMES = 100
-"""How much larger than an archive what it holds may be; zeros are packed a thousand times."""
+"""Limit of the compression ratio of an archive; zeros are packed a thousand times."""
 
 OBJECTS = ("custom_obj_", "opaque_obj_")
-"""How torch's archives call the entries that hold pickled objects of classes (torch 2.11, 2.13)."""
+"""Prefixes of archive entries that hold pickled objects of classes (torch 2.11, 2.13)."""
 
 
 def accepts(spec: str) -> bool:
@@ -47,7 +46,7 @@ def load(spec: str, request: Request) -> list[Case]:
     """Load an archive and capture its program.
 
     Raises:
-        ProgramError: There is no such file, it is no archive, or has no example inputs.
+        ProgramError: The file does not exist, is not an archive, or has no example inputs.
         TrustError: It holds pickles that may run code.
     """
     path = found(spec)
@@ -66,7 +65,7 @@ def found(spec: str) -> Path:
     """Return the file that a spec names.
 
     Raises:
-        ProgramError: There is none.
+        ProgramError: It does not exist.
     """
     path = Path(spec).expanduser().resolve()
     if not path.is_file():
@@ -78,7 +77,7 @@ def read_archive(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     """Return the program of an archive.
 
     Raises:
-        ProgramError: It is no archive.
+        ProgramError: It is not an archive.
         TrustError: It holds pickles that may run code, and is not trusted.
     """
     if not trust:
@@ -118,8 +117,8 @@ def refuse_pickles(path: Path) -> None:
     """Refuse an archive with a pickle that is more than tensors and plain containers.
 
     Raises:
-        TrustError: It has one; the message names the entry.
-        ProgramError: It is no archive.
+        TrustError: It has such a pickle; the message names the entry.
+        ProgramError: It is not an archive.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -137,10 +136,10 @@ def refuse_pickles(path: Path) -> None:
 
 
 def _refuse_bomb(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse what is much larger than its file; torch itself compresses nothing.
+    """Refuse an archive that is much larger than its file; torch itself compresses nothing.
 
     Raises:
-        TrustError: It is.
+        TrustError: Its entries exceed `MOST_TIMES` the size of the file.
     """
     nbytes, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if nbytes > MOST_TIMES * packed:
@@ -163,7 +162,7 @@ def _pickles(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
 
 
 def _said_to_be_pickles(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
-    """Yield the entries that a list of weights or constants calls pickled."""
+    """Yield the entries that a list of weights or constants marks as pickled."""
     if not name.endswith("_config.json"):
         return
     listed = json.loads(archive.read(name)).get("config", {})
@@ -173,7 +172,7 @@ def _said_to_be_pickles(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
 
 
 def _why_unsafe(data: bytes) -> str:
-    """Return what a pickle holds beside tensors and containers; empty for nothing."""
+    """Return why a pickle holds more than tensors and containers; empty if it does not."""
     try:
         torch.load(io.BytesIO(data), weights_only=True)
     except Exception as error:

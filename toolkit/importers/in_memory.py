@@ -1,7 +1,4 @@
-"""Cases of what a Python program holds: a callable with example inputs, a graph, a case.
-
-It does not names on a command line; those go through the table of importers.
-"""
+"""Cases of Python objects: a callable with example inputs, a graph, a case."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +29,8 @@ Inputs = Sequence[object] | Mapping[str, object] | torch.Tensor
 def cases_of(value: Value, inputs: Inputs | None, request: Request) -> list[Case]:
     """Return the cases of a value, in the order of its graphs.
 
-    Cases: 1. a `Case` is taken as it is; 2. a `GraphModule` without leaf modules is one graph, and
-    is taken as it is, on copies; 3. any other callable is captured by Dynamo with `inputs`.
+    Cases: 1. a `Case` is returned; 2. a `GraphModule` without leaf modules is one graph, and is
+    copied; 3. Dynamo captures any other callable with `inputs`.
 
     Raises:
         ProgramError: Inputs are missing, or are not those of the graph.
@@ -42,7 +39,7 @@ def cases_of(value: Value, inputs: Inputs | None, request: Request) -> list[Case
         return [overridden(value, request)]
     if not callable(value):
         raise ProgramError(
-            f"{type(value).__name__} is no program: pass a callable, a GraphModule, a Case, "
+            f"{type(value).__name__} is not a program: pass a callable, a GraphModule, a Case, "
             "or the path of a program or a case folder"
         )
     if inputs is None:
@@ -50,7 +47,7 @@ def cases_of(value: Value, inputs: Inputs | None, request: Request) -> list[Case
             f"example inputs are missing: pass those of one call of {function_name(value)}"
         )
     if request.target is not None:
-        resolve_target(request.target)  # an unknown name is told before anything is captured
+        resolve_target(request.target)  # raises for an unknown name before the capture
     if isinstance(value, GraphModule) and not has_leaf_modules(value):
         return [case_of_graph(value, inputs, request)]
     return capture_cases(
@@ -95,7 +92,7 @@ def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
 
 
 def has_leaf_modules(gm: GraphModule) -> bool:
-    """Return whether a graph calls modules that are no graphs (`torch.fx.symbolic_trace` does)."""
+    """Return whether a graph calls plain modules (`torch.fx.symbolic_trace` leaves them)."""
     return any(
         node.op == "call_module" and not isinstance(gm.get_submodule(str(node.target)), GraphModule)
         for node in gm.graph.nodes

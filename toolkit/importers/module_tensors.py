@@ -1,12 +1,10 @@
-"""Give a graph the tensors of the user's module as attributes, where Dynamo gave them as inputs.
+"""Turn inputs that are tensors of the user's module into attributes of the graph.
 
-Dynamo does so itself where it captures for a target that freezes. A case that was captured for
-another target, or with other options, is made what it would have been:
+Dynamo captures them so for a target that freezes. A case that was captured for another target, or
+with other options, is converted:
 
     def forward(self, l_x_, l_self_parameters_w_):      def forward(self, l_x_):
         return l_x_ + l_self_parameters_w_                  return l_x_ + self.l_self_parameters_w_
-
-It does not capture anything.
 """
 
 import dataclasses

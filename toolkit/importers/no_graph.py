@@ -1,4 +1,4 @@
-"""Say why a program gave Dynamo nothing to compile: the reason, and the line of the program.
+"""Explain why Dynamo captured no graph of a program: the reason, and the line of the program.
 
 It does not collect the reasons (compiler/torch_compat/dynamo/capture_reasons.py does).
 """
@@ -16,20 +16,20 @@ from ctk.compiler.torch_compat.dynamo.capture_reasons import (
 )
 
 SHOWN = 3
-"""How many reasons are told."""
+"""How many reasons are returned."""
 
 HINT = "see what Dynamo does: TORCH_LOGS=dynamo,graph_breaks"
 
 
 def reasons_for_no_graph(found: Collected, model: object = None) -> tuple[str, ...]:
-    """Return sentences that say why nothing was captured, the most telling first.
+    """Return why Dynamo captured no graph, in sentences, the most specific first.
 
-    Cases: 1. Dynamo is switched off; 2. it gave up or skipped frames: its reasons, with the place;
-    3. it took the frames, and there was no operation on tensors; 4. it was offered none.
+    Cases: 1. Dynamo is switched off; 2. it gave up or skipped frames: its reasons, with the line;
+    3. it traced frames without an operation on tensors; 4. it was given no frame.
 
     Args:
-        found: What Dynamo did.
-        model: What was compiled, if it is known: tells a place where Dynamo knows only torch's own.
+        found: The frames and reasons of Dynamo.
+        model: The compiled object, if known: its line stands in for lines inside of torch.
     """
     known = definition(model) if model is not None else Reason("")
     if switched_off_by():

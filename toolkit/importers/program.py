@@ -1,7 +1,7 @@
 """Import `FILE.py`: capture a program as cases, one per graph that Dynamo hands to its backend.
 
-The program runs once, under a backend that records the graph and gives Dynamo the eager graph back,
-so that later graphs get inputs which no compiler has touched. Nothing is compiled or judged here.
+The program runs once, under a backend that records each graph and returns it to Dynamo as it is, so
+that later graphs get inputs computed in eager. Nothing is compiled or judged here.
 """
 
 import dataclasses
@@ -70,13 +70,14 @@ def capture_cases(
         program: What to run.
         target: Target spec of the cases.
         config: Options of the target; they win over those of the program's `config()`.
-        backward: The failure needs the backward pass; graphs that have one say so in their modes.
+        backward: Run the backward pass; graphs that have one get `modes.backward`.
         dynamic: Capture with symbolic sizes wherever Dynamo can.
-        keep: Told of each case before its graph is called, and of what that call has shown.
+        keep: Called with each case before its graph is called, and again if the call shows that it
+            has a backward pass.
 
     Raises:
         ProgramError: The program fails in eager, or `backward` has nothing to differentiate.
-        CaptureError: Dynamo raises where eager does not, or captures no graph that a case holds.
+        CaptureError: Dynamo raises but eager does not, or captures no graph that a case can hold.
         LostAccelerator: A kernel of the program's eager call has broken CUDA for this process.
     """
     captured: list[Captured] = []
@@ -127,7 +128,7 @@ def _case_of(
 
 
 def _without_graph(program: Program, found: Collected) -> CaptureError:
-    """Return what says why Dynamo gave no graph."""
+    """Return the error for a program of which Dynamo captured no graph."""
     first, *more = reasons_for_no_graph(found, program.model)
     also = "".join(f"\n  also: {each}" for each in more)
     kind = CaptureError if switched_off_by() else NoGraphError
@@ -135,7 +136,7 @@ def _without_graph(program: Program, found: Collected) -> CaptureError:
 
 
 def _unheld(captured: "Captured") -> str | None:
-    """Return the class of an input that no case can hold (a nested tensor, one of the user's)."""
+    """Return the class of an input that no case can hold (a nested tensor, a user's subclass)."""
     tensors = (each for each in captured.inputs if isinstance(each, torch.Tensor))
     return next((type(each).__name__ for each in tensors if type(each) not in PLAIN_CLASSES), None)
 
@@ -143,7 +144,7 @@ def _unheld(captured: "Captured") -> str | None:
 def options_of(
     program: Program, target: str, config: Mapping[str, object] | None
 ) -> dict[str, object]:
-    """Return the options of a target: what is given wins over what the program's file says."""
+    """Return the options of a target: `config` wins over the program's file."""
     asked = program.compile
     prefix = traits_of(target).settings
     settings = {
@@ -178,7 +179,8 @@ def recording_backend(
 
     Args:
         captured: Filled in order of capture; inputs and modes are those of the first call.
-        seen: Told the number of a graph before its first call, and after it if it shows more.
+        seen: Called with the number of a graph before its first call, and after it if the modes
+            changed.
         backward: Set `modes.backward` where an output can be differentiated.
     """
 
@@ -207,7 +209,7 @@ def recording_backend(
 
 
 def _captured(graph: GraphModule, inputs: Sequence[object], roles: Mapping[str, Role]) -> Captured:
-    """Return a graph with inputs, and the state that it holds, as they are now."""
+    """Return a graph with copies of its inputs and state as they are now."""
     return Captured(*private_copy(graph, inputs, lazy=False), current_modes(seed=SEED), roles)
 
 
@@ -285,7 +287,7 @@ def _run_recorded(
         raise
     except Exception as error:
         if captured and _raises_alike(program, error, backward=backward):
-            return  # what the program raises is what it gives: the last graph is the one that does
+            return  # the exception is a result of the program: its last graph raises it
         _check_eager(program, backward=backward)
         raise CaptureError(
             f"Dynamo fails while it captures {program.path.name}, which runs in eager: "
@@ -295,7 +297,7 @@ def _run_recorded(
 
 
 def _is_inference(program: Program) -> bool:
-    """Return whether a program is run for its results only: its model is in evaluation mode."""
+    """Return whether the model of a program is in evaluation mode: it runs for its results only."""
     return isinstance(program.model, torch.nn.Module) and not program.model.training
 
 
@@ -311,14 +313,14 @@ def _run_backward(result: object, program: Program) -> None:
 
 
 def _raises_alike(program: Program, error: Exception, *, backward: bool) -> bool:
-    """Return whether the program raises without Dynamo what it has raised in a captured graph."""
+    """Return whether the program raises the same exception without Dynamo."""
     stance = eager_stance()
     own = _eager_error(program, stance, backward=backward)
     return own is not None and alike(raised(own), raised(error))
 
 
 def _check_eager(program: Program, *, backward: bool) -> None:
-    """Run the program without a compiler, in two ways; it is sound if one of them works.
+    """Run the program without a compiler in two ways, of which one must work.
 
     With the backend `eager`, Dynamo still captures what the program itself compiles.
 
@@ -352,7 +354,7 @@ def _eager_error(
 
 
 def accepts(spec: str) -> bool:
-    """Return whether `spec` names a Python file, with or without functions, and no folder."""
+    """Return whether `spec` names a Python file, with or without functions."""
     file, _, _ = spec.rpartition(":")
     return not Path(spec).is_dir() and (spec.endswith(".py") or file.endswith(".py"))
 
@@ -360,7 +362,7 @@ def accepts(spec: str) -> bool:
 def load(spec: str, request: Request) -> list[Case]:
     """Load a program and capture each of its graphs."""
     target = request.target or "ctk"
-    resolve_target(target)  # an unknown name is told before the model is built
+    resolve_target(target)  # raises for an unknown name before the model is built
     program = load_program(spec)
     cases = captured_apart(spec, request) if is_at_risk(request) else None
     return cases or capture_cases(

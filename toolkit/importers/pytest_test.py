@@ -1,13 +1,12 @@
-"""Import `pytest:FILE::TEST`: run a test, and give every graph that `torch.compile` captures in it.
+"""Import `pytest:FILE::TEST`: run a test, and return every graph that `torch.compile` captures.
 
 The test runs once, in this process, with its fixtures, parameters and classes, as `pytest` runs it.
-Each backend that it asks Dynamo for records the graph and runs it in eager, so that a wrong compile
-does not end the test before its later graphs are seen. The target of a case is the test's own
-backend, with its options and those of Inductor that it has set by then, unless the user names one.
-Nothing is compiled or judged here; a test that fails on eager values gives the graphs that it came
-to.
+Each backend that it looks up records the graph and runs it in eager, so that a wrong compile does
+not end the test before its later graphs. The target of a case is the test's own backend, with its
+options and the options of Inductor set so far, unless the user names a target. Nothing is compiled
+or judged here; a test that fails on eager values gives the graphs up to the failure.
 
-A case is called after its test: `TestNet.test_f.2-a.graph0` for `TestNet::test_f[2-a]`.
+A case has the name of its test: `TestNet.test_f.2-a.graph0` for `TestNet::test_f[2-a]`.
 """
 
 import contextlib
@@ -46,12 +45,12 @@ PREFIX = "pytest:"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a test asked Dynamo to compile with: the target's spec, its options, where it is used.
+    """A backend of a test, and the graphs that it was called with.
 
     Attributes:
         test: The id of the test.
-        target: None for a backend without a name that another process could import.
-        shown: The backend's name for people.
+        target: The target spec; None for a backend that no other process can import.
+        shown: The name of the backend in messages.
         config: Its options.
         captured: The graphs, in order.
         settings: The options of Inductor that are set while each graph is compiled.
@@ -80,7 +79,7 @@ def load(spec: str, request: Request) -> list[Case]:
         TargetError: Its backend has no name, and the user gives none.
     """
     if request.target is not None:
-        resolve_target(request.target)  # an unknown name is told before the test runs
+        resolve_target(request.target)  # raises for an unknown name before the test runs
     name = spec.removeprefix(PREFIX)
     if not name.strip():
         raise ProgramError(f"{spec} names no test; e.g. pytest:tests/test_net.py::test_forward")
@@ -98,9 +97,9 @@ def load(spec: str, request: Request) -> list[Case]:
 
 @dataclass(slots=True, eq=False)
 class TestRun:
-    """One run of pytest: the plugin that it tells, and the wrapper of each backend it looks up."""
+    """One run of pytest: its plugin, and the wrapper of each backend."""
 
-    __test__ = False  # pytest takes classes called so for tests
+    __test__ = False  # pytest would collect a class of this name
 
     request: Request
     test: str = ""
@@ -113,7 +112,7 @@ class TestRun:
     )
 
     def run(self, name: str, *options: str) -> int:
-        """Run pytest on what a name selects; what it prints is dropped."""
+        """Run pytest on a selection, without its output."""
         pytest = _pytest()
         undo = dynamo.wrap_backend_lookup(self.recorded, self)
         arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
@@ -125,26 +124,26 @@ class TestRun:
             undo()
 
     def pytest_collection_modifyitems(self, items: Sequence[Any]) -> None:
-        """Note what was selected."""
+        """Record the selected tests."""
         self.tests += [str(item.nodeid) for item in items]
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Note what cannot be collected."""
+        """Record a failed collection."""
         if report.failed:
             self.problems.append(_last_line(report))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note which test runs."""
+        """Record the running test."""
         self.test = nodeid
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Note why a test did not go on."""
+        """Record why a test ended early."""
         if report.failed or report.skipped:
             word = "is skipped" if report.skipped else f"fails in its {report.when}"
             self.problems.append(f"{report.nodeid} {word}: {_last_line(report)}")
 
     def recorded(self, backend: object) -> object:
-        """Return the recording backend for one of the test's; equal ones get the same."""
+        """Return the recording backend for a backend of the test; the same for equal ones."""
         if hasattr(backend, "ctk_records"):
             return backend
         for test, known, wrapper in self._known:
@@ -177,7 +176,7 @@ class TestRun:
         return ctk_recording
 
     def _changed(self) -> Mapping[str, object]:
-        """Return Inductor's options that the test, its fixtures and files have set by now."""
+        """Return the options of Inductor that the test, its fixtures and files have set so far."""
         now, before = inductor.known_options(), self._before
         return {key: value for key, (value, _) in now.items() if before.get(key) != value}
 
@@ -185,7 +184,7 @@ class TestRun:
 def _noting_backward(
     call: Callable[..., object], captured: list[Captured], slot: int, *args: object
 ) -> object:
-    """Call a recorded graph; when a gradient comes back to it, its modes say so."""
+    """Call a recorded graph; set `modes.backward` when a gradient reaches it."""
 
     def note(_: torch.Tensor) -> None:
         modes = dataclasses.replace(captured[slot].modes, backward=True)
@@ -251,7 +250,7 @@ def _near_test(name: str) -> str:
 
 
 def _last_line(report: Any) -> str:
-    """Return why a report says no, in one line."""
+    """Return the reason of a failed or skipped report, in one line."""
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
     if crash is not None:
         return f"{str(crash.message).splitlines()[0]} ({Path(crash.path).name}:{crash.lineno})"
@@ -271,7 +270,7 @@ def _silent() -> Generator[None]:
 
 @contextlib.contextmanager
 def _as_it_was() -> Generator[None]:
-    """Put back what tests leave behind: module path, environment, settings of torch."""
+    """Restore module path, environment and settings of torch after tests."""
     path = list(sys.path)
     with settings_kept():
         os.environ.pop("PYTEST_ADDOPTS", None)

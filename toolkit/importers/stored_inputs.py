@@ -1,8 +1,8 @@
-"""The inputs of torch's own repro scripts: what `load_args(reader)` asks its reader for.
+"""The inputs of torch's own repro scripts: a reader for their `load_args(reader)`.
 
 Storages lie in `storages/HASH` of the folder that torch wrote beside the script, and are read as
-tensors only (`weights_only`): nothing is unpickled that could run code. A storage that is not
-there is made up, from a recipe, and the input says so.
+tensors only (`weights_only`), so that no pickle can run code. A missing storage is made up from a
+recipe, and its inputs are marked.
 
     buf0 = reader.storage("fbdd24...", 64)             # read, or made up: 16 float32
     reader.tensor(buf0, (4, 4), is_leaf=True)          # input 0: a view of it
@@ -22,12 +22,12 @@ from ctk.toolkit.case.formats.synthetic import default_recipe, synthesize
 
 @dataclass(slots=True)
 class StoredInputs:
-    """Collects the inputs that a script names, in order.
+    """Collects the inputs of a script, in order.
 
     Attributes:
-        folders: Where `storages` may lie; the first that has a storage gives it.
+        folders: Folders that may hold `storages`; the first that has a storage wins.
         values: The inputs so far.
-        made_up: Indices of those whose values are not the program's own.
+        made_up: Indices of inputs whose values are made up.
     """
 
     folders: tuple[Path, ...]
@@ -45,10 +45,10 @@ class StoredInputs:
         device: object = None,
         dtype_hint: torch.dtype | None = None,
     ) -> torch.UntypedStorage:
-        """Return a storage of the script; on another device than it was saved from if it says so.
+        """Return a storage of the script, on the device that the script names.
 
         Raises:
-            ProgramError: There is no such device here, or the file is no tensor.
+            ProgramError: This machine has no such device, or the file is not a tensor.
         """
         place = torch.device(str(device or "cpu"))
         try:
@@ -72,7 +72,7 @@ class StoredInputs:
         is_leaf: bool | None = None,
         **metadata: object,
     ) -> torch.Tensor:
-        """Add a tensor that looks into a storage; a non-leaf becomes a leaf that requires grad."""
+        """Add a tensor on a storage; a non-leaf becomes a leaf that requires grad."""
         stride = tuple(stride) if stride is not None else _contiguous(shape)
         value = torch.empty(0, dtype=dtype or torch.float32, device=storage.device)
         self._check_size(storage, shape, stride, offset=storage_offset or 0, dtype=value.dtype)
@@ -114,7 +114,7 @@ class StoredInputs:
         self.values.append(None)
 
     def unsupported(self, name: str) -> None:
-        """Refuse what torch could not write down."""
+        """Refuse an input that torch could not write."""
         raise ProgramError(f"torch could not write the input {name} into the script")
 
     def generator(self, device_type: str, device_index: int) -> None:
@@ -134,7 +134,7 @@ class StoredInputs:
             stored = torch.load(path, weights_only=True, map_location="cpu")
         except Exception as error:
             raise ProgramError(
-                f"{path} is no storage that torch wrote: {type(error).__name__}: "
+                f"{path} is not a storage that torch wrote: {type(error).__name__}: "
                 f"{first_line(error)}"
             ) from error
         tensor = torch.empty(0, dtype=torch.uint8, device="cpu")

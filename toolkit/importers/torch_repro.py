@@ -1,14 +1,14 @@
-"""Import the scripts that torch writes of a failing compile; their `__main__` block does not run.
+"""Import the scripts that torch writes for a failing compile; their `__main__` block is not run.
 
 Cases: 1. `repro.py`, `minifier_launcher.py` and `checkpoints/*.py` of `TORCHDYNAMO_REPRO_AFTER=aot`
-and `fx_graph_runnable.py` of `TORCH_COMPILE_DEBUG=1` (tlparse: `fx_graph_runnable_7.txt`) hold a
-graph of ATen operators, as AOTAutograd hands it to Inductor. It is compiled from there:
-decompositions, joint passes and partition see it again, as an inference graph, and find little to
-do. 2. Those of `TORCHDYNAMO_REPRO_AFTER=dynamo` hold the graph that Dynamo captured, and name the
-backend; Dynamo captures it again, as the script itself would do.
+and `fx_graph_runnable.py` of `TORCH_COMPILE_DEBUG=1` (tlparse: `fx_graph_runnable_7.txt`) hold the
+graph of ATen operators that AOTAutograd passes to Inductor. It is compiled from there:
+decompositions, joint passes and partition see it again, as an inference graph, with little to do.
+2. Scripts of `TORCHDYNAMO_REPRO_AFTER=dynamo` hold the graph that Dynamo captured and the name of
+the backend; Dynamo captures it again, as in the script itself.
 
-The script's inputs come from its folder of storages (stored_inputs.py). The options of Inductor
-that it sets become the case's config; the rest of what it sets is put back.
+The inputs come from the script's folder of storages (stored_inputs.py). The options of Inductor
+that it sets become the case's config; its other settings are restored.
 """
 
 import ast
@@ -46,16 +46,16 @@ logger = logging.getLogger("ctk")
 _MODULE = re.compile(r"^class Repro\(", re.MULTILINE)
 _INPUTS = re.compile(r"^def load_args\(", re.MULTILINE)
 _LOST = re.compile(r"self\.(\w+) = <lambda>\(\)")
-"""What torch 2.11 and 2.13 write for a sub-graph, whose text the script then lacks."""
+"""The text of torch 2.11 and 2.13 for a sub-graph, which the script then lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a script's text says of the run that it repeats.
+    """The facts in the text of a script.
 
     Attributes:
         path: The script.
-        after: `aot` or `dynamo`: which graph it holds.
+        after: The layer that produced its graph: `aot` or `dynamo`.
         options: The keywords of its `run_repro(...)`.
     """
 
@@ -70,7 +70,7 @@ class Script:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where its inputs may lie: where it says, or beside it if it was moved."""
+        """Folders that may hold its inputs: the named one, or those beside a script that was moved."""
         said, here = self.options.get("save_dir"), self.path.parent
         first = [Path(said)] if isinstance(said, str) else []
         return (*first, here / "checkpoints", here, here.parent / "checkpoints")
@@ -89,7 +89,7 @@ def load(spec: str, request: Request) -> list[Case]:
     """Return the case of a script; after Dynamo one per graph that Dynamo captures of it.
 
     Raises:
-        ProgramError: The script fails when it is loaded, or an input cannot be had.
+        ProgramError: The script fails when it is loaded, or an input cannot be read.
     """
     script = read_script(Path(spec).expanduser().resolve())
     target = request.target or script.target
@@ -119,7 +119,7 @@ def load(spec: str, request: Request) -> list[Case]:
 
 
 def read_script(path: Path) -> Script:
-    """Return what the text of a script says; nothing of it is run."""
+    """Read the facts in the text of a script, without running it."""
     tree = _tree(path)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     options: dict[str, Any] = {}
@@ -157,7 +157,7 @@ def _after_dynamo(
 
 
 def _tensors(case: Case) -> tuple[str, ...]:
-    """Return the inputs of a graph that are tensors: any of them may be made up."""
+    """Return the names of the tensor inputs of a graph: any of them may be made up."""
     nodes = case.graph.graph.find_nodes(op="placeholder")
     pairs = zip(nodes, case.inputs, strict=True)
     return tuple(node.name for node, value in pairs if isinstance(value, torch.Tensor))
@@ -176,7 +176,7 @@ def _has_gradients(program: Program) -> bool:
                 for value in program.inputs
             ]
             result = program.model(*copies)
-    except Exception:  # it is told when the program is captured
+    except Exception:  # raised again when the program is captured
         return False
     return any(tensor.requires_grad for tensor in tensors_in(result))
 
@@ -188,7 +188,7 @@ def _after_aot(
     target: str,
     config: Mapping[str, object],
 ) -> Case:
-    """Return the case of an ATen graph: autograd is behind it, so nothing requires grad."""
+    """Return the case of an ATen graph: AOTAutograd made it, so no input requires grad."""
     graph = _traced(model, script.path)
     names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
     if len(names) != len(inputs.values):
@@ -211,7 +211,7 @@ def _after_aot(
 
 
 def _symbols(names: Sequence[str], values: Sequence[object]) -> dict[str, tuple[str | None, ...]]:
-    """Return the symbol of each size that is given as an input as well: the script has its hint."""
+    """Return the symbol of each size that equals the hint of a size input."""
     sizes: dict[int, str] = {}
     for name, value in zip(names, values, strict=True):
         if isinstance(value, int) and not isinstance(value, bool) and value > 1:
@@ -225,7 +225,7 @@ def _symbols(names: Sequence[str], values: Sequence[object]) -> dict[str, tuple[
 
 
 class _AtenTracer(Tracer):
-    """Follows operators; sub-graphs (branches of `cond`) are graphs of their own already."""
+    """Traces operators; sub-graphs (branches of `cond`) were traced before."""
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, GraphModule)
@@ -280,7 +280,7 @@ def _call(function: Callable[[], Any], name: str, path: Path) -> Any:
 def _tree(path: Path) -> ast.Module | None:
     try:
         return ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, OSError):  # it is told when the file is loaded
+    except (SyntaxError, ValueError, OSError):  # raised again when the file is loaded
         return None
 
 

@@ -1,7 +1,4 @@
-"""Play programs in a warm process of our own, and judge whether they fail in a given way.
-
-It does not reduce (`search`) or write scripts (`repro`).
-"""
+"""Play programs in a warm process, and judge whether they fail in a given way."""
 
 import tempfile
 from collections.abc import Callable
@@ -21,7 +18,7 @@ from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.processes.warm import WarmServer
 
 TIMEOUT_SECONDS = 120.0
-"""Longest that one side of a program may take, if nobody says otherwise."""
+"""Default time limit of one side of a program."""
 
 FILE = "program.py"
 WORKER = "ctk.toolkit.execution.programs.program_worker"
@@ -32,13 +29,12 @@ _NOT_STARTED = "the process that plays programs did not start"
 
 
 class Player(Closeable):
-    """Plays texts of programs; a context manager that ends the process which it started.
+    """Plays texts of programs; a context manager that ends its process.
 
     Args:
-        path: The program that texts come from: its neighbours can be imported by them.
-        timeout_seconds: Longest that one side may take.
-        memory_nbytes: What one side, with all that it starts, may hold; None takes most of what is
-            free.
+        path: The program that the texts are edits of: they can import its neighbours.
+        timeout_seconds: Time limit of one side.
+        memory_nbytes: Memory limit of one side and its processes; None: most of the free memory.
     """
 
     def __init__(
@@ -65,7 +61,7 @@ class Player(Closeable):
         return self._answer(PlayQuestion(str(path), plan, self.timeout_seconds, self.memory_nbytes))
 
     def judged(self, text: str, plan: Plan, expected: Signature) -> Judgement:
-        """Say whether a program fails in the way that is expected."""
+        """Judge whether a program fails in the expected way."""
         return judgement_of(self.played(text, plan), expected)
 
     def asking(
@@ -74,9 +70,9 @@ class Player(Closeable):
         """Return the oracle of a reduction.
 
         Args:
-            plan: With which it must fail.
+            plan: The plan with which a program must fail.
             expected: The failure.
-            passing: A counterfactual with which it must pass, so that the cause stays the same.
+            passing: A counterfactual plan with which it must pass, to keep the cause the same.
         """
 
         def ask(text: str) -> Judgement:
@@ -90,7 +86,7 @@ class Player(Closeable):
         return ask
 
     def _home(self) -> Path:
-        """Return the folder of the program that is asked about, its neighbours beside it."""
+        """Return the folder of the played program and copies of its neighbours."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="program-", dir=scratch_root()))
             for file in self.neighbours:
@@ -115,7 +111,7 @@ class Player(Closeable):
         return decode(Played, line, where="answer")
 
     def close(self) -> None:
-        """End the process and remove what was written for it."""
+        """End the process and remove its folder."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -125,14 +121,14 @@ class Player(Closeable):
 
 
 def judgement_of(seen: Played, expected: Signature | None = None) -> Judgement:
-    """Return the judgement about a program that was played.
+    """Return the judgement of a played program.
 
-    The first difference counts; when a failure is looked for, those of the same call do: a wrong
-    value in a call is often seen in Python state as well.
+    The first difference counts; with an expected failure, all differences of that call do: a wrong
+    value in a call often changes Python state as well.
 
     Args:
-        seen: What was played.
-        expected: The failure that is looked for; None: any.
+        seen: The differences between both sides.
+        expected: The failure to look for; None: any.
     """
     if seen.unanswered:
         return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)

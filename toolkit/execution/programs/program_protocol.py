@@ -1,4 +1,4 @@
-"""What the reducer and the process that plays programs say: one JSON object per line over pipes."""
+"""Messages between player.py and program_worker.py: one JSON object per line over pipes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ class Plan:
         target: Target spec.
         config: Options of the target, JSON values.
         dynamic: As for `torch.compile`; None leaves the choice to Dynamo.
-        calls: How many calls are made at least; those before the last have its inputs, unless the
-            file has `warmups()`.
-        more: Calls after those of the program, with other sizes or values, where that is possible.
+        calls: Minimum number of calls; those before the last have its inputs, unless the file has
+            `warmups()`.
+        more: Calls after those of the program, with other sizes or values, if possible.
         backward: Run the backward pass of each call.
-        fresh: Compile anew before each call: no guard decides whether a graph is used again.
-        strides: Compare the strides of what is returned.
+        fresh: Recompile before each call, so that no guard decides whether a graph is reused.
+        strides: Compare the strides of results.
     """
 
     target: str = "inductor"
@@ -43,8 +43,8 @@ class PlayQuestion:
     Attributes:
         path: The program's file.
         plan: How it is played.
-        timeout_seconds: Longest that one side may take.
-        memory_nbytes: What one side, with all that it starts, may hold; None: any.
+        timeout_seconds: Time limit of one side.
+        memory_nbytes: Memory limit of one side and all its processes; None: no limit.
     """
 
     path: str
@@ -65,13 +65,13 @@ class Seen:
 
     @property
     def call(self) -> int:
-        """The call that it is of, from 1; 0 when nobody lived to say."""
+        """The number of its call, from 1; 0 if the process ended before it was known."""
         number = self.name.partition(".")[0].removeprefix("call")
         return int(number) if number.isdigit() else 0
 
     @property
     def signature(self) -> Signature:
-        """The failure that it is."""
+        """The difference as a failure."""
         number = int(self.detail) if self.kind == "signal" else None
         return Signature(
             self.kind, self.exception, signal=number, output=self.name, message=self.detail
@@ -81,12 +81,12 @@ class Seen:
 @document
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What playing both sides showed.
+    """The comparison of both sides.
 
     Attributes:
-        differences: In the order of the program; empty when they agree.
-        unanswered: Why there is no answer: the program itself fails; empty when there is one.
-        is_flaky: The program gives other numbers each time.
+        differences: In the order of the program; empty if they agree.
+        unanswered: Why there is no answer (the program itself fails); empty if there is one.
+        is_flaky: The results of the program differ from run to run.
         breaks: Why Dynamo broke graphs.
     """
 

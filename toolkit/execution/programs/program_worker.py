@@ -1,8 +1,7 @@
 """The warm process that plays programs: `python -m ctk.toolkit.execution.programs.program_worker`.
 
-It imports torch once and runs no op, so that it stays safe to fork; each question has a child, and
-each side of the program a child of that, which starts in milliseconds. A crash or a hang of a
-program ends its children only.
+Each question is answered by a fork of it, and each side of the program runs in a fork of that, so
+that a crash or a hang ends only these.
 """
 
 import sys
