@@ -207,7 +207,7 @@ def modules() -> dict[str, Path]:
 
 
 def module_of(name: str) -> Path | None:
-    """Return the file that a dotted name leads to: `ctk.compiler.options.config.Config` is in config.py."""
+    """Return the file of a dotted name: `ctk.compiler.errors.CtkError` is in errors.py."""
     while name and name not in modules():
         name = name.rpartition(".")[0]
     return modules().get(name)

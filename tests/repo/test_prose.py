@@ -1,4 +1,4 @@
-"""Docstrings, comments, messages and documents read as plain technical English (CONTRIBUTING.md)."""
+"""Docstrings, comments, messages and documents are plain technical English (CONTRIBUTING.md)."""
 
 import re
 from pathlib import Path
