@@ -1,9 +1,14 @@
-"""The loop IR as text, for people: what `ctk show --kernels` prints."""
+"""The loop IR as text, as `ctk show --kernels` prints it, and a program in one line."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
+from torch import SymInt
+
+from ctk.compiler.fx.properties import is_view
+from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -23,6 +28,7 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.walk import indirect, origins
 from ctk.compiler.sizes.index import Atom, Index, Indirect, Quotient, Remainder
+from ctk.compiler.torch_compat.fx import operators
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
           "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
@@ -34,6 +40,21 @@ def program_text(program: Program) -> str:
     for step in program.steps:
         lines += ["", kernel_text(step) if isinstance(step, Kernel) else library_text(step)]
     return "\n".join(lines)
+
+
+def summary(program: Program) -> str:
+    """Return `3 kernels, 2 library calls: addmm (there is no lowering of it), sort (...)`.
+
+    Views and arithmetic of sizes are not counted: they compute no tensor.
+    """
+    kernels = sum(isinstance(step, Kernel) for step in program.steps)
+    calls = [step for step in program.steps if isinstance(step, LibraryCall) and _computes(step)]
+    line = f"{_count(kernels, 'kernel')}, {_count(len(calls), 'library call')}"
+    if not calls:
+        return line
+    kinds = Counter(map(_call_text, calls))
+    texts = (text if count == 1 else f"{count} x {text}" for text, count in kinds.items())
+    return f"{line}: {', '.join(texts)}"
 
 
 def buffer_text(buffer: Buffer) -> str:
@@ -50,7 +71,7 @@ def library_text(call: LibraryCall) -> str:
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """Return a kernel: its loops and statements, each with the node that it comes from."""
+    """Return a kernel: its loops and statements, each with its node of origin."""
     loops = ", ".join(f"{each.name} < {each.size}" for each in kernel.outer)
     lines = [f"kernel {kernel.name}({loops}) of [{', '.join(kernel.nodes)}]:"]
     for sweep in kernel.sweeps:
@@ -79,7 +100,7 @@ def value_text(value: Value) -> str:
 
 
 def index_text(index: Index) -> str:
-    """Return an index expression; what the kernel reads stands in brackets."""
+    """Return an index expression; positions that the kernel reads stand in brackets."""
     if not indirect(index):
         return str(index)
     return " + ".join("*".join(_factors(*term)) for term in index.terms)
@@ -120,6 +141,21 @@ def _statement(statement: Statement) -> Iterator[str]:
     else:
         text = f"{statement.name} = scan_{statement.kind}({value})"
     yield f"{text}  # {', '.join(origins(statement))}"
+
+
+def _computes(call: LibraryCall) -> bool:
+    is_operator = operators.kind_of(call.node.target) in ("overload", "packet")
+    is_number = isinstance(value_of(call.node), (int, SymInt))
+    return is_operator and not is_view(call.node) and not is_number
+
+
+def _call_text(call: LibraryCall) -> str:
+    name = operators.qualified_name_of(call.node.target).partition("::")[2].removesuffix(".default")
+    return f"{name} ({call.why})" if call.why else name
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _list(sizes: tuple[Index, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ctk.compiler.codegen.c.build import COptions, compile_kernels, print_kernels
 from ctk.compiler.codegen.kernels import Codegen
-from ctk.compiler.codegen.schedule.compilation import scheduled
+from ctk.compiler.codegen.schedule.compilation import compile_with
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
@@ -24,4 +24,4 @@ def _compile(
 
 GENERATOR = Generator("c", lambda _: frozenset(("cpu",)), _compile, COptions())
 
-CODEGEN = Codegen("c", scheduled(GENERATOR), suffix=".c")
+CODEGEN = Codegen("c", compile_with(GENERATOR), suffix=".c")

@@ -1,4 +1,4 @@
-"""What a generator of kernels adds to the schedule: how kernels of the loop IR are compiled."""
+"""A generator of kernels: compiles kernels of the loop IR, for a schedule to launch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+
+from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.options.choices import Options
 from ctk.compiler.runtime.stored_kernels import StoredKernel
+from ctk.compiler.torch_compat.aot import exported
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +21,14 @@ class CompiledKernel:
     """A kernel that can be called.
 
     Attributes:
-        kernel: What it computes.
+        kernel: In the loop IR.
         source: Its code.
-        launch: Runs it: the buffers of `arguments_of(kernel)` in their order, as
-            `Generator.takes` says, then its sizes.
-        seconds: How long it took to print, and its share of the time that compiling took; no share
-            if an equal one was compiled before.
+        launch: Runs it on the buffers of `arguments_of(kernel)` in their order, each as an address
+            or a tensor (`Generator.takes`), then its sizes.
+        seconds: Time to print it, and its share of the time to compile; no share if an equal
+            kernel was compiled before.
         stored: Returns it as data. Raises `ArtifactError` if it cannot be stored.
-        code: What a package compiles, for a kernel that was only printed.
+        code: The code for a package to compile, of a kernel that was only printed.
     """
 
     kernel: Kernel
@@ -36,13 +41,13 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class KernelSetting:
-    """What the kernels of a graph are compiled for.
+    """The assumptions under which the kernels of a graph are compiled.
 
     Attributes:
         exact: With the bits of eager: no contraction, no reassociation.
-        sizes: The values that size symbols had when the graph was traced, as far as known.
-        largest: The largest values that they may have; None: there is none.
-        ahead_of_time: They are for a package, and are not loaded.
+        sizes: The values of size symbols when the graph was traced, as far as known.
+        largest: The largest values of size symbols; None: without a limit.
+        ahead_of_time: The kernels are for a package, and are not loaded.
     """
 
     exact: bool
@@ -56,14 +61,14 @@ class Generator:
     """A generator of kernels.
 
     Attributes:
-        name: As in the table of code generators.
+        name: Its name in the table of code generators.
         devices: Types of the devices that its kernels run on, with these options.
         compile_kernels: Compiles the kernels of a graph. Raises `CodegenUnsupported` if it cannot
-            at all: no compiler.
-        options: Its options, as they are by default; their name is that of the generator.
-        takes: What `launch` gets for a buffer: the address of its memory, or the tensor.
+            compile any, for lack of a compiler.
+        options: The defaults of its options, which bear its name.
+        takes: The form in which `launch` takes a buffer: the address of its memory, or the tensor.
         min_outer: With fewer outer iterations than this, a kernel leaves processors idle.
-        small: A kernel of fewer iterations than this may have as few as it likes.
+        small: A kernel of fewer iterations than this may have any number of outer iterations.
     """
 
     name: str
@@ -75,3 +80,24 @@ class Generator:
     takes: Literal["address", "tensor"] = "address"
     min_outer: int = 16
     small: int = 16384
+
+
+def setting_of(options: KernelOptions, inputs: Sequence[object]) -> KernelSetting:
+    """Return the setting for a graph with some example inputs."""
+    mode = fake.mode_of(inputs)
+    ranges = exported.symbol_ranges(mode) if mode is not None else {}
+    largest = {name: high for name, (_, high) in ranges.items()}
+    return KernelSetting(options.exact, _hints(inputs), largest, options.ahead_of_time)
+
+
+def _hints(inputs: Sequence[object]) -> dict[str, int]:
+    """Return the values that the symbols among the sizes of inputs had in the traced call."""
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    sizes = [size for tensor in tensors for size in (*tensor.shape, *tensor.stride())]
+    hints: dict[str, int] = {}
+    for size in (*inputs, *sizes):
+        if isinstance(size, torch.SymInt):
+            name, hint = fake.symbol_and_hint(size)
+            if isinstance(hint, int):
+                hints[name] = hint
+    return hints

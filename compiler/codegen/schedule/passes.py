@@ -1,9 +1,13 @@
-"""Passes over a program: their rewrites have numbers, may be vetoed, and are announced.
+"""Passes over a program: lowering, fusion and memory planning, as passes of the stage `lowered`.
 
-A fusion that is left out lets others happen that were none before, so what is asked would depend on
-the answers. Such a pass is planned first, with everything allowed: its rewrites get their numbers.
-Where one is vetoed the pass runs again, and does nothing but what is left of the plan. So the n-th
-rewrite is the same one in every compile, whatever is left out.
+Their rewrites (a node that becomes a kernel, two kernels that become one, a buffer that takes the
+memory of another) have numbers, may be vetoed and are announced, though they change the program and
+not the graph.
+
+A vetoed fusion enables others that were impossible before, so the numbers of rewrites would depend
+on the vetoes. Such a pass first runs with every rewrite allowed, which gives a numbered plan. If
+one of these is vetoed the pass runs again, restricted to the rest of the plan. So the n-th rewrite
+is the same one in every compile, with any vetoes.
 """
 
 from __future__ import annotations
@@ -13,15 +17,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import torch
 from torch.fx import GraphModule
 
+from ctk.compiler.codegen.schedule.generator import Generator
+from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.error_place import place
+from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Allow, Program
-from ctk.compiler.observe import ErrorRecord, PassId, RewriteId, RewriteRecord, is_observers
-from ctk.compiler.observe import PassRecord as Record
+from ctk.compiler.lowering.lower import LoweringOptions, lower
+from ctk.compiler.lowering.memory import plan_memory
+from ctk.compiler.observe import (
+    ErrorRecord,
+    PassId,
+    PassRecord,
+    RewriteId,
+    RewriteRecord,
+    is_observers,
+)
 from ctk.compiler.rewriting.numbering import Numbering
 
 Run: TypeAlias = Callable[[Allow], Program]
+
+
+def lower_program(
+    gm: GraphModule,
+    passes: Passes,
+    options: KernelOptions,
+    generator: Generator,
+    devices: frozenset[str],
+) -> Program:
+    """Return the program of a graph, fused and planned for a generator."""
+    accumulate = getattr(torch, options.accumulate)
+    lowering = LoweringOptions(options.exact, accumulate, devices=devices)
+    limits = FusionOptions(
+        exact=options.exact, min_outer=generator.min_outer, small=generator.small
+    )
+    lowered = passes.run("lower", lambda allow: lower(gm, lowering, allow))
+    fused = passes.run_planned("fuse", lambda allow: fuse(lowered, allow, limits))
+    return passes.run_planned("plan_memory", lambda allow: plan_memory(fused, allow))
 
 
 @dataclass(slots=True)
@@ -29,51 +63,51 @@ class Passes:
     """Runs passes of the stage `lowered`.
 
     Attributes:
-        numbering: That of the compile.
-        graph: The graph that is compiled, as records hold it.
+        numbering: Of the compile.
+        graph: The compiled graph, as records hold it.
     """
 
     numbering: Numbering
     graph: GraphModule
 
     def run(self, name: str, run: Run) -> Program:
-        """Run a pass that asks for the same rewrites whatever the answers are."""
-        return self._announced(name, lambda asked: run(asked.allow), run)
+        """Run a pass whose rewrites do not depend on vetoes."""
+        return self._announce(name, lambda rewrites: run(rewrites.allow), run)
 
-    def planned(self, name: str, run: Run) -> Program:
+    def run_planned(self, name: str, run: Run) -> Program:
         """Run a pass whose rewrites depend on each other."""
 
-        def in_two_steps(asked: _Asked) -> Program:
+        def run_in_two_steps(rewrites: _Rewrites) -> Program:
             plan: dict[str, Sequence[str]] = {}
             program = run(lambda rule, nodes: plan.setdefault(rule, nodes) is nodes)
-            allowed = {_pair(rule) for rule, nodes in plan.items() if asked.allow(rule, nodes)}
+            allowed = {_pair(rule) for rule, nodes in plan.items() if rewrites.allow(rule, nodes)}
             if len(allowed) == len(plan):
                 return program
             return run(lambda rule, _: _pair(rule) in allowed)
 
-        return self._announced(name, in_two_steps, run)
+        return self._announce(name, run_in_two_steps, run)
 
-    def _announced(self, name: str, act: Callable[[_Asked], Program], run: Run) -> Program:
+    def _announce(self, name: str, act: Callable[[_Rewrites], Program], run: Run) -> Program:
         started = time.perf_counter()
-        asked = _Asked(self.numbering, self.numbering.pass_id("lowered", name))
-        vetoed = not self.numbering.allow_pass(asked.id)
+        rewrites = _Rewrites(self.numbering, self.numbering.pass_id("lowered", name))
+        vetoed = not self.numbering.allow_pass(rewrites.id)
         try:
-            program = run(lambda *_: False) if vetoed else act(asked)
+            program = run(lambda *_: False) if vetoed else act(rewrites)
         except Exception as error:
             if not is_observers(error):
-                place(asked.error(error, self.graph), self.numbering.observer)
+                place(rewrites.error(error, self.graph), self.numbering.observer)
             raise
         if self.numbering.observer is not None:
             seconds = time.perf_counter() - started
-            made, graph = tuple(asked.records), self.graph
-            record = Record(asked.id, "reassociates", graph, graph, made, vetoed, seconds)
+            made, graph = tuple(rewrites.records), self.graph
+            record = PassRecord(rewrites.id, "reassociates", graph, graph, made, vetoed, seconds)
             self.numbering.observer.on_pass(record)
         return program
 
 
 @dataclass(slots=True)
-class _Asked:
-    """What one run of a pass wanted to do."""
+class _Rewrites:
+    """The rewrites of one run of a pass."""
 
     numbering: Numbering
     id: PassId
@@ -82,7 +116,7 @@ class _Asked:
     nodes: tuple[str, ...] = ()
 
     def allow(self, rule: str, nodes: Sequence[str]) -> bool:
-        """Number a rewrite, and ask whether it may happen."""
+        """Number a rewrite, and return whether it is allowed."""
         self.last, self.nodes = self.numbering.rewrite_id(self.id, rule), tuple(nodes)
         allowed = self.numbering.allow_rewrite(self.last)
         if self.numbering.observer is not None:
@@ -90,11 +124,11 @@ class _Asked:
         return allowed
 
     def error(self, error: Exception, graph: GraphModule) -> ErrorRecord:
-        """Return an exception with the rewrite that was being made."""
+        """Return an exception with the rewrite during which it was raised."""
         node = self.nodes[0] if len(self.nodes) == 1 else None
         return ErrorRecord(error, "lowered", self.id, self.last, node=node, graph=graph)
 
 
 def _pair(rule: str) -> str:
-    """Return what a rewrite is about: the kernels of `merge a -> b`, however they become one."""
+    """Return the kernels of a rewrite: `a -> b` of `merge a -> b` and of `inline a -> b`."""
     return " ".join(rule.split(" ")[-3:])

@@ -1,13 +1,15 @@
-"""The kernels of a program as units: what is made, vetoed and watched together.
+"""The kernels of a program as units, which are compiled, vetoed and observed together.
 
-A unit is one kernel, or several of which nobody could compute one apart from the others in eager:
-they share memory which is no node's value (the mean within a layer norm that was not fused), or
-write one node's value one after the other (a copy, then what is scattered into it).
+A unit is one kernel, or several that eager cannot compute apart from each other: they share memory
+that holds no node's value (the mean within a layer norm that was not fused), or write one node's
+value one after the other (a copy, then a scatter into it).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from torch.fx import GraphModule
 
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, Step, is_temporary
 from ctk.compiler.lowering.order import gathered
@@ -19,11 +21,11 @@ class Unit:
     """Kernels that run one after the other.
 
     Attributes:
-        name: Of its last kernel.
+        name: The name of its last kernel.
         kernels: In order.
         nodes: Names of the nodes that they compute.
-        reads: Buffers that they read, and do not make.
-        stores: Buffers that they write and others may see.
+        reads: Buffers that they read and do not write.
+        stores: Buffers that they write for others.
         temporary: Buffers that they write for themselves.
     """
 
@@ -36,8 +38,21 @@ class Unit:
 
 
 def units_of(program: Program) -> list[Unit | LibraryCall]:
-    """Return the steps of a program, kernels in units, each after what it needs."""
+    """Return the steps of a program, kernels in units, each after its operands."""
     return [_step(steps, program) for steps in gathered(program)]
+
+
+def nodes_of(unit: Unit, gm: GraphModule) -> tuple[str, ...]:
+    """Return the nodes of a unit in the order of the graph, `getitem`s of results included."""
+    inside = set(unit.nodes)
+    picks = (
+        user.name
+        for node in gm.graph.nodes
+        if node.name in inside and isinstance(node.meta.get("val"), (list, tuple))
+        for user in node.users
+    )
+    inside.update(picks)
+    return tuple(node.name for node in gm.graph.nodes if node.name in inside)
 
 
 def _step(steps: list[Step], program: Program) -> Unit | LibraryCall:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ctk.compiler.codegen.kernels import Codegen
-from ctk.compiler.codegen.schedule.compilation import scheduled
+from ctk.compiler.codegen.schedule.compilation import compile_with
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.launch import compile_kernels
@@ -40,4 +40,4 @@ GENERATOR = Generator(
     "triton", _devices, _compile, TritonOptions(), takes="tensor", min_outer=132, small=1 << 17
 )
 
-CODEGEN = Codegen("triton", scheduled(GENERATOR))
+CODEGEN = Codegen("triton", compile_with(GENERATOR))

@@ -13,8 +13,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.c.c_codegen import CODEGEN, GENERATOR
 from ctk.compiler.codegen.kernels import KernelContext
-from ctk.compiler.codegen.schedule.background import THREAD
-from ctk.compiler.codegen.schedule.compilation import scheduled
+from ctk.compiler.codegen.schedule.callables import THREAD
+from ctk.compiler.codegen.schedule.compilation import compile_with
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
@@ -38,7 +38,7 @@ def compiled(before: Callable[[], object], recorder: Recorder | None = None) -> 
 
     generator = replace(GENERATOR, compile_kernels=compile_kernels)
     context = KernelContext(CODEGEN, "forward", Numbering(recorder, CONFIG))
-    return scheduled(generator)(make_fx(program, tracing_mode="fake")(X), [X], context)
+    return compile_with(generator)(make_fx(program, tracing_mode="fake")(X), [X], context)
 
 
 def check(run: BoxedCallable) -> None:
