@@ -16,7 +16,7 @@ import time
 import torch
 
 from ctk.compiler.passes.joint.fuse_attention import RULES, replacements
-from ctk.compiler.patterns.generated import load
+from ctk.compiler.patterns.generated import family_of, load
 from ctk.compiler.patterns.matcher import refusal, writers_of
 from ctk.compiler.patterns.replacement import search_pattern
 from ctk.compiler.patterns.solve import matches
@@ -37,7 +37,8 @@ def seconds(function, repeats):
 def load_all(names):
     """Load written patterns as a new process would."""
     for name in names:
-        sys.modules.pop(f"ctk.compiler.patterns.serialized.{name}", None)
+        sys.modules.pop(f"ctk.compiler.patterns.serialized.{family_of(name)}", None)
+    for name in names:
         assert load(name) is not None
 
 

@@ -21,6 +21,7 @@ from torch.nn import Parameter
 from ctk.compiler.freezing.discard import DiscardedParameter, discard_parameter
 from ctk.compiler.freezing.freeze import Transform, constants_of, fold, freeze_values, names_of
 from ctk.compiler.freezing.steps import count_fused_steps
+from ctk.compiler.fx.clone import same_bits
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat.dynamo.identity_guards import guard_identity
@@ -91,7 +92,7 @@ class Original:
             return False
         if not isinstance(value, torch.Tensor) or isinstance(value, DiscardedParameter):
             return False
-        if not _same_bits(mine.detach(), value.detach()):
+        if not _same_tensor(mine.detach(), value.detach()):
             return False
         self.value, self.state = value, _state(value)
         return True
@@ -156,10 +157,6 @@ def _state(value: torch.Tensor) -> tuple[int | None, int | None]:
     return version, value.data_ptr() if value.layout is torch.strided else None
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if (a.dtype, a.shape, a.device, a.layout) != (b.dtype, b.shape, b.device, b.layout):
-        return False
-    if a.stride() != b.stride() or a.is_meta:
-        return False
-    flat = [each.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8) for each in (a, b)]
-    return torch.equal(*flat)
+def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
+    is_alike = a.layout == b.layout and a.stride() == b.stride() and not a.is_meta
+    return is_alike and same_bits(a, b)

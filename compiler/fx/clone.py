@@ -90,6 +90,25 @@ def overlaps(shape: Sequence[int], stride: Sequence[int]) -> bool:
     return False
 
 
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Return whether two strided tensors have one dtype, shape and device, and hold the same bits.
+
+    Two meta tensors hold none and are the same. `same_numbers` of `repro_templates/numbers` lets
+    every NaN equal every other.
+    """
+    if (a.dtype, a.shape, a.device) != (b.dtype, b.shape, b.device):
+        return False
+    one, other = (each.detach().resolve_conj().resolve_neg() for each in (a, b))
+    return a.is_meta or torch.equal(_raw_bytes(one), _raw_bytes(other))
+
+
+def _raw_bytes(tensor: Tensor) -> Tensor:
+    flat = tensor.reshape(-1)
+    if flat.stride() != (1,):  # one element with any stride counts as contiguous
+        flat = torch.empty(flat.shape, dtype=flat.dtype, device=flat.device).copy_(flat)
+    return flat.view(torch.uint8)
+
+
 def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) -> tuple[object, ...]:
     """Return clones of a program's inputs, as new leaves.
 

@@ -1,14 +1,15 @@
-"""Patterns written as Python, so that a process loads what it would have to trace.
+"""Patterns written as Python, so that a process loads them instead of tracing them.
 
-`serialized/NAME.py` of a replacement called NAME holds its pattern, one line per call:
+`serialized/FAMILY.py` holds the patterns whose names begin with FAMILY (the first two words of a
+name), one function per pattern, one line per call:
 
-    n0 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
-    n1 = Op(aten.bmm.default, (Var("q"), n0))
-    PATTERN = (n1,)
+    def attention_plain_inference() -> tuple[Op, ...]:
+        n0 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
+        n1 = Op(aten.bmm.default, (Var("q"), n0))
+        return (n1,)
 
-`ctk gen-patterns` writes the files. With `CTK_GEN_PATTERNS=1` a process traces instead of loading
-and writes what it has traced. The replacement function is not written: it is traced with the
-operands of each match.
+`ctk gen-patterns` writes the files. With `CTK_GEN_PATTERNS=1` a process traces its patterns and
+writes them. The replacement function is not written: each match traces it with its own operands.
 """
 
 import importlib
@@ -28,7 +29,7 @@ from ctk.compiler.patterns.replacement import Replacement, add_replacement, sear
 from ctk.compiler.torch_compat.fx import arguments
 
 FOLDER = Path(__file__).parent / "serialized"
-WIDTH = 100
+WIDTH = 96  # of a line inside a function
 
 
 def gen_register_replacement(
@@ -42,21 +43,21 @@ def gen_register_replacement(
     scalar_workaround: Mapping[str, float] | None = None,
     exclusive_arg_names: Sequence[str] = (),
 ) -> Rule:
-    """Add the rule `search_fn -> replace_fn` as `register_replacement` does, loaded, not traced.
+    """Add the rule `search_fn -> replace_fn` as `register_replacement` does, but load its pattern.
 
     Args:
-        unique_name: Of the rule and of the file.
-        search_fn: As those behind it: see `Replacement`.
-        replace_fn: What is put there.
+        unique_name: Name of the rule and of the function of its pattern.
+        search_fn: See `Replacement`, as for the arguments that follow.
+        replace_fn: The function that is traced in place of a match.
         example_inputs: One for each tensor argument.
-        trace_fn: How both are traced.
+        trace_fn: `fwd_only`, `joint_fwd_bwd` or `jvp`.
         pass_dicts: The tables that get the rule.
         extra_check: A guard.
         scalar_workaround: Scalar arguments.
         exclusive_arg_names: Arguments that must be different nodes.
 
     Raises:
-        ValueError: The name is no name of a module, or the function cannot be a pattern.
+        ValueError: The name is not an identifier, or the function cannot be a pattern.
     """
     replacement = Replacement(
         unique_name,
@@ -72,59 +73,82 @@ def gen_register_replacement(
 
 
 def add_generated(replacement: Replacement, pass_dicts: RuleTable | Sequence[RuleTable]) -> Rule:
-    """Add the rule of a replacement to tables, with its pattern from the file if there is one."""
+    """Add the rule of a replacement to tables, with the pattern of its file if there is one."""
     if not replacement.name.isidentifier():
-        raise ValueError(f"a written pattern needs the name of a module: {replacement.name!r}")
+        raise ValueError(f"a written pattern needs the name of a function: {replacement.name!r}")
     return add_replacement(replacement, _pattern(replacement), pass_dicts)
 
 
 def _pattern(replacement: Replacement) -> tuple[Op, ...]:
     if generates_patterns():
         pattern = search_pattern(replacement)
-        path_of(replacement).write_text(source_of(replacement, pattern), encoding="utf-8")
+        write(replacement.name, source_of(replacement, pattern))
         return pattern
     return load(replacement.name) or search_pattern(replacement)
 
 
 def load(name: str) -> tuple[Op, ...] | None:
-    """Return the pattern of a file; None if there is no such file."""
-    module = f"{__package__}.serialized.{name}"
+    """Return the written pattern of a name, or None."""
+    module = f"{__package__}.serialized.{family_of(name)}"
     if importlib.util.find_spec(module) is None:
         return None
-    return cast("tuple[Op, ...]", importlib.import_module(module).PATTERN)
+    make = getattr(importlib.import_module(module), name, None)
+    return None if make is None else cast("tuple[Op, ...]", make())
 
 
-def path_of(replacement: Replacement) -> Path:
-    """Return where the pattern of a replacement is written."""
-    return FOLDER / f"{replacement.name}.py"
+def family_of(name: str) -> str:
+    """Return the family of a pattern: `attention_plain` for `attention_plain_mask_training`."""
+    return "_".join(name.split("_")[:2])
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a pattern."""
+    return FOLDER / f"{family_of(name)}.py"
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return the source of each function of a file of patterns, by name."""
+    if not path.exists():
+        return {}
+    _, *functions = path.read_text(encoding="utf-8").split("\n\n\ndef ")
+    return {text.partition("(")[0]: f"def {text.rstrip()}\n" for text in functions}
+
+
+def write(name: str, source: str) -> None:
+    """Write the source of a pattern into the file of its family, beside the other patterns."""
+    path = path_of(name)
+    text = module_of(family_of(name), {**read(path), name: source})
+    path.write_text(text, encoding="utf-8")
+
+
+def module_of(family: str, functions: Mapping[str, str]) -> str:
+    """Return the source of a file of patterns."""
+    body = "\n\n".join(functions[name] for name in sorted(functions))
+    parts = [part for part in ("ANY", "Dim", "Op", "Reshape", "Var") if part in body]
+    imports = "import operator\n\n" if "operator." in body else ""
+    imports += "import torch\n\n" if "torch." in body or "aten." in body else ""
+    aten = "\naten = torch.ops.aten\n" if "aten." in body else ""
+    return (
+        f'"""Patterns of the family `{family}`: written by `ctk gen-patterns`."""\n\n'
+        f"{imports}from ctk.compiler.patterns.expression import {', '.join(parts)}\n{aten}"
+        f"\n\n{body}"
+    )
 
 
 def source_of(replacement: Replacement, pattern: tuple[Op, ...]) -> str:
-    """Return a pattern as the Python file that makes it."""
+    """Return the source of the function that makes a pattern."""
     names: dict[Op, str] = {}
     lines: list[str] = []
     for part in ops_of(*pattern):
         names[part] = f"n{len(names)}"
         lines += _statement(part, names)
-    results = ", ".join(names[root] for root in pattern)
-    lines.append(f"PATTERN = ({results}{',' if len(pattern) == 1 else ''})")
-    body = "\n".join(lines)
-    return f"{_head(replacement.name, body)}\n{body}\n"
-
-
-def _head(name: str, body: str) -> str:
-    parts = [each for each in ("ANY", "Dim", "Op", "Reshape", "Var") if f"{each}" in body]
-    imports = "import operator\n\n" if "operator." in body else ""
-    imports += "import torch\n\n" if "torch." in body or "aten." in body else ""
-    aten = "\naten = torch.ops.aten\n" if "aten." in body else ""
-    return (
-        f'"""Pattern `{name}`: written by `ctk gen-patterns`."""\n\n'
-        f"{imports}from ctk.compiler.patterns.expression import {', '.join(parts)}\n{aten}"
-    )
+    lines.append(f"return {_text(pattern, names)}")
+    body = "\n".join(f"    {line}" for line in lines)
+    return f"def {replacement.name}() -> tuple[Op, ...]:\n{body}\n"
 
 
 def _statement(part: Op, names: Mapping[Op, str]) -> list[str]:
-    """Return `n1 = Op(...)`, broken as the formatter breaks it."""
+    """Return the lines of `n1 = Op(...)`, broken as the formatter breaks them."""
     args = _text(tuple(part.operands), names)
     kind = type(part).__name__
     line = f"{names[part]} = {kind}({_target(part.target)}, {args})"

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 import torch
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.fx.clone import extent, overlaps
+from ctk.compiler.fx.clone import extent, overlaps, same_bits
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.repro_templates.graph.values import randn
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, same_bits
+from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.case.formats.content import Content, Run, built, content_of, index_of, text_of
 
 LITERAL_ELEMENTS = 64

@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
+from ctk.compiler.fx.clone import same_bits
 from ctk.compiler.fx.walk import fetch
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.buildable import core_of, same_bits
+from ctk.toolkit.case.formats.buildable import core_of
 from ctk.toolkit.case.formats.content import content_of
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import Edit

@@ -63,13 +63,6 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
     return wanted is not None and min(0, least) <= wanted[0] and wanted[1] <= max(0, largest)
 
 
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two strided CPU tensors have the same dtype, shape and bytes."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    return torch.equal(raw_bytes(a), raw_bytes(b))
-
-
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of a strided CPU tensor's elements, in order; memory is shared if it can be.
 

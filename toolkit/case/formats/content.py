@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ctk.compiler.fx.clone import same_bits
 from ctk.repro_templates.graph.values import placed, randn
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, core_of, raw_bytes, same_bits
+from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, core_of, raw_bytes
 
 Number = bool | int | float | complex
 

@@ -10,30 +10,31 @@ from ctk.toolkit.cli.shell.command_context import Command
 
 def gen_patterns(
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; say which files are stale.")
+        bool, typer.Option("--check", help="Write nothing; list the stale patterns.")
     ] = False,
 ) -> Answer:
     """Write the compiler's patterns as files.
 
     For people who change ctk: a process loads these files instead of tracing the patterns of
-    fuse_attention. A stale file is a failure with --check.
+    fuse_attention. A stale pattern is a failure with --check.
     """
     from ctk.compiler.passes.joint.fuse_attention import replacements
-    from ctk.compiler.patterns.generated import path_of, source_of
+    from ctk.compiler.patterns import generated
     from ctk.compiler.patterns.replacement import search_pattern
 
     stale: list[str] = []
     all_of_them = replacements()
     for replacement in all_of_them:
-        path, text = path_of(replacement), source_of(replacement, search_pattern(replacement))
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path.name)
+        name = replacement.name
+        source = generated.source_of(replacement, search_pattern(replacement))
+        if generated.read(generated.path_of(name)).get(name) != source:
+            stale.append(name)
             if not check:
-                path.write_text(text, encoding="utf-8")
+                generated.write(name, source)
     data = {"patterns": len(all_of_them), "stale": stale, "written": not check}
     if check and stale:
-        said = f"{len(stale)} of {len(all_of_them)} patterns are stale; run ctk gen-patterns"
-        return Answer(ExitCode.FAILURE, said, data, tuple(stale))
+        message = f"{len(stale)} of {len(all_of_them)} patterns are stale; run ctk gen-patterns"
+        return Answer(ExitCode.FAILURE, message, data, tuple(stale))
     what = "stale" if check else "written"
     return Answer(ExitCode.NO_FAILURE, f"{len(stale)} of {len(all_of_them)} {what}", data)
 

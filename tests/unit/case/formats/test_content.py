@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.clone import same_bits
 from ctk.repro_templates.graph.values import randn
-from ctk.toolkit.case.formats.buildable import same_bits
 from ctk.toolkit.case.formats.content import (
     Contents,
     Run,
