@@ -16,9 +16,8 @@ STUB = ROOT / "ctk" / "__init__.pyi"
 
 HEAD = """# Reference
 
-Generated from the docstrings by `python -m tests.repo.reference_page`: do not edit. Passes and their
-options have a page of their own, [passes.md](passes.md); `ctk COMMAND --help` lists the options of
-a command.
+Generated from the docstrings by `python -m tests.repo.reference_page`: do not edit. Passes and
+their options are on [passes.md](passes.md); `ctk COMMAND --help` lists the options of a command.
 """
 
 

@@ -18,7 +18,7 @@ BUILD = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.arg
 
 
 def build(kind: str, source: Path, out: Path) -> Path:
-    """Build a distribution of a copy of the project: `build_wheel`, `build_editable`, `build_sdist`."""
+    """Build a distribution of the project: `build_wheel`, `build_editable`, `build_sdist`."""
     command = [sys.executable, "-c", BUILD, kind, str(out)]
     subprocess.run(command, cwd=source, capture_output=True, check=True)
     (built,) = out.glob("*.tar.gz" if kind == "build_sdist" else "*.whl")
