@@ -9,14 +9,14 @@ import pytest
 
 from tests.helpers.project import PACKAGES, name_of, python_files, tree_of
 
-IRREGULAR = frozenset(
-    (
-        "told held made kept given taken found shown known written seen drawn begun gone done left"
-        " sent built caught brought chosen driven fallen forgotten frozen grown hidden laid lost"
-        " meant met paid spent taught thought thrown torn understood won bound said"
-    ).split()
-)
-NO_PARTICIPLES = frozenset("need embed feed seed speed shed exceed proceed breed heed".split())
+PARTICIPLES = """
+told held made kept given taken found shown known written seen drawn begun gone done left sent built
+caught brought chosen driven fallen forgotten frozen grown hidden laid lost meant met paid spent
+taught thought thrown torn understood won bound said
+"""
+VERBS = "need embed feed seed speed shed exceed proceed breed heed"
+IRREGULAR = frozenset(PARTICIPLES.split())
+NO_PARTICIPLES = frozenset(VERBS.split())
 MAX_PARTICIPLES = 0.04
 UNIQUE_CLASSES = ("Session", "Program", "CompiledGraph", "Difference", "Signature", "Finding")
 
