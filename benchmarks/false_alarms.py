@@ -14,16 +14,16 @@ import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import ctk
-from ctk.toolkit.oracle.several import AskOptions
 from tests.helpers.healthy import HEALTHY
 from tests.helpers.healthy.base import Healthy
 
 
-def keywords(program: Healthy, target: str, device: str) -> AskOptions:
+def keywords(program: Healthy, target: str, device: str) -> dict[str, Any]:
     """Return how a program is asked about.
 
     On a GPU, Inductor pads the rows of a product where its own timings say that it pays: strides of

@@ -38,7 +38,7 @@ from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import How, Playable, play
 from ctk.toolkit.case.formats.scalars import dtype_from_name
-from ctk.toolkit.cli.shell.options import parse_config
+from ctk.toolkit.options import parse_config
 from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos
 
 Make = Callable[[], Playable]

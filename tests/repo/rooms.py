@@ -114,6 +114,7 @@ ROOMS = (
         "Run a user's program in eager and compiled, and compare its calls.",
     ),
     Room("toolkit/__init__.py", "The toolkit package: imports nothing."),
+    Room("toolkit/options.py", "Options of the operations: of the library and the command line."),
     Room(
         "toolkit/search", "Block and boundary searches over abstract candidates, in few questions."
     ),

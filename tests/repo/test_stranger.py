@@ -304,7 +304,8 @@ from pathlib import Path
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.base import Importer
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.importers.in_memory import cases_of
 
 
@@ -313,7 +314,7 @@ def accepts(spec: str) -> bool:
     return spec.endswith(".formula")
 
 
-def load(spec: str, request: Request) -> list[Case]:
+def load(spec: str, request: CaseOptions) -> list[Case]:
     """Return the case of a formula."""
     formula = eval(f"lambda x: {Path(spec).read_text()}", {"torch": torch})
     return cases_of(formula, (torch.linspace(-1, 1, 8),), request)
@@ -342,15 +343,15 @@ COMMAND = '''
 """`ctk count`: how many calls the graphs of a program have."""
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
-from ctk.toolkit.cli.shell.options import SubjectOptions
+from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.command_context import Command
 
 
-def count(subject: SubjectOptions) -> Answer:
+def count(subject: SubjectArgument) -> Answer:
     """Count the calls of each graph."""
     from ctk.toolkit.importers import load_cases
 
-    cases = load_cases(subject.subject)
+    cases = load_cases(subject)
     calls = sum(node.op.startswith("call") for case in cases for node in case.graph.graph.nodes)
     return Answer(ExitCode.NO_FAILURE, f"{calls} calls", {"calls": calls})
 

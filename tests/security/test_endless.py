@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctk.toolkit.importers import Subject, are_strangers, load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.tree import carriers
 from tests.helpers.cli import Said
 from tests.helpers.endless import endless_case
@@ -62,12 +62,12 @@ def test_a_command_with_a_journal_goes_on_in_it(tmp_path: Path) -> None:
 def test_only_a_folder_without_trust_and_own_code_is_a_strangers(tmp_path: Path) -> None:
     folder = Craft.new(tmp_path).folder
 
-    def says(subject: Subject, request: Request) -> bool:
+    def says(subject: Subject, request: CaseOptions) -> bool:
         return are_strangers(load_cases(subject, request=request), subject, request)
 
-    assert says(folder, Request())
-    assert says(folder, Request(target="inductor"))
-    assert not says(folder, Request(trust=True))
-    assert not says(folder, Request(target="tests.helpers.oracle_backends:right"))
-    assert not says(folder, Request(allow_imports=("json",)))
-    assert not says(load_cases(folder)[0], Request())
+    assert says(folder, CaseOptions())
+    assert says(folder, CaseOptions(target="inductor"))
+    assert not says(folder, CaseOptions(trust=True))
+    assert not says(folder, CaseOptions(target="tests.helpers.oracle_backends:right"))
+    assert not says(folder, CaseOptions(allow_imports=("json",)))
+    assert not says(load_cases(folder)[0], CaseOptions())

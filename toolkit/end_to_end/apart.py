@@ -23,7 +23,7 @@ from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judgement_of
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.importers.base import CALLS
+from ctk.toolkit.options import CALLS
 
 
 def ask_apart(

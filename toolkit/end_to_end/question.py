@@ -28,7 +28,7 @@ from ctk.toolkit.case.raise_site import raised_in
 from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.execution.modes import current_modes, reference_state
-from ctk.toolkit.importers.base import CALLS
+from ctk.toolkit.options import CALLS
 from ctk.toolkit.processes.link import compiled_watched
 from ctk.toolkit.targets import capturing_for, resolve_target
 

@@ -13,8 +13,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.demands import Words, demands_of
 from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
-from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name, program_in
+from ctk.toolkit.options import CaseOptions
 
 IMPORTERS: tuple[Importer, ...] = (
     pytest_test.IMPORTER,
@@ -25,14 +26,14 @@ IMPORTERS: tuple[Importer, ...] = (
 )
 """In order of precedence; the first importer that accepts a name loads it."""
 
-AS_IT_IS = Request()
+AS_IT_IS = CaseOptions()
 
 Subject = str | Path | Value
 """The subject of an operation: a name for an importer, a case, a graph, a callable."""
 
 
 def load_cases(
-    subject: Subject, inputs: Inputs | None = None, request: Request = AS_IT_IS
+    subject: Subject, inputs: Inputs | None = None, request: CaseOptions = AS_IT_IS
 ) -> list[Case]:
     """Return the cases of a program, graph or folder, in the order of the program's graphs.
 
@@ -85,7 +86,7 @@ class Loaded:
 
 
 def load_subject(
-    subject: Subject, inputs: Inputs | None = None, request: Request = AS_IT_IS
+    subject: Subject, inputs: Inputs | None = None, request: CaseOptions = AS_IT_IS
 ) -> Loaded:
     """Return the program and its cases; a program may have no graph.
 
@@ -110,7 +111,7 @@ def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], Program
     return (lambda: found) if found is not None else None
 
 
-def are_strangers(cases: Sequence[Case], subject: Subject, request: Request) -> bool:
+def are_strangers(cases: Sequence[Case], subject: Subject, request: CaseOptions) -> bool:
     """Return whether the cases come from an untrusted folder and run none of the user's own code.
 
     Modules, targets and passes that the user names may run a debugger, so they get no limits.

@@ -14,7 +14,8 @@ from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.trust.demands import Given
-from ctk.toolkit.importers.base import Importer, Request, overridden
+from ctk.toolkit.importers.base import Importer, overridden
+from ctk.toolkit.options import CaseOptions
 
 
 def accepts(spec: str) -> bool:
@@ -23,7 +24,7 @@ def accepts(spec: str) -> bool:
     return not path.is_file() or path.name == MANIFEST
 
 
-def load(spec: str, request: Request) -> list[Case]:
+def load(spec: str, request: CaseOptions) -> list[Case]:
     """Load the case of a folder, or each case of a dump.
 
     Raises:

@@ -22,7 +22,7 @@ from ctk.compiler.errors import EagerError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.processes.warm import child_environment
@@ -40,12 +40,12 @@ class Asked:
     dynamic: bool
 
 
-def is_at_risk(request: Request) -> bool:
+def is_at_risk(request: CaseOptions) -> bool:
     """Return whether a program has to be captured in a child: this process uses CUDA."""
     return request.isolate is True and torch.cuda.is_initialized()
 
 
-def captured_apart(spec: str, request: Request) -> list[Case] | None:
+def captured_apart(spec: str, request: CaseOptions) -> list[Case] | None:
     """Return the cases of a program up to and including the graph whose eager call breaks CUDA.
 
     Args:

@@ -26,8 +26,9 @@ from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import Program
-from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target
 
 MOST_TIMES = 100
@@ -42,7 +43,7 @@ def accepts(spec: str) -> bool:
     return spec.endswith(".pt2") and not Path(spec).expanduser().is_dir()
 
 
-def load(spec: str, request: Request) -> list[Case]:
+def load(spec: str, request: CaseOptions) -> list[Case]:
     """Load an archive and capture its program.
 
     Raises:

@@ -17,8 +17,9 @@ from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import private_copy
-from ctk.toolkit.importers.base import Request, overridden
+from ctk.toolkit.importers.base import overridden
 from ctk.toolkit.importers.program import capture_cases, hinted
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target
 
 Value = Case | Callable[..., object]
@@ -26,7 +27,7 @@ Inputs = Sequence[object] | Mapping[str, object] | torch.Tensor
 """The arguments of one call: positional ones, keywords, or a single tensor."""
 
 
-def cases_of(value: Value, inputs: Inputs | None, request: Request) -> list[Case]:
+def cases_of(value: Value, inputs: Inputs | None, request: CaseOptions) -> list[Case]:
     """Return the cases of a value, in the order of its graphs.
 
     Cases: 1. a `Case` is returned; 2. a `GraphModule` without leaf modules is one graph, and is
@@ -67,7 +68,7 @@ def program_in(value: Value, inputs: Inputs | None) -> Program | None:
     return program_of(value, inputs)
 
 
-def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
+def case_of_graph(gm: GraphModule, inputs: Inputs, request: CaseOptions) -> Case:
     """Return the case of one graph with values for its placeholders, under the current modes."""
     values = hinted(_positional(inputs))
     wanted = [node.name for node in gm.graph.nodes if node.op == "placeholder"]

@@ -41,9 +41,10 @@ from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import Program, load_program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import Eager, private_copy
-from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.child_capture import captured_apart, is_at_risk
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
 
@@ -359,7 +360,7 @@ def accepts(spec: str) -> bool:
     return not Path(spec).is_dir() and (spec.endswith(".py") or file.endswith(".py"))
 
 
-def load(spec: str, request: Request) -> list[Case]:
+def load(spec: str, request: CaseOptions) -> list[Case]:
     """Load a program and capture each of its graphs."""
     target = request.target or "ctk"
     resolve_target(target)  # raises for an unknown name before the model is built

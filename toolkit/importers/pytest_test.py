@@ -34,10 +34,11 @@ from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to
-from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, traits_of
 
 PREFIX = "pytest:"
@@ -69,7 +70,7 @@ def accepts(spec: str) -> bool:
     return spec.startswith(PREFIX)
 
 
-def load(spec: str, request: Request) -> list[Case]:
+def load(spec: str, request: CaseOptions) -> list[Case]:
     """Run the test, or all tests of a file or class, and return their graphs as cases.
 
     Raises:
@@ -101,7 +102,7 @@ class TestRun:
 
     __test__ = False  # pytest would collect a class of this name
 
-    request: Request
+    request: CaseOptions
     test: str = ""
     tests: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
@@ -197,7 +198,7 @@ def _noting_backward(
     return result
 
 
-def _cases(run: TestRun, request: Request, folder: Path) -> list[Case]:
+def _cases(run: TestRun, request: CaseOptions, folder: Path) -> list[Case]:
     cases: list[Case] = []
     for compiled in run.compiled:
         target = request.target or compiled.target
@@ -239,7 +240,7 @@ def _why_nothing(name: str, run: TestRun, found: Collected) -> Exception:
 def _near_test(name: str) -> str:
     """Return a hint with the nearest test of the file."""
     file, _, inner = name.partition("::")
-    listing = TestRun(Request())
+    listing = TestRun(CaseOptions())
     listing.run(file, "--collect-only")
     if listing.problems:
         return f": {listing.problems[0]}"

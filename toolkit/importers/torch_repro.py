@@ -35,10 +35,11 @@ from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import Program
-from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, traits_of
 
 logger = logging.getLogger("ctk")
@@ -85,7 +86,7 @@ def accepts(spec: str) -> bool:
     return bool(_MODULE.search(text) and _INPUTS.search(text))
 
 
-def load(spec: str, request: Request) -> list[Case]:
+def load(spec: str, request: CaseOptions) -> list[Case]:
     """Return the case of a script; after Dynamo one per graph that Dynamo captures of it.
 
     Raises:
@@ -137,7 +138,7 @@ def _after_dynamo(
     inputs: StoredInputs,
     target: str,
     config: Mapping[str, object],
-    request: Request,
+    request: CaseOptions,
 ) -> list[Case]:
     """Return the cases that Dynamo captures; gradients are compared if there are any."""
     program = Program(model, tuple(inputs.values), {}, script.path.stem, script.path)

@@ -1,11 +1,12 @@
-"""The operation `cache`: what the persistent cache holds, and why something is not in it.
+"""The operation `cache`: find an entry, and explain a miss of the persistent cache.
 
-A miss is explained by the journal, in which the store notes the parts of each key that it did not
-find. What it does not do: make keys (toolkit/operations/cache_subject.py does).
+A miss is explained by the notes of the store, which hold the parts of each missing key. The graphs
+of a program are explained without a compile; the guards of an entry on sizes are not evaluated.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ctk.compiler.cache.entry import Difference, Key, differences
 from ctk.compiler.cache.listing import Entry
@@ -13,8 +14,12 @@ from ctk.compiler.cache.store import Store
 from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
-from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.errors import CaseError, ConfigError, Uncacheable
+from ctk.compiler.observe import first_line
 from ctk.compiler.options.environment import cache_settings
+from ctk.toolkit.execution.cache_key import key_of
+from ctk.toolkit.importers import load_subject
+from ctk.toolkit.options import CaseOptions
 
 VARIANT = "variant"
 """The part by which several entries of one compile differ, each with guards of its own on sizes."""
@@ -95,6 +100,24 @@ def explain(store: Store, prefix: str | None = None) -> Explanation | None:
     if prefix is None:
         return None
     return compared(store, Key(find_entry(store.entries(), prefix).label.parts), None)
+
+
+def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explanation]:
+    """Return for each graph of a case or program whether it is in the cache, and why not.
+
+    Raises:
+        CtkError: It cannot be loaded or captured, or is for another compiler than ctk.
+    """
+    loaded = load_subject(subject, None, CaseOptions(trust=trust))
+    if loaded.uncaptured is not None:
+        raise loaded.uncaptured
+    explanations: list[Explanation] = []
+    for case in loaded.cases:
+        try:
+            explanations.append(compared(store, key_of(case), None))
+        except Uncacheable as error:
+            explanations.append(Explanation("", None, is_kept=False, refusal=first_line(error)))
+    return explanations
 
 
 def compared(store: Store, key: Key, event: Event | None) -> Explanation:

@@ -8,7 +8,6 @@ What it does not do: it vetoes nothing, so it proves nothing; `bisect` and `diag
 """
 
 from dataclasses import dataclass
-from typing import Unpack
 
 from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.case import Case
@@ -19,10 +18,11 @@ from ctk.toolkit.compile_log.meta_values import told_findings
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operations.keywords import takes_keywords
+from ctk.toolkit.operations.options import CheckOptions
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
+from ctk.toolkit.oracle.several import most_telling, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +136,8 @@ def _why(seen: Judgement) -> str:
     return seen.detail or str(seen.signature or "")
 
 
-def check(
-    subject: Subject,
-    inputs: Inputs | None = None,
-    *,
-    history: bool = False,
-    say: Say = silent,
-    **options: Unpack[AskOptions],
-) -> CheckReport:
+@takes_keywords(CheckOptions)
+def check(subject: Subject, inputs: Inputs | None, options: CheckOptions) -> CheckReport:
     """Compile each graph of a program once, and compare every step of the compile with eager.
 
     >>> import ctk, torch
@@ -154,19 +148,16 @@ def check(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        history: Measure what each step did to the error of each value (`CheckReport.history`).
-        say: Told what happens.
-        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
-            `timeout_seconds`.
+        options: Keywords of `CheckOptions`.
     """
     graphs: list[GraphCheck] = []
     with opened(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
-            say(f"check {case.name}", number, len(it.cases))
-            graphs.append(check_case(case, it.executor, history=history))
+            options.say(f"check {case.name}", number, len(it.cases))
+            graphs.append(check_case(case, it.executor, history=options.history))
         if any(graph.judgement.tells_of_the_program for graph in graphs):
             return CheckReport(tuple(graphs))
-        return CheckReport(tuple(graphs), it.end_to_end(say))
+        return CheckReport(tuple(graphs), it.end_to_end(options.say))
 
 
 def check_case(

@@ -6,41 +6,24 @@ OUT/neighbour/  the closest case that passes; the rest: `operation/`
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Unpack
 
-from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.operations.minify import reduced
+from ctk.toolkit.operations.keywords import takes_keywords
+from ctk.toolkit.operations.minify import Failing, open_reduction, reduced
+from ctk.toolkit.operations.options import ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.history import OnProgress
-from ctk.toolkit.operations.session.opening import operation
-from ctk.toolkit.operations.session.operation_keywords import ReduceOptions, sorted_keywords
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.reduce.progress import budget_of
 from ctk.toolkit.reduce.suspected_nodes import first_wrong_node
 
 
-def diagnose(
-    subject: Subject,
-    inputs: Inputs | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    keep: InputsMode = "full",
-    max_questions: int | None = None,
-    max_seconds: float | None = None,
-    say: Say = silent,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[ReduceOptions],
-) -> Diagnosis:
+@takes_keywords(ReduceOptions)
+def diagnose(subject: Subject, inputs: Inputs | None, options: ReduceOptions) -> Diagnosis:
     """Find the culprit of the first failing graph and the smallest repro, and write a folder.
 
     >>> import ctk
@@ -51,34 +34,23 @@ def diagnose(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        out: Folder to write to; None makes `diagnosis_<name>` here.
-        resume: Go on in the folder that an earlier, ended run has left, and ask nothing again.
-        keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
-        max_questions: Stop reducing after so many questions.
-        max_seconds: Stop reducing after so long.
-        say: Told what happens.
-        on_progress: Called after each question of the reduction.
-        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
-            `timeout_seconds`, `jobs`, `same_failure` (see `ReduceOptions`).
+        options: Keywords of `ReduceOptions`.
 
     Returns:
         The diagnosis; of the graph that tells most when none fails. Ctrl-C, and an error of ours,
         end the reduction early and keep the best so far.
     """
-    budget = budget_of(max_questions, max_seconds)
-    given = sorted_keywords(options)
-    with operation(
-        "diagnose", subject, inputs, given, out=out, resume=resume, keep=keep, say=say
-    ) as run:
+    with open_reduction("diagnose", subject, inputs, options) as (run, terms):
         found = run.bisected(captured=run.folder / "case")
         if found.is_shown_by_no_graph:
-            return explained(run, run.folder / "minimal", budget)
+            return explained(run, run.folder / "minimal", terms.budget)
         if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:
             return run.finish()
         search = with_wrong_node(run, found.case, found.search)
         run.write(search=search)
-        rule, folder = given.choice.same, run.folder / "minimal"
-        return reduced(run, folder, budget, on_progress, rule=rule, with_options=True)
+        return reduced(
+            run, Failing(found.case, search), run.folder / "minimal", terms, with_options=True
+        )
 
 
 @document

@@ -5,17 +5,18 @@ What it does not do: veto anything, or say which side is to blame (`bisect` does
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Unpack
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.compare import Comparison, compare_logs
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.importers.base import Request, overridden
+from ctk.toolkit.importers.base import overridden
+from ctk.toolkit.operations.keywords import takes_keywords
+from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
+from ctk.toolkit.oracle.several import most_telling, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,23 @@ def _first(comparison: Comparison) -> str:
     return ", ".join(parts) or "other rewrites, the same graphs and values"
 
 
-def diff(
-    subject: Subject,
-    inputs: Inputs | None = None,
-    *,
-    left: Side,
-    right: Side,
-    say: Say = silent,
-    **options: Unpack[AskOptions],
-) -> DiffReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions(AskOptions):
+    """The options of `diff`; `target` and `config` are for both sides.
+
+    Attributes:
+        left: One side.
+        right: The other side.
+        say: Progress callback.
+    """
+
+    left: Side
+    right: Side
+    say: Say = silent
+
+
+@takes_keywords(DiffOptions)
+def diff(subject: Subject, inputs: Inputs | None, options: DiffOptions) -> DiffReport:
     """Compile each graph of a program twice, and compare the two compiles step by step.
 
     >>> import ctk, torch
@@ -104,26 +113,23 @@ def diff(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        left: One side.
-        right: The other side.
-        say: Told what happens.
-        options: `target` and `config` for both sides, `backward`, `dynamic`, `graph`,
-            `allow_imports`, `trust`.
+        options: Keywords of `DiffOptions`.
     """
     graphs: list[GraphDiff] = []
     with opened(subject, inputs, options) as it:
         if it.uncaptured is not None:
             raise it.uncaptured
         for number, case in enumerate(it.cases):
-            say(f"compile {case.name} twice", number, len(it.cases))
-            graphs.append(diff_case(case, left, right))
+            options.say(f"compile {case.name} twice", number, len(it.cases))
+            graphs.append(diff_case(case, options.left, options.right))
     return DiffReport(tuple(graphs))
 
 
 def diff_case(case: Case, left: Side, right: Side) -> GraphDiff:
     """Compile a case in two ways, and compare the compiles."""
     first, second = (
-        overridden(case, Request(target=side.target, config=side.config)) for side in (left, right)
+        overridden(case, CaseOptions(target=side.target, config=side.config))
+        for side in (left, right)
     )
     (seen, log), (other_seen, other_log) = _observed(first), _observed(second)
     comparison = compare_logs((first, log), (second, other_log))

@@ -12,51 +12,43 @@ Where the user asks another question (a command, a function, time, memory), noth
 `operation/own_question.py`.
 """
 
-from dataclasses import replace
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Literal
 
 from ctk.compiler.errors import DoesNotReproduce
-from ctk.compiler.options.choices import InputsMode, SameRule
-from ctk.toolkit.bisect import Search
+from ctk.compiler.options.choices import SameRule
+from ctk.toolkit.bisect import Culprit, Search
 from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operations.keywords import takes_keywords
+from ctk.toolkit.operations.options import MinifyOptions, ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.asking import Asking, asking_same, steadied
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.mute_torch import quiet
 from ctk.toolkit.operations.session.opening import discard, operation
-from ctk.toolkit.operations.session.operation_keywords import MinifyOptions, sorted_keywords
 from ctk.toolkit.operations.session.own_question import is_measured, reduced_for_user, seen_again
 from ctk.toolkit.operations.session.reducing import Work, finished, work_on
 from ctk.toolkit.operations.session.relevant_options import ask_options
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, repro_of
 from ctk.toolkit.operations.session.whole_program import explained
-from ctk.toolkit.oracle.choice import Choice
-from ctk.toolkit.oracle.progress import Say, silent
+from ctk.toolkit.oracle.choice import Choice, choice_of
+from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.same_failure import SameFailure, is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.progress import Budget, budget_of
 from ctk.toolkit.targets import traits_of
 
 
-def minify(
-    subject: Subject,
-    inputs: Inputs | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    keep: InputsMode = "full",
-    max_questions: int | None = None,
-    max_seconds: float | None = None,
-    say: Say = silent,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[MinifyOptions],
-) -> Diagnosis:
+@takes_keywords(MinifyOptions)
+def minify(subject: Subject, inputs: Inputs | None, options: MinifyOptions) -> Diagnosis:
     """Make the first failing graph of a program as small as possible, and write it with its repro.
 
     >>> import ctk, torch
@@ -67,16 +59,7 @@ def minify(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        out: Folder to write to; None makes `minimal_<name>` here. It is removed if nothing fails.
-        resume: Go on in the folder that an earlier, ended run has left, and ask nothing again.
-        keep: What the written case keeps of its inputs: values, a recipe for similar ones, nothing.
-        max_questions: Stop reducing after so many questions.
-        max_seconds: Stop reducing after so long.
-        say: Told what happens.
-        on_progress: Called after each question of the reduction.
-        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
-            `timeout_seconds`, `jobs`, `same_failure` (see `ReduceOptions`); to ask another question
-            `oracle`, `command`, `match`, `slower_than`, `memory_above` (see `MinifyOptions`).
+        options: Keywords of `MinifyOptions`.
 
     Returns:
         The result; without a reduction when nothing fails. Ctrl-C, and an error of ours, end the
@@ -86,60 +69,127 @@ def minify(
         ConfigError: There is no such program or function, or a limit or choice is none.
         DoesNotReproduce: It fails at random, and too rarely to be reduced.
     """
-    budget = budget_of(max_questions, max_seconds)
-    given = sorted_keywords(options)
+    with open_reduction("minify", subject, inputs, options) as (run, terms):
+        return _minified(run, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of a reduction, as its options state them.
+
+    Attributes:
+        choice: The question to ask.
+        budget: Of all searches together.
+        on_progress: Called after each question.
+    """
+
+    choice: Choice
+    budget: Budget
+    on_progress: OnProgress | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A case that fails, and its bisection."""
+
+    case: Case
+    search: Search
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A reduction of a bisected case.
+
+    Attributes:
+        reduction: The reduction.
+        search: The bisection of the case that was given, without a culprit if it fails at random.
+        minimal: The bisection of the smallest case; None when there is none.
+        is_interrupted: Whether Ctrl-C has ended it.
+    """
+
+    reduction: Reduction
+    search: Search
+    minimal: Search | None
+    is_interrupted: bool
+
+
+@contextmanager
+def open_reduction(
+    name: Literal["minify", "diagnose"],
+    subject: Subject,
+    inputs: Inputs | None,
+    options: ReduceOptions,
+) -> Generator[tuple[Operation, Terms]]:
+    """Check the options of a reduction, and open its operation; closed at the end.
+
+    Raises:
+        ConfigError: A limit or a choice makes no sense, or there is no such program or function.
+    """
+    budget = budget_of(options.max_questions, options.max_seconds)
+    jobs = jobs_of(options.jobs, options.executor, options.resources)
+    terms = Terms(_choice_of(options), budget, options.on_progress)
     with operation(
-        "minify", subject, inputs, given, out=out, resume=resume, keep=keep, say=say
+        name, subject, inputs, options, keep=options.keep, jobs=jobs, choice=terms.choice
     ) as run:
-        return _minified(run, given.choice, budget, on_progress)
+        yield run, terms
 
 
-def _minified(
-    run: Operation, choice: Choice, budget: Budget, on_progress: OnProgress | None
-) -> Diagnosis:
-    """Ask the question that was chosen, and reduce what fails."""
-    if choice.is_own:  # what a function of the user says is his
-        return reduced_for_user(run, choice, budget, on_progress)
+def _choice_of(options: ReduceOptions) -> Choice:
+    if not isinstance(options, MinifyOptions):
+        return choice_of(same_failure=options.same_failure)
+    return choice_of(
+        oracle=options.oracle,
+        command=options.command,
+        match=options.match,
+        slower_than=options.slower_than,
+        memory_above=options.memory_above,
+        same_failure=options.same_failure,
+    )
+
+
+def _minified(run: Operation, terms: Terms) -> Diagnosis:
+    """Ask the chosen question, and reduce the first failing case."""
+    choice = terms.choice
+    if choice.is_own:  # output of the user's own function is not suppressed
+        return reduced_for_user(run, choice, terms.budget, terms.on_progress)
     if choice.measured or is_measured(run):
         with quiet():
-            return reduced_for_user(run, choice, budget, on_progress)
-    found = run.bisected()
-    if found.is_shown_by_no_graph:
-        return explained(run, run.folder / "case", budget)
-    if not found.judgement.fails and not seen_again(run):
+            return reduced_for_user(run, choice, terms.budget, terms.on_progress)
+    diagnosis = run.bisected()
+    if diagnosis.is_shown_by_no_graph:
+        return explained(run, run.folder / "case", terms.budget)
+    failing = diagnosis if diagnosis.judgement.fails else seen_again(run)
+    if failing is None or failing.case is None:
         discard(run)
-        return replace(found, folder=None, state="finished")
-    return reduced(run, run.folder / "case", budget, on_progress, rule=choice.same)
+        return replace(diagnosis, folder=None, state="finished")
+    return reduced(run, Failing(failing.case, failing.search), run.folder / "case", terms)
 
 
 @quiet()
 def reduced(
     run: Operation,
+    failing: Failing,
     folder: Path,
-    budget: Budget,
-    on_progress: OnProgress | None,
+    terms: Terms,
     *,
-    rule: SameRule | None = None,
     with_options: bool = False,
 ) -> Diagnosis:
-    """Reduce the failing case that was bisected, and write the result; finishes the operation.
+    """Reduce a failing case that was bisected, and write the result; finishes the operation.
 
     Args:
-        run: Knows the case and its culprit.
+        run: The operation, which has recorded the failing case.
+        failing: The case and its bisection.
         folder: For the smallest case.
-        budget: What may be used.
-        on_progress: Called after each question.
-        rule: What makes two failures the same, if not their signatures.
-        with_options: Ask which options of the target matter, too.
+        terms: Budget, progress callback, and the rule for equal failures.
+        with_options: Also ask which options of the target matter.
     """
-    work = work_on(run, folder, budget, on_progress)
-    reduction, minimal, is_interrupted = _reduced(work, rule)
-    is_over = reduction.reason in ("questions", "seconds")
+    work = work_on(run, folder, terms.budget, terms.on_progress)
+    result = _reduced(work, failing, terms.choice.same)
+    is_over = result.reduction.reason in ("questions", "seconds")
 
     def write(smallest: Case, is_interrupted: bool) -> Written:
-        assert run.found is not None and run.found.case is not None
-        is_same = not is_other(run.found.case, smallest)
-        culprit = guilty_pass(minimal, run.found.search if is_same else None)
+        is_same = not is_other(failing.case, smallest)
+        culprit = guilty_pass(result.minimal, result.search if is_same else None)
         script, seen, is_interrupted = repro_of(
             run, smallest, folder, culprit, is_interrupted=is_interrupted
         )
@@ -147,45 +197,48 @@ def reduced(
             is_interrupted = not ask_options(run, smallest)
         return script, seen, is_interrupted
 
-    return finished(work, reduction, write, minimal, is_interrupted=is_interrupted)
+    return finished(
+        work, result.reduction, write, result.minimal, is_interrupted=result.is_interrupted
+    )
 
 
-def _reduced(work: Work, rule: SameRule | None) -> tuple[Reduction, Search | None, bool]:
-    """Reduce the case; the culprit's nodes are tried first.
-
-    Returns:
-        The reduction, the bisection of the smallest case (None when there is none), and whether
-        Ctrl-C has ended it.
-    """
-    run = work.run
-    assert run.found is not None and run.found.case is not None
-    case, search = run.found.case, run.found.search
+def _reduced(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
+    """Reduce the case; the culprit's nodes are tried first."""
+    run, case, search = work.run, failing.case, failing.search
     base = _without_code(run, case, search)
-    asking = _asking(run, SameFailure(case, run.executor, None, base, rule))
+    asking = _asking(run, search.judgement, SameFailure(case, run.executor, None, base, rule))
     if asking.repeated is None:
         hints = search.culprit.captured if search.culprit else ()
         reduction = work.attempt(case, asking, hints, _guilty(search))
     else:
         reduction = work.attempt(case, asking)
+    is_interrupted = reduction.reason == "interrupted"
     if reduction.flakiness is not None:
-        run.write(search=Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles))
-        return reduction, None, reduction.reason == "interrupted"
+        by_chance = Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles)
+        run.write(search=by_chance)
+        return Reduced(reduction, by_chance, None, is_interrupted)
     minimal = None
     try:
-        if reduction.reason != "interrupted":
+        if not is_interrupted:
             minimal = _bisected_again(run, reduction)
         is_held = rule not in ("type", "any")
-        if minimal is not None and is_held and _slipped(search, minimal):
-            reduction, minimal = _held(work, reduction, minimal, rule)
+        culprit = search.culprit
+        if minimal is not None and culprit is not None and is_held and _slipped(search, minimal):
+            reduction, minimal = _held(work, case, culprit, reduction, minimal, rule)
     except DoesNotReproduce as error:
         run.complained(f"the smallest case may fail for another reason: {error}")
     except KeyboardInterrupt:
-        return reduction, None, True
-    return reduction, minimal, reduction.reason == "interrupted"
+        return Reduced(reduction, search, None, is_interrupted=True)
+    return Reduced(reduction, search, minimal, reduction.reason == "interrupted")
 
 
 def _held(
-    work: Work, slipped: Reduction, minimal: Search, rule: SameRule | None
+    work: Work,
+    case: Case,
+    culprit: Culprit,
+    slipped: Reduction,
+    minimal: Search,
+    rule: SameRule | None,
 ) -> tuple[Reduction, Search | None]:
     """Reduce the case again, held to its culprit, with what the first search left of the budget.
 
@@ -193,9 +246,6 @@ def _held(
         DoesNotReproduce: The case passes without its culprit, or does not fail with it.
     """
     run = work.run
-    assert run.found is not None and run.found.case is not None
-    case, culprit = run.found.case, run.found.search.culprit
-    assert culprit is not None
     if slipped.reason in ("questions", "seconds"):
         run.complained(f"the smallest case fails for another reason than {culprit.where}")
         return slipped, minimal
@@ -218,13 +268,12 @@ def _guilty(search: Search) -> frozenset[str]:
 _BY_CHANCE = "it fails in some runs only: a pass that is left out proves nothing"
 
 
-def _asking(run: Operation, same: SameFailure) -> Asking:
+def _asking(run: Operation, first: Judgement, same: SameFailure) -> Asking:
     """Return the question, asked as often as it must be; the bisection's answer is one already.
 
     Of a failure that kills, the bisection has only seen what a child said, and that is remembered.
     """
-    assert run.found is not None
-    asking, first = asking_same(run, same), run.found.search.judgement
+    asking = asking_same(run, same)
     answer = asking.oracle(same.case)
     is_one = answer == first and first.signature is not None and first.signature.is_deadly
     answers = [answer] if is_one else [first, answer]

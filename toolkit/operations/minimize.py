@@ -20,8 +20,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
-from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.executors.pool import cores
@@ -91,7 +91,7 @@ def minimize(
     budget = budget_of(max_questions, max_seconds)
     at_once = jobs_of(jobs, "local", None).count or cores()
     _require_graph(gm)
-    start = case_of_graph(gm, inputs, Request(target="predicate"))
+    start = case_of_graph(gm, inputs, CaseOptions(target="predicate"))
     rate = _rate(oracle := _Oracle(fails), start)
     _check_runs(start)
     searches = _Searches(oracle, at_once, budget, on_progress)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
 
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Case
@@ -11,8 +10,9 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
+from ctk.toolkit.operations.keywords import takes_keywords
+from ctk.toolkit.operations.options import ReproOptions
+from ctk.toolkit.oracle.several import most_telling, opened
 from ctk.toolkit.repro.run import ReproRun, write_verified_repro
 
 
@@ -59,15 +59,8 @@ class ReproReport:
         return self.judgement.fails
 
 
-def repro(
-    subject: Subject,
-    inputs: Inputs | None = None,
-    *,
-    out: str | Path | None = None,
-    keep: InputsMode = "full",
-    say: Say = silent,
-    **options: Unpack[AskOptions],
-) -> ReproReport:
+@takes_keywords(ReproOptions)
+def repro(subject: Subject, inputs: Inputs | None, options: ReproOptions) -> ReproReport:
     """Compile and run each graph of a program, and compare the results with eager.
 
     >>> import ctk
@@ -77,23 +70,18 @@ def repro(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        out: Write each failing graph below this folder, with a repro that was run in a clean
-            process; None writes nothing.
-        keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
-        say: Told what happens.
-        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
-            `timeout_seconds`.
+        options: Keywords of `ReproOptions`.
     """
     graphs: list[GraphRepro] = []
     with opened(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
-            say(f"run {case.name} with {case.target}", number, len(it.cases))
+            options.say(f"run {case.name} with {case.target}", number, len(it.cases))
             graphs.append(GraphRepro(case, it.executor.ask(case, case.signature, Veto())))
         is_shown = any(graph.judgement.tells_of_the_program for graph in graphs)
-        whole = None if is_shown else it.end_to_end(say)
-    if out is not None:
-        say("run the repros in a clean process")
-        graphs = [_written(graph, Path(out), keep) for graph in graphs]
+        whole = None if is_shown else it.end_to_end(options.say)
+    if options.out is not None:
+        options.say("run the repros in a clean process")
+        graphs = [_written(graph, Path(options.out), options.keep) for graph in graphs]
     return ReproReport(tuple(graphs), whole)
 
 

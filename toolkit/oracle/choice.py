@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, cast, get_args
+from typing import cast, get_args
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import SameRule
@@ -32,16 +32,6 @@ Function = Callable[[Case], object]
 """Returns a bool, a `Verdict` or a `Judgement`."""
 
 CASE, REPRO = "{case}", "{repro}"
-
-
-class OracleKeywords(TypedDict, total=False):
-    """The keywords that choose a question; see `choice_of`."""
-
-    oracle: Function | str | None
-    command: str | Sequence[str] | None
-    match: str | None
-    slower_than: float | str | None
-    memory_above: float | str | None
 
 
 @dataclass(frozen=True, slots=True)

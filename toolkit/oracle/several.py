@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypedDict, TypeVar
+from typing import TypeVar
 
 from ctk.compiler.errors import CtkError, EagerError, NoGraphError
 from ctk.compiler.observe import first_line
@@ -13,8 +13,8 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.importers import Inputs, Loaded, Subject, are_strangers, load_subject
-from ctk.toolkit.importers.base import CaseOptions, Request, request_of
 from ctk.toolkit.importers.program import options_of
+from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.executors import HANG_SECONDS, executor_for
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, Jobs
 from ctk.toolkit.oracle.progress import Say, silent
@@ -30,18 +30,6 @@ CAPTURE_SECONDS = 600.0
 """Longest that a command waits for the graphs of a program, unless `--timeout` says otherwise."""
 
 T = TypeVar("T")
-
-
-class IsolationKeywords(TypedDict, total=False):
-    """The keywords that choose who answers; see `executor_for`."""
-
-    isolate: bool | None
-    timeout_seconds: float | None
-    memory_nbytes: int | None
-
-
-class AskOptions(CaseOptions, IsolationKeywords, total=False):
-    """The keywords of every operation that asks an oracle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +89,20 @@ def opened(
     """Load the program and the cases of a subject, and start who answers questions about them.
 
     Raises:
-        TypeError: An option is unknown. CtkError: As `load_subject` and `executor_for` raise it.
+        CtkError: As `load_subject` and `executor_for` raise it.
     """
-    request = request_of(options, AskOptions)
     with watched(_limits_of_capture(options)):
-        loaded = load_subject(subject, inputs, request)
+        loaded = load_subject(subject, inputs, options)
     cases = loaded.cases
     executor = executor_for(
         cases,
-        isolate=options.get("isolate"),
-        timeout_seconds=options.get("timeout_seconds"),
-        memory_nbytes=options.get("memory_nbytes"),
+        isolate=options.isolate,
+        timeout_seconds=options.timeout_seconds,
+        memory_nbytes=options.memory_nbytes,
         jobs=jobs,
     )
-    is_ours = options.get("isolate") is None and not executor.isolates
-    is_strangers = is_ours and are_strangers(cases, subject, request)
+    is_ours = options.isolate is None and not executor.isolates
+    is_strangers = is_ours and are_strangers(cases, subject, options)
     limits = _limits()
     compiled = replace(limits, what="the compiled program", is_patient=True)
     with (
@@ -123,28 +110,28 @@ def opened(
         watched(limits if is_strangers else None),
         compiled_limited(compiled if is_ours and not is_strangers else None),
     ):
-        question = _question(loaded, request)
-        limits = options.get("timeout_seconds"), options.get("memory_nbytes")
+        question = _question(loaded, options)
+        limits = options.timeout_seconds, options.memory_nbytes
         yield Opened(cases, executor, question, loaded.uncaptured, *limits)
 
 
-def _question(loaded: Loaded, request: Request) -> Callable[[], ProgramQuestion] | None:
+def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuestion] | None:
     """Return what makes the question about a program as a whole, which loads it once more."""
     load = loaded.program
     if load is None:
         return None
-    target = request.target or "ctk"
+    target = options.target or "ctk"
 
     def make() -> ProgramQuestion:
         program = load()
         return ProgramQuestion(
             program,
             target,
-            options_of(program, target, request.config),
-            backward=request.backward or program.backward,
-            dynamic=request.dynamic,
-            calls=request.calls,
-            strides=request.strides,
+            options_of(program, target, options.config),
+            backward=options.backward or program.backward,
+            dynamic=options.dynamic,
+            calls=options.calls,
+            strides=options.strides,
         )
 
     return make
@@ -152,9 +139,9 @@ def _question(loaded: Loaded, request: Request) -> Callable[[], ProgramQuestion]
 
 def _limits_of_capture(options: AskOptions) -> Watch | None:
     """Return what loading and capturing may use; children would have to capture, too."""
-    if options.get("isolate") is False:
+    if options.isolate is False:
         return None
-    given = options.get("timeout_seconds")
+    given = options.timeout_seconds
     seconds = CAPTURE_SECONDS if given is None else max(given, HANG_SECONDS)
     return Watch(seconds, None, "the capture of the program", repeats=False)
 

@@ -151,7 +151,7 @@ def test_what_holds_of_the_smallest_case_only_is_not_told(failing):
     [(False, "false"), (1, "1"), ("eager", "eager"), ("1", '"1"'), (["a"], '["a"]')],
 )
 def test_values_are_written_as_the_command_line_reads_them(value: object, text: str):
-    from ctk.toolkit.cli.shell.options import parse_config
+    from ctk.toolkit.options import parse_config
 
     assert config_text(value) == text
     assert parse_config([f"a={text}"]) == {"a": value}

@@ -11,7 +11,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.repro.run import run_repro, write_repro
 from tests.helpers.project import ROOT
 
@@ -74,7 +74,7 @@ def moved(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def only_case(program: Path) -> Case:
-    (case,) = load_cases(str(program), None, Request(target="aot_eager"))
+    (case,) = load_cases(str(program), None, CaseOptions(target="aot_eager"))
     return case
 
 

@@ -19,8 +19,8 @@ from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text, as_text
 from ctk.toolkit.cli.shell.command_context import Command, guarded
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.errors import answer_of
-from ctk.toolkit.cli.shell.options import parse_config, parse_value
 from ctk.toolkit.cli.shell.progress import LogReporter, progress
+from ctk.toolkit.options import parse_config, parse_value
 
 
 class TestConfig:

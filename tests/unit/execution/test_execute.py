@@ -12,7 +12,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets.base import Target
 from tests.helpers.executions import UseTarget, inplace_case, trace, values
 
@@ -104,7 +104,7 @@ def test_a_checkpointed_region_draws_its_numbers_once():
 
     def gradient(fn):
         x = torch.ones(64, requires_grad=True)
-        (case,) = load_cases(fn, [x], Request(target="aot_eager", backward=True))
+        (case,) = load_cases(fn, [x], CaseOptions(target="aot_eager", backward=True))
         outcome = run_eager(case)
         assert outcome.run is not None
         return outcome.run.values["grad_in0"]

@@ -8,7 +8,7 @@ from torch import nn
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 
 BACKEND = """
 import torch
@@ -39,7 +39,7 @@ class Net(nn.Module):
 def test_a_compiler_sees_static_addresses(tmp_path: Path):
     (tmp_path / "own.py").write_text(BACKEND)
     target = f"{tmp_path / 'own.py'}:backend"
-    (case,) = load_cases(Net(), [torch.ones(2, 3)], Request(target))
+    (case,) = load_cases(Net(), [torch.ones(2, 3)], CaseOptions(target=target))
     loaded = load_case(save_case(case, tmp_path / "case"), trust=True)
     for each, seen in ((case, tmp_path), (loaded, tmp_path / "case" / "sources")):
         assert run_compiled(each).error is None

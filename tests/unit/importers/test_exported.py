@@ -10,7 +10,8 @@ import torch
 
 import ctk
 from ctk.compiler.errors import ProgramError, TrustError
-from ctk.toolkit.importers import Request, load_cases
+from ctk.toolkit.importers import load_cases
+from ctk.toolkit.options import CaseOptions
 
 
 class Net(torch.nn.Module):
@@ -108,5 +109,5 @@ class TestTrust:
 
     def test_trust_reads_it_all_the_same(self, archive: Path, tmp_path: Path) -> None:
         path = shutil.copy(archive, tmp_path / "net.pt2")
-        (case,) = load_cases(path, None, Request(trust=True))
+        (case,) = load_cases(path, None, CaseOptions(trust=True))
         assert case.inputs

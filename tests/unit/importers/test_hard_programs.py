@@ -2,8 +2,8 @@
 
 import pytest
 
-from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import cases_of
+from ctk.toolkit.options import CaseOptions
 from tests.helpers.hard_programs import Hard, hard_programs
 from tests.helpers.kept import KEPT, how_kept
 
@@ -17,6 +17,6 @@ PROGRAMS = hard_programs()
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
 def test_what_dynamo_captures_is_kept(program: Hard) -> None:
-    request = Request(target="eager", backward=program.backward)
+    request = CaseOptions(target="eager", backward=program.backward)
     cases = cases_of(program.function, program.inputs, request)
     assert {how_kept(case) for case in cases} == {KEPT}

@@ -10,10 +10,10 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.repro.run import write_repro
 
-FREEZING = Request(target="inductor", config={"freezing": True})
+FREEZING = CaseOptions(target="inductor", config={"freezing": True})
 
 
 class Net(nn.Module):
@@ -31,7 +31,7 @@ class Net(nn.Module):
         return self.second(self.first(x)) + self.get_buffer("shift")
 
 
-def net_case(request: Request, *, training: bool = False) -> Case:
+def net_case(request: CaseOptions, *, training: bool = False) -> Case:
     (case,) = load_cases(Net().train(training), [torch.ones(2, 3)], request)
     return case
 
@@ -53,13 +53,16 @@ def test_with_gradients_nothing_is_frozen():
     assert held_names(net_case(FREEZING, training=True)) == set()
 
 
-@pytest.mark.parametrize("request_", [Request("inductor"), Request("ctk", {"freezing": True})])
-def test_other_targets_get_inputs(request_: Request):
+@pytest.mark.parametrize(
+    "request_",
+    [CaseOptions(target="inductor"), CaseOptions(target="ctk", config={"freezing": True})],
+)
+def test_other_targets_get_inputs(request_: CaseOptions):
     assert held_names(net_case(request_)) == set()
 
 
 def test_a_case_of_another_target_is_made_what_it_would_have_been(tmp_path: Path):
-    other = net_case(Request())
+    other = net_case(CaseOptions())
     folder = save_case(other, tmp_path / "case", inputs="full")
     (case,) = load_cases(folder, None, FREEZING)
     assert held_names(case) == ALL

@@ -9,8 +9,9 @@ import pytest
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.importers import Request, load_cases, name_of
+from ctk.toolkit.importers import load_cases, name_of
 from ctk.toolkit.importers.pytest_test import slug
+from ctk.toolkit.options import CaseOptions
 
 TESTS = """
 import pytest, torch
@@ -94,7 +95,7 @@ class TestCases:
     def test_options_of_the_test(self, file: Path) -> None:
         (case,) = load_cases(f"pytest:{file}::test_options")
         assert (case.target, case.config) == ("inductor", {"max_autotune": False})
-        (case,) = load_cases(f"pytest:{file}::test_options", None, Request(target="ctk"))
+        (case,) = load_cases(f"pytest:{file}::test_options", None, CaseOptions(target="ctk"))
         assert (case.target, case.config) == ("ctk", {})
 
     def test_what_the_test_sets_of_inductor(self, file: Path) -> None:
@@ -103,7 +104,7 @@ class TestCases:
         wrong = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
         assert [case.config for case in cases] == [wrong, {**wrong, "epilogue_fusion": False}]
         assert inductor.known_options() == before
-        (first, _) = load_cases(f"pytest:{file}::test_patched", None, Request(target="ctk"))
+        (first, _) = load_cases(f"pytest:{file}::test_patched", None, CaseOptions(target="ctk"))
         assert first.config == {}
 
     def test_nothing_is_left_behind(self, file: Path) -> None:
@@ -125,7 +126,7 @@ class TestRefusals:
     def test_a_local_backend_needs_a_target(self, file: Path) -> None:
         with pytest.raises(TargetError, match=r"of .*::test_local is local.*\n.*--target"):
             load_cases(f"pytest:{file}::test_local")
-        assert load_cases(f"pytest:{file}::test_local", None, Request(target="aot_eager"))
+        assert load_cases(f"pytest:{file}::test_local", None, CaseOptions(target="aot_eager"))
 
     def test_a_test_that_compiles_nothing(self, file: Path) -> None:
         with pytest.raises(CaptureError, match="it never calls torch"):

@@ -10,8 +10,9 @@ from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.importers import Request, load_cases, name_of
+from ctk.toolkit.importers import load_cases, name_of
 from ctk.toolkit.importers.torch_repro import read_script
+from ctk.toolkit.options import CaseOptions
 
 HEAD = """
 import os
@@ -137,7 +138,7 @@ class TestAfterAot:
         assert case.dynamic == {"arg2_1": ("arg0_1", None)}
 
     def test_another_target_takes_no_options_of_inductor(self, tmp_path: Path) -> None:
-        (case,) = load_cases(after_aot(tmp_path), None, Request(target="ctk"))
+        (case,) = load_cases(after_aot(tmp_path), None, CaseOptions(target="ctk"))
         assert (case.target, case.config) == ("ctk", {})
 
     def test_a_storage_that_would_run_code_is_refused(self, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.cli.commands.check import answer_of_report
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from tests.helpers import cli
 from tests.helpers.case_zoo import capture, samples
 from tests.helpers.cli import BROKEN_PASS, DEADLY_TARGET, GOOD, TWO_GRAPHS, write
@@ -146,7 +146,7 @@ def test_recorded_signatures(target: str, recorded: Signature, code: int, tmp_pa
     backends = write(tmp_path, "one_judge_backends.py", BACKENDS)
     program = write(tmp_path, "program.py", RANDOM.replace("torch.empty_like(x).uniform_()", "1"))
     spec = target if target == "eager" else f"{backends}:{target}"
-    (case,) = load_cases(program, None, Request(target=spec))
+    (case,) = load_cases(program, None, CaseOptions(target=spec))
     found = codes(dataclasses.replace(case, signature=recorded), tmp_path)
     assert set(found.values()) == {code}, found
 
@@ -219,7 +219,7 @@ def test_branch_whose_backward_overwrites_its_tangent(tmp_path: Path) -> None:
     (case,) = load_cases(
         one_branch,
         (torch.ones(4, 8, requires_grad=True),),
-        Request(target="inductor", backward=True),
+        CaseOptions(target="inductor", backward=True),
     )
     report = ctk.check(case)
     assert report.ok, report

@@ -12,7 +12,7 @@ import ctk
 from ctk.compiler.errors import CaseError, ConfigError, ProgramError, TargetError
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.importers import IMPORTERS, case_folder, load_cases, name_of, program
-from ctk.toolkit.importers.base import Request, request_of
+from ctk.toolkit.options import CaseOptions, options_of
 from tests.helpers.cli import BROKEN_PASS, GOOD, TWO_GRAPHS, write
 
 
@@ -33,7 +33,7 @@ class TestInMemory:
         assert len(case.inputs) == 1
 
     def test_a_module(self) -> None:
-        (case,) = load_cases(torch.nn.Linear(6, 2), (X,), Request(target="aot_eager"))
+        (case,) = load_cases(torch.nn.Linear(6, 2), (X,), CaseOptions(target="aot_eager"))
         assert case.target == "aot_eager"
 
     def test_a_graph_is_taken_as_it_is_on_copies(self) -> None:
@@ -58,16 +58,16 @@ class TestInMemory:
             raise AssertionError("captured")
 
         with pytest.raises(TargetError, match="did you mean 'inductor'"):
-            load_cases(never, (X,), Request(target="inducter"))
+            load_cases(never, (X,), CaseOptions(target="inducter"))
 
 
 class TestNamed:
     def test_a_program_and_its_graphs(self, tmp_path: Path) -> None:
         path = write(tmp_path, "two.py", TWO_GRAPHS)
         assert [case.name for case in load_cases(path)] == ["graph0", "graph1"]
-        assert [case.name for case in load_cases(path, None, Request(graph=1))] == ["graph1"]
+        assert [case.name for case in load_cases(path, None, CaseOptions(graph=1))] == ["graph1"]
         with pytest.raises(CaseError, match="numbered from 0"):
-            load_cases(path, None, Request(graph=2))
+            load_cases(path, None, CaseOptions(graph=2))
 
     def test_a_case_by_value_folder_and_manifest(self, tmp_path: Path) -> None:
         (case,) = load_cases(scale, (X,))
@@ -77,13 +77,13 @@ class TestNamed:
             assert torch.equal(torch.as_tensor(found.inputs[0]), X)
 
     def test_what_is_asked_for_wins_and_takes_the_signature_away(self) -> None:
-        (case,) = load_cases(scale, (X,), Request(config={"fuel": 3}))
+        (case,) = load_cases(scale, (X,), CaseOptions(config={"fuel": 3}))
         case = dataclasses.replace(case, signature=ctk_signature())
         (same,) = load_cases(case)
         assert same.signature is not None
-        (other,) = load_cases(case, None, Request(target="aot_eager"))
+        (other,) = load_cases(case, None, CaseOptions(target="aot_eager"))
         assert (other.target, other.config, other.signature) == ("aot_eager", {}, None)
-        (more,) = load_cases(case, None, Request(config={"disable": []}))
+        (more,) = load_cases(case, None, CaseOptions(config={"disable": []}))
         assert (more.config, more.signature) == ({"fuel": 3, "disable": []}, None)
 
     def test_what_no_importer_knows(self, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ class TestKeywords:
             ctk.check("net.py", (X,))
 
     def test_what_is_not_given_has_its_default(self) -> None:
-        assert request_of({}) == Request()
+        assert options_of(CaseOptions, {}) == CaseOptions()
 
 
 class TestFolders:

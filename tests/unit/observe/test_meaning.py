@@ -13,7 +13,7 @@ from ctk.toolkit.compile_log.comparable_values import read_nodes, unwritten_node
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 
 aten = torch.ops.aten
 X = torch.linspace(1, 2, 4)
@@ -147,7 +147,7 @@ def half_written(x):
 
 @pytest.mark.parametrize("target", ["ctk", "aot_eager"])
 def test_functionalization_need_not_keep_what_nobody_has_written(target):
-    (case,) = load_cases(half_written, (X,), Request(target=target))
+    (case,) = load_cases(half_written, (X,), CaseOptions(target=target))
     report = ctk.check(case)
     assert report.ok
     assert not report.hidden, [finding.what for finding in report.hidden]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import cases_of
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.repro.run import write_repro
 from tests.helpers.hard_programs import Cubed, Hard, hard_programs
 
@@ -26,7 +26,7 @@ HANDED = ("autograd.Function", "straight-through estimator", "scan", "flex_atten
 
 
 def only_case(program: Hard, **more: Any) -> Case:
-    request = Request(target="aot_eager", backward=program.backward, **more)
+    request = CaseOptions(target="aot_eager", backward=program.backward, **more)
     (case,) = cases_of(program.function, program.inputs, request)
     return case
 

@@ -12,10 +12,10 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import check_log
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.oracle.judge import judge
 
-FREEZING = Request(target="inductor", config={"freezing": True})
+FREEZING = CaseOptions(target="inductor", config={"freezing": True})
 
 
 class Conv(nn.Module):

@@ -14,7 +14,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import check_log
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.importers.base import Request
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.repro.run import run_repro, write_repro
 from ctk.toolkit.targets.torchscript import TARGET
@@ -52,7 +52,7 @@ class Counting(nn.Module):
 
 def scripted_case(model: nn.Module, *inputs: Tensor, **config: object) -> Case:
     torch.manual_seed(0)
-    (case,) = load_cases(model, inputs, Request("torchscript", config))
+    (case,) = load_cases(model, inputs, CaseOptions(target="torchscript", config=config))
     return case
 
 

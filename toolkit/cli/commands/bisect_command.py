@@ -52,7 +52,7 @@ def command_words(command: str, rest: Sequence[str]) -> list[str]:
 
 
 def answer_for_command(
-    words: Sequence[str], seconds: float | None, *, out: Path | None = None, resume: bool = False
+    words: Sequence[str], seconds: float | None, *, out: str | Path | None, resume: bool = False
 ) -> Answer:
     """Bisect a command and return the answer."""
     from ctk.toolkit.operations.session.command_bisection import bisect_remembered

@@ -1,6 +1,6 @@
 """`ctk bisect-pass`: the guilty pass, then its rewrite, then the proof by counterfactual."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated
 
 import typer
@@ -11,24 +11,13 @@ from ctk.toolkit.cli.commands.diagnose import answer_of_diagnosis
 from ctk.toolkit.cli.shell.answer import Answer
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
-from ctk.toolkit.cli.shell.options import (
-    WHAT,
-    IsolationOptions,
-    OutOption,
-    ResumeOption,
-    SubjectOptions,
-)
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.operations.options import BisectOptions
+from ctk.toolkit.options import AskOptions, flag_of, keywords_of
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectOrCommand(SubjectOptions):
-    """What to work on: a case, or a command.
-
-    Attributes:
-        words: The words of a command that follow `--`; the first one is the subject.
-    """
-
+def bisect_pass(
+    options: BisectOptions,
     subject: Annotated[
         str,
         typer.Argument(
@@ -37,10 +26,10 @@ class SubjectOrCommand(SubjectOptions):
             show_default=False,
             autocompletion=complete_case,
         ),
-    ] = ""
+    ] = "",
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[-- CMD...]", show_default=False, hidden=True)
-    ] = None
+    ] = None,
     command: Annotated[
         str,
         typer.Option(
@@ -50,13 +39,8 @@ class SubjectOrCommand(SubjectOptions):
             "without some passes. Exit code 0 is good, 125 cannot tell, another one bad. "
             "Also as single words: ctk bisect-pass -- python train.py --steps 1",
             show_default=False,
-            rich_help_panel=WHAT,
         ),
-    ] = ""
-
-
-def bisect_pass(
-    subject: SubjectOrCommand, out: OutOption, resume: ResumeOption, isolation: IsolationOptions
+    ] = "",
 ) -> Answer:
     """Find the guilty pass, rewrite and node.
 
@@ -64,44 +48,35 @@ def bisect_pass(
     made smaller. With --command the answers are kept, and the target is what the program compiles
     with.
     """
-    words = command_words(subject.command, [subject.subject, *(subject.words or [])])
-    if words:
-        _refuse_options_of_cases(subject, isolation)
-        return answer_for_command(words, isolation.timeout, out=out.out, resume=resume.resume)
-    if not subject.subject:
+    words_of_command = command_words(command, [subject, *(words or [])])
+    if words_of_command:
+        _refuse_options_of_cases(options)
+        return answer_for_command(
+            words_of_command, options.timeout_seconds, out=options.out, resume=options.resume
+        )
+    if not subject:
         raise ConfigError("give a CASE, or a program: --command CMD, or its words after --")
     from ctk.toolkit.operations.bisect import bisect
 
     with progress() as report:
-        diagnosis = bisect(
-            subject.subject,
-            out=out.out,
-            resume=resume.resume,
-            say=report,
-            **subject.keywords(),
-            **isolation.keywords(),
-        )
+        diagnosis = bisect(subject, say=report, **keywords_of(options))
     return answer_of_diagnosis(diagnosis)
 
 
-def _refuse_options_of_cases(subject: SubjectOrCommand, isolation: IsolationOptions) -> None:
-    """Refuse what would say how to compile a case: a command compiles as it does.
+def _refuse_options_of_cases(options: BisectOptions) -> None:
+    """Refuse options of a compile: a command compiles with its own.
 
     Raises:
         ConfigError: Such an option is given.
     """
-    own = ("subject", "words", "command", "timeout")
-    given = [
-        field.name.replace("_", "-")
-        for group in (subject, isolation)
-        for field in fields(group)
-        if field.name not in own and (getattr(group, field.name) or None) != (field.default or None)
-    ]
-    if given:
-        raise ConfigError(
-            f"--{given[0]} is about a CASE; a command compiles with what it names itself "
-            "(--timeout, --out and --resume are for commands, too)"
-        )
+    for field in fields(AskOptions):
+        flag, value = flag_of(field), getattr(options, field.name)
+        is_given = (value or None) != (field.default or None)
+        if flag is not None and is_given and field.name != "timeout_seconds":
+            raise ConfigError(
+                f"{flag.names[0].partition('/')[0]} is about a CASE; a command compiles with what "
+                "it names itself (--timeout, --out and --resume are for commands, too)"
+            )
 
 
 COMMAND = Command("bisect-pass", bisect_pass)

@@ -63,7 +63,7 @@ def answer_for_subject(store: "Store | None", subject: Path, *, trust: bool) -> 
     """Return the answer for a case or program: about its first graph that is not in the cache."""
     if store is None:
         return Answer(ExitCode.NO_FAILURE, "the persistent cache is empty", {"graphs": []})
-    from ctk.toolkit.operations.cache_subject import explain_subject
+    from ctk.toolkit.operations.cache import explain_subject
 
     found = explain_subject(store, subject, trust=trust)
     first = next((each for each in found if not each.is_kept), found[0])

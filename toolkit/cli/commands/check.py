@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import RenderableType
 
 from ctk.toolkit.cli.shell.answer import Answer, table
@@ -16,8 +15,10 @@ from ctk.toolkit.cli.shell.exit_codes import (
     judgement_data,
     steps_after,
 )
-from ctk.toolkit.cli.shell.options import RUN, IsolationOptions, SubjectOptions
+from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.operations.options import CheckOptions
+from ctk.toolkit.options import keywords_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,18 +31,7 @@ SHOWN = 40
 UNCHANGED = "no step changed the error of any value"
 
 
-def check(
-    subject: SubjectOptions,
-    isolation: IsolationOptions,
-    history: Annotated[
-        bool,
-        typer.Option(
-            "--history",
-            help="Show what each step did to the error of each value, also within tolerance.",
-            rich_help_panel=RUN,
-        ),
-    ] = False,
-) -> Answer:
+def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it. The results
@@ -50,15 +40,9 @@ def check(
     from ctk.toolkit.operations.check import check as check_program
 
     with progress() as say:
-        report = check_program(
-            subject.subject,
-            history=history,
-            say=say,
-            **subject.keywords(),
-            **isolation.keywords(),
-        )
-    steps = steps_after(report.judgement, report.end_to_end, subject, isolation)
-    return answer_of_report(report, steps, history=history)
+        report = check_program(subject, say=say, **keywords_of(options))
+    steps = steps_after(report.judgement, report.end_to_end, subject, options)
+    return answer_of_report(report, steps, history=options.history)
 
 
 def answer_of_report(

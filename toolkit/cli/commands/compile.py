@@ -1,9 +1,10 @@
 """`ctk compile`: programs as a package, which runs without a compiler."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,8 +12,12 @@ from ctk.toolkit.cli.commands.cache_ls import spoken_size
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
-from ctk.toolkit.cli.shell.options import HOW, RUN, parse_config
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.options import Flag, keywords_of, parse_config
+
+
+def _weights(text: str) -> str:
+    return text.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,76 +26,45 @@ class PackageOptions:
 
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
+        Flag(
+            ("--out", "-o"),
+            "File to write (default: FILE.ctk here; model.ctk for several programs).",
             metavar="PACKAGE",
-            help="File to write (default: FILE.ctk here; model.ctk for several programs).",
-            show_default=False,
-            rich_help_panel=RUN,
         ),
     ] = None
     config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            "-c",
+        Mapping[str, object] | None,
+        Flag(
+            ("--config", "-c"),
+            "An option of the compiler (repeatable). VALUE: JSON, a Python literal, else a string.",
             metavar="KEY=VALUE",
-            help="An option of the compiler (repeatable). VALUE: JSON, a Python literal, else a "
-            "string.",
-            show_default=False,
-            rich_help_panel=HOW,
+            typed=list[str] | None,
+            parse=parse_config,
         ),
     ] = None
     weights: Annotated[
         Literal["keep", "leave-out"],
-        typer.Option(
-            "--weights",
-            help="Keep weights in the package, or leave them out: then they are bound when it is "
+        Flag(
+            ("--weights",),
+            "Keep weights in the package, or leave them out: then they are bound when it is "
             "loaded.",
-            rich_help_panel=RUN,
+            parse=_weights,
         ),
     ] = "keep"
     as_tuple: Annotated[
-        bool,
-        typer.Option(
-            "--as-tuple",
-            help="Results are flat tuples, however the model nests them.",
-            rich_help_panel=RUN,
-        ),
+        bool, Flag(("--as-tuple",), "Results are flat tuples, however the model nests them.")
     ] = False
     dynamic: Annotated[
         bool,
-        typer.Option(
-            "--dynamic",
-            help="Every size of the inputs of FILE.py varies where the model lets it "
+        Flag(
+            ("--dynamic",),
+            "Every size of the inputs of FILE.py varies where the model lets it "
             "(dynamic_shapes() in the file says which, in what range).",
-            rich_help_panel=HOW,
         ),
     ] = False
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Read an archive whose pickles may run code.",
-            rich_help_panel=RUN,
-        ),
-    ] = False
-
-    def keywords(self) -> dict[str, Any]:
-        """Return the options as the library takes them.
-
-        Raises:
-            ConfigError: A `--config` that is not `KEY=VALUE`.
-        """
-        return {
-            "out": self.out,
-            "config": parse_config(self.config),
-            "weights": self.weights.replace("-", "_"),
-            "as_tuple": self.as_tuple,
-            "dynamic": self.dynamic,
-            "trust": self.trust,
-        }
+    trust: Annotated[bool, Flag(("--trust",), "Read an archive whose pickles may run code.")] = (
+        False
+    )
 
 
 def compile(
@@ -114,7 +88,7 @@ def compile(
     from ctk.toolkit.operations.compile_package.package_build import compile_package
 
     with progress() as report:
-        found = compile_package(programs, say=report, **options.keywords())
+        found = compile_package(programs, say=report, **keywords_of(options))
     names = ", ".join(found.entries)
     said = f"{found.path}: {names}; {spoken_size(found.nbytes)} in {found.seconds:.1f} s"
     data = {

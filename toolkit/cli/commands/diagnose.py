@@ -5,32 +5,16 @@ from typing import TYPE_CHECKING
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import exit_code_of
-from ctk.toolkit.cli.shell.job_options import JobOptions
-from ctk.toolkit.cli.shell.options import (
-    BudgetOptions,
-    IsolationOptions,
-    KeptInputs,
-    OutOption,
-    ResumeOption,
-    SubjectOptions,
-)
-from ctk.toolkit.cli.shell.oracle_options import SameFailureOption
+from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.operations.options import ReduceOptions
+from ctk.toolkit.options import keywords_of
 
 if TYPE_CHECKING:
     from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
-def diagnose(
-    subject: SubjectOptions,
-    out: OutOption,
-    resume: ResumeOption,
-    kept: KeptInputs,
-    budget: BudgetOptions,
-    isolation: IsolationOptions,
-    jobs: JobOptions,
-    same: SameFailureOption,
-) -> Answer:
+def diagnose(subject: SubjectArgument, options: ReduceOptions) -> Answer:
     """Find the culprit, and the smallest repro.
 
     Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
@@ -40,18 +24,7 @@ def diagnose(
 
     with progress() as report:
         diagnosis = diagnose_program(
-            subject.subject,
-            out=out.out,
-            resume=resume.resume,
-            keep=kept.inputs,
-            max_questions=budget.max_questions,
-            max_seconds=budget.max_seconds,
-            say=report,
-            on_progress=report.reduction,
-            same_failure=same.same_failure,
-            **subject.keywords(),
-            **isolation.keywords(),
-            **jobs.keywords(),
+            subject, say=report, on_progress=report.reduction, **keywords_of(options)
         )
     return answer_of_diagnosis(diagnosis)
 

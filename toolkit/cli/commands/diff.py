@@ -14,18 +14,18 @@ from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case, complete_target
 from ctk.toolkit.cli.shell.exit_codes import exit_code_of, judgement_data, line_of
-from ctk.toolkit.cli.shell.options import (
-    HOW,
-    AllowImportOption,
-    BackwardOption,
-    DynamicOption,
-    GraphOption,
-    SubjectArgument,
-    TrustOption,
+from ctk.toolkit.cli.shell.options import SubjectArgument
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.options import (
+    AllowImports,
+    Backward,
+    Dynamic,
+    GraphNumber,
+    Trust,
+    keywords_of,
     parse_config,
     parse_value,
 )
-from ctk.toolkit.cli.shell.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,7 +70,6 @@ class DiffOptions:
             help="A target: twice for the two sides, once for both.",
             show_default=False,
             autocompletion=complete_target,
-            rich_help_panel=HOW,
         ),
     ] = None
     config: Annotated[
@@ -83,14 +82,13 @@ class DiffOptions:
             "empty string for none. Twice for the two sides; once: against none, or with two "
             "targets for both.",
             show_default=False,
-            rich_help_panel=HOW,
         ),
     ] = None
-    backward: BackwardOption = False
-    dynamic: DynamicOption = False
-    graph: GraphOption = None
-    trust: TrustOption = False
-    allow_import: AllowImportOption = None
+    backward: Backward = False
+    dynamic: Dynamic = False
+    graph: GraphNumber = None
+    trust: Trust = False
+    allow_imports: AllowImports = ()
 
 
 def diff(options: DiffOptions) -> Answer:
@@ -112,11 +110,7 @@ def diff(options: DiffOptions) -> Answer:
             right=right,
             say=say,
             target=left.target,
-            backward=options.backward,
-            dynamic=options.dynamic,
-            graph=options.graph,
-            trust=options.trust,
-            allow_imports=tuple(options.allow_import or ()),
+            **keywords_of(options),
         )
     return answer_of(report)
 

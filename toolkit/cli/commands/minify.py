@@ -14,17 +14,10 @@ from ctk.toolkit.cli.commands.diagnose import (
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import judgement_data, line_of
-from ctk.toolkit.cli.shell.job_options import JobOptions
-from ctk.toolkit.cli.shell.options import (
-    BudgetOptions,
-    IsolationOptions,
-    KeptInputs,
-    OutOption,
-    ResumeOption,
-    SubjectOptions,
-)
-from ctk.toolkit.cli.shell.oracle_options import OracleOptions, SameFailureOption
+from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.operations.options import MinifyOptions
+from ctk.toolkit.options import keywords_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,17 +29,7 @@ if TYPE_CHECKING:
     from ctk.toolkit.reduce.driver import Reduction
 
 
-def minify(
-    subject: SubjectOptions,
-    out: OutOption,
-    resume: ResumeOption,
-    kept: KeptInputs,
-    budget: BudgetOptions,
-    isolation: IsolationOptions,
-    jobs: JobOptions,
-    asked: OracleOptions,
-    same: SameFailureOption,
-) -> Answer:
+def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
     """Make a failing case as small as possible.
 
     Writes the smallest graph that fails in the same way, with its repro.py. Ctrl-C keeps the best
@@ -57,19 +40,7 @@ def minify(
 
     with progress() as report:
         found = minify_program(
-            subject.subject,
-            out=out.out,
-            resume=resume.resume,
-            keep=kept.inputs,
-            max_questions=budget.max_questions,
-            max_seconds=budget.max_seconds,
-            say=report,
-            on_progress=report.reduction,
-            same_failure=same.same_failure,
-            **asked.keywords(),
-            **subject.keywords(),
-            **isolation.keywords(),
-            **jobs.keywords(),
+            subject, say=report, on_progress=report.reduction, **keywords_of(options)
         )
     return answer_of(found)
 

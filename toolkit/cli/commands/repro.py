@@ -1,9 +1,8 @@
 """`ctk repro`: does it still fail? With `--out`, also write the case and a verified repro.py."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
@@ -17,20 +16,16 @@ from ctk.toolkit.cli.shell.exit_codes import (
     line_of,
     steps_after,
 )
-from ctk.toolkit.cli.shell.options import IsolationOptions, KeptInputs, SubjectOptions, out_option
+from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.operations.options import ReproOptions
+from ctk.toolkit.options import keywords_of
 
 if TYPE_CHECKING:
     from ctk.toolkit.operations.repro import GraphRepro, ReproReport
 
 
-def repro(
-    subject: SubjectOptions,
-    *,
-    out: Annotated[Path | None, out_option("nothing is written")] = None,
-    kept: KeptInputs,
-    isolation: IsolationOptions,
-) -> Answer:
+def repro(subject: SubjectArgument, options: ReproOptions) -> Answer:
     """Say whether a case still fails.
 
     Compiles and runs it and compares the results with eager. With --out, writes each failing graph
@@ -39,15 +34,8 @@ def repro(
     from ctk.toolkit.operations.repro import repro as repro_program
 
     with progress() as report:
-        found = repro_program(
-            subject.subject,
-            out=out,
-            keep=kept.inputs,
-            say=report,
-            **subject.keywords(),
-            **isolation.keywords(),
-        )
-    return answer_of(found, steps_after(found.judgement, found.end_to_end, subject, isolation))
+        found = repro_program(subject, say=report, **keywords_of(options))
+    return answer_of(found, steps_after(found.judgement, found.end_to_end, subject, options))
 
 
 def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:

@@ -11,8 +11,7 @@ from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.completion import complete_case
-from ctk.toolkit.cli.shell.options import RUN, out_option
+from ctk.toolkit.cli.shell.completion import complete_case, complete_folder
 
 if TYPE_CHECKING:
     from ctk.toolkit.watch.script import RunSummary
@@ -23,14 +22,23 @@ if TYPE_CHECKING:
 class WatchingOptions:
     """What is done with each compile, and where it is written."""
 
-    out: Annotated[Path | None, out_option("CTK_DUMP, else ctk_dumps here")] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder to write to (default: CTK_DUMP, else ctk_dumps here).",
+            show_default=False,
+            autocompletion=complete_folder,
+        ),
+    ] = None
     check: Annotated[
         Check | None,
         typer.Option(
             "--check",
             help="What to compare with eager (default: CTK_CHECK, else output).",
             show_default=False,
-            rich_help_panel=RUN,
         ),
     ] = None
     on_failure: Annotated[
@@ -39,7 +47,6 @@ class WatchingOptions:
             "--on-failure",
             help="What a failure does to the script (default: CTK_ON_FAILURE, else raise).",
             show_default=False,
-            rich_help_panel=RUN,
         ),
     ] = None
     inputs: Annotated[
@@ -48,7 +55,6 @@ class WatchingOptions:
             "--inputs",
             help="What cases keep of inputs and weights (default: CTK_INPUTS, else recipe).",
             show_default=False,
-            rich_help_panel=RUN,
         ),
     ] = None
     calls: Annotated[
@@ -57,7 +63,6 @@ class WatchingOptions:
             "--calls",
             min=0,
             help="How many first calls of each compiled function are compared with eager.",
-            rich_help_panel=RUN,
         ),
     ] = 1
 

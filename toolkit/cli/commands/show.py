@@ -270,9 +270,10 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, why_not_decomposed, why_nots
     from ctk.toolkit.execution.execute import run_compiled
-    from ctk.toolkit.importers.base import Request, overridden
+    from ctk.toolkit.importers.base import overridden
+    from ctk.toolkit.options import CaseOptions
 
-    case = overridden(load_case(folder, trust=trust), Request(target="ctk"))
+    case = overridden(load_case(folder, trust=trust), CaseOptions(target="ctk"))
     recorder = Recorder()
     run_compiled(case, observer=recorder, is_called=False)
     if rule.startswith(DECOMPOSE):

@@ -9,6 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.options import AskOptions
 
 if TYPE_CHECKING:
     from ctk.compiler.observe import KernelRecord
@@ -22,7 +23,7 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     from ctk.toolkit.operations.times import time_case
     from ctk.toolkit.oracle.several import opened
 
-    with opened(str(subject), None, {"target": target, "trust": trust}) as it:
+    with opened(str(subject), None, AskOptions(target=target, trust=trust)) as it:
         found = [time_case(case) for case in it.cases]
     rows, whole = [times_table(each) for each in found], sum(each.seconds for each in found)
     by = ", ".join(dict.fromkeys(each.target for each in found))
@@ -63,7 +64,7 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     from ctk.toolkit.oracle.several import opened
 
     recorder = Recorder()
-    with opened(str(subject), None, {"target": target, "trust": trust}) as it:
+    with opened(str(subject), None, AskOptions(target=target, trust=trust)) as it:
         ran = [run_compiled(each, observer=recorder) for each in it.cases]
     failed = [each.error for each in ran if each.error]
     body: list[RenderableType] = []

@@ -6,8 +6,8 @@ from ctk.toolkit.cli.shell.answer import ExitCode
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.judgement import Judgement
-    from ctk.toolkit.cli.shell.options import IsolationOptions, SubjectOptions
     from ctk.toolkit.end_to_end.answer import EndToEnd
+    from ctk.toolkit.options import AskOptions
 
 EXIT_CODES = {
     "passes": ExitCode.NO_FAILURE,
@@ -57,11 +57,10 @@ def evidence_lines(found: "EndToEnd | None") -> tuple[str, ...]:
 def steps_after(
     judgement: "Judgement",
     whole: "EndToEnd | None",
-    subject: "SubjectOptions",
-    isolation: "IsolationOptions",
+    subject: str,
+    options: "AskOptions",
 ) -> list[str]:
     """Return what to do next, about the same subject with the same options."""
     from ctk.toolkit.operations.report.next_steps import after_a_look
 
-    asked = {**subject.keywords(), **isolation.keywords()}
-    return after_a_look(judgement, subject.subject, asked, is_program=whole is not None)
+    return after_a_look(judgement, subject, options.told, is_program=whole is not None)

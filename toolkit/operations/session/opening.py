@@ -21,10 +21,11 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.case.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
-from ctk.toolkit.operations.session.operation_keywords import Given
+from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.session.running_operation import Done, Operation
 from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.choice import Choice
+from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, Choice
+from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
 from ctk.toolkit.oracle.go_on import resume_command
 from ctk.toolkit.oracle.journal import (
     JOURNAL,
@@ -37,9 +38,8 @@ from ctk.toolkit.oracle.journal import (
     resume_journal,
     start_journal,
 )
-from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering
-from ctk.toolkit.oracle.several import AskOptions, opened
+from ctk.toolkit.oracle.several import opened
 from ctk.toolkit.processes.link import tell_resumable
 
 PREFIXES: Mapping[OperationName, str] = {
@@ -60,12 +60,11 @@ def operation(
     name: OperationName,
     subject: Subject,
     inputs: Inputs | None,
-    given: Given,
+    options: BisectOptions,
     *,
-    out: str | Path | None,
-    resume: bool,
-    keep: InputsMode,
-    say: Say,
+    keep: InputsMode = "full",
+    jobs: Jobs = ONE_JOB,
+    choice: Choice = NOTHING_CHOSEN,
 ) -> Generator[Operation]:
     """Load the cases, start who answers, and open the folder; closed at the end.
 
@@ -73,32 +72,33 @@ def operation(
         name: Which operation.
         subject: What it is about.
         inputs: Those of one call, for a graph or a callable.
-        given: The keywords: who answers, how many at once, which question.
-        out: The folder; None for a new one here, or with `resume` the newest of the same case.
-        resume: Go on where an earlier run was ended.
-        keep: What written cases keep of their inputs.
-        say: Told what happens.
+        options: Its options. Without `out` the folder is a new one here, or with `resume` the
+            newest of the same case.
+        keep: The part of the inputs that written cases keep.
+        jobs: Questions at the same time, and their machines.
+        choice: The question.
 
     Raises:
         CaseError: There is no such folder to go on in, it is in use, or is about something else.
         ConfigError: The function that decides cannot be compared with that of the earlier run.
     """
-    options, choice = given.options, given.choice
-    if resume:
+    if options.resume:
         choice.check_resumable()
-    with opened(subject, inputs, options, given.jobs) as it:
+    with opened(subject, inputs, options, jobs) as it:
         digests = Digests()
-        told = {**options, **given.jobs.told, **choice.told}
+        told = {**options.told, **jobs.told, **choice.told}
         header = _header(name, subject, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{name_of(subject)}"
-        open_journal = resumed_journal if resume else new_journal
-        journal, folder = open_journal(out, default, header)
+        open_journal = resumed_journal if options.resume else new_journal
+        journal, folder = open_journal(options.out, default, header)
         with journal:
-            go_on = resume_command(header, folder, _untold(options))
+            go_on = resume_command(header, folder, _untold(options.told))
             tell_resumable(folder, go_on)
             if journal.remembered:
-                say(f"{journal.remembered} answers and results of an earlier run are remembered")
+                options.say(
+                    f"{journal.remembered} answers and results of an earlier run are remembered"
+                )
             remembering = Remembering(it.executor, journal, digests)
             run = Operation(
                 it,
@@ -107,7 +107,7 @@ def operation(
                 digests=digests,
                 folder=folder,
                 keep=keep,
-                say=say,
+                say=options.say,
                 go_on=go_on,
             )
             try:
@@ -220,7 +220,7 @@ def _header(
     )
 
 
-def _untold(options: AskOptions) -> dict[str, object]:
+def _untold(options: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in options.items() if key in UNTOLD}
 
 

@@ -102,13 +102,13 @@ def _repro(work: Work, asking: Asking, smallest: Case, is_interrupted: bool) -> 
     return repro_for(run, smallest, folder, asking, words, is_interrupted=is_interrupted)
 
 
-def seen_again(run: Operation) -> bool:
-    """Ask a program that passed once or twice more: it may fail by chance; says whether it does.
+def seen_again(run: Operation) -> Diagnosis | None:
+    """Ask a program that passed once or twice more: it may fail by chance.
 
     Where it fails, the operation knows the failure, and no culprit.
     """
     if run.found is None or run.found.case is None:
-        return False
+        return None
 
     def observed(case: Case, within: float | None) -> Judgement:
         return run.subject.executor.ask(case, case.signature, Veto(), within=within)
@@ -121,6 +121,5 @@ def seen_again(run: Operation) -> bool:
             failing = with_decisions(replace(case, signature=judgement.signature))
             search = replace(run.found.search, judgement=judgement, reason="it passed at first")
             run.found = Diagnosis(failing, search, 0.0, folder=run.folder)
-            run.write(state="bisected")
-            return True
-    return False
+            return run.write(state="bisected")
+    return None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypedDict, cast, get_args
+from typing import Protocol, cast, get_args
 
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.compiler.options.choices import ExecutorName
@@ -15,14 +15,6 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.processes.closeable import Closeable
-
-
-class JobKeywords(TypedDict, total=False):
-    """The keywords that say how many questions are asked at once, and where; see `jobs_of`."""
-
-    jobs: int
-    executor: ExecutorName
-    resources: Mapping[str, float] | None
 
 
 class Unavailable(CtkError):

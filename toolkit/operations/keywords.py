@@ -1,0 +1,65 @@
+"""Public operations: a subject, its inputs, and the fields of an options class as keywords.
+
+    @takes_keywords(CheckOptions)
+    def check(subject, inputs, options): ...        check(net, x, timeout_seconds=60)
+
+A type checker reads the keywords off the constructor of the class, `help` off the signature.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
+
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.options import AnyOptions, options_of
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+Returned = TypeVar("Returned", covariant=True)
+
+
+class PublicOperation(Protocol[P, Returned]):
+    """An operation as callers see it; `P` are the parameters of its options class."""
+
+    def __call__(
+        self, subject: Subject, inputs: Inputs | None = None, *args: P.args, **options: P.kwargs
+    ) -> Returned: ...
+
+
+def takes_keywords(
+    options_class: Callable[P, AnyOptions],
+) -> Callable[[Callable[[Subject, Inputs | None, AnyOptions], Result]], PublicOperation[P, Result]]:
+    """Let an operation take the fields of its options class as keywords.
+
+    Args:
+        options_class: A frozen dataclass with keyword-only fields.
+    """
+
+    def decorate(
+        run: Callable[[Subject, Inputs | None, AnyOptions], Result],
+    ) -> PublicOperation[P, Result]:
+        @functools.wraps(run)
+        def call(subject: Subject, inputs: Inputs | None = None, **keywords: Any) -> Result:
+            return run(subject, inputs, options_of(options_class, keywords))
+
+        public: Any = call
+        public.__signature__ = _signature(call, options_class)
+        return cast("PublicOperation[P, Result]", public)
+
+    return decorate
+
+
+def _signature(call: Callable[..., object], options_class: Callable[..., object]) -> Any:
+    """Return the signature that spells the keywords out, without their command-line flags."""
+    own = inspect.signature(call, follow_wrapped=False)
+    fields = [
+        each.replace(annotation=_plain(each.annotation))
+        for each in inspect.signature(options_class).parameters.values()
+    ]
+    positional = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    return own.replace(parameters=[*positional, *fields])
+
+
+def _plain(annotation: Any) -> Any:
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation

@@ -1,0 +1,246 @@
+"""The options of each operation, beside those of every question (toolkit/options.py).
+
+    ctk.minify("net.py", target="inductor", timeout_seconds=60, jobs=4, slower_than=1.5)
+                         CaseOptions        AskOptions          Reduce  Minify
+
+Imports no torch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ctk.compiler.options.choices import ExecutorName, InputsMode, SameRule
+from ctk.toolkit.options import AskOptions, Flag, parse_resources
+from ctk.toolkit.oracle.progress import Say, silent
+
+if TYPE_CHECKING:
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.reduce.progress import Progress
+
+
+def _out(default: str) -> Flag:
+    return Flag(
+        ("--out", "-o"),
+        f"Folder to write to (default: {default}).",
+        metavar="DIR",
+        section="output",
+        typed=Path | None,
+    )
+
+
+KeptInputs = Annotated[
+    InputsMode,
+    Flag(
+        ("--inputs",),
+        "What a written case keeps of its inputs: a recipe for similar ones, values, nothing.",
+        section="output",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions(AskOptions):
+    """The options of `check`.
+
+    Attributes:
+        history: Measure the change that each step makes to the error of each value.
+        say: Progress callback.
+    """
+
+    history: Annotated[
+        bool,
+        Flag(
+            ("--history",),
+            "Show what each step did to the error of each value, also within tolerance.",
+            section="report",
+        ),
+    ] = False
+    say: Say = silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproOptions(AskOptions):
+    """The options of `repro`.
+
+    Attributes:
+        out: Folder for the failing graphs; None writes nothing.
+        keep: The part of the inputs that a written case keeps.
+        say: Progress callback.
+    """
+
+    out: Annotated[str | Path | None, _out("nothing is written")] = None
+    keep: KeptInputs = "full"
+    say: Say = silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectOptions(AskOptions):
+    """The options of an operation that owns a folder.
+
+    Attributes:
+        out: Folder to write to; None makes one here, named after the subject.
+        resume: Continue in the folder of an earlier run, and repeat no question.
+        say: Progress callback.
+    """
+
+    out: Annotated[str | Path | None, _out("a new one here, named after CASE")] = None
+    resume: Annotated[
+        bool,
+        Flag(
+            ("--resume",),
+            "Go on in DIR, where the same command was ended, and ask nothing again (default: "
+            "in the newest folder of CASE here).",
+            section="output",
+        ),
+    ] = False
+    say: Say = silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceOptions(BisectOptions):
+    """The options of a reduction.
+
+    Attributes:
+        keep: The part of the inputs that written cases keep.
+        max_questions: Most questions of the reduction.
+        max_seconds: Longest that the reduction may take.
+        on_progress: Called after each question of the reduction.
+        jobs: Candidates judged at the same time, each in a child process, with the same result as
+            one after the other; 0: one per core.
+        executor: `local`, or `ray`: on the machines of a cluster.
+        resources: The amounts that one question takes of the cluster, by name.
+        same_failure: The rule for equal failures: `strict` (also the message), `type` (kind and
+            exception type alone), `any`; None: kind, exception type and raising place.
+    """
+
+    keep: KeptInputs = "full"
+    max_questions: Annotated[
+        int | None,
+        Flag(
+            ("--max-questions",),
+            "Stop reducing after so many questions to the oracle.",
+            metavar="N",
+            minimum=1,
+            section="output",
+        ),
+    ] = None
+    max_seconds: Annotated[
+        float | None,
+        Flag(
+            ("--max-seconds",),
+            "Stop reducing after so long.",
+            metavar="SECONDS",
+            minimum=0.1,
+            section="output",
+        ),
+    ] = None
+    on_progress: "Callable[[Progress], None] | None" = None
+    jobs: Annotated[
+        int,
+        Flag(
+            ("--jobs", "-j"),
+            "How many candidates are asked about at once, each in a child process; the result "
+            "is the same (0: one per core).",
+            metavar="N",
+            minimum=0,
+            section="jobs",
+        ),
+    ] = 1
+    executor: Annotated[
+        ExecutorName,
+        Flag(
+            ("--executor",),
+            "Where: on this machine, or on a Ray cluster (pip install 'ctk[ray]').",
+            section="jobs",
+        ),
+    ] = "local"
+    resources: Annotated[
+        Mapping[str, float] | None,
+        Flag(
+            ("--resources",),
+            "What one question takes of the cluster, such as CPU=1,GPU=0.5.",
+            metavar="NAME=N",
+            section="jobs",
+            typed=list[str] | None,
+            parse=parse_resources,
+        ),
+    ] = None
+    same_failure: Annotated[
+        SameRule | None,
+        Flag(
+            ("--same-failure",),
+            "What makes two failures the same: also the message (numbers apart); kind and "
+            "exception type alone; any failure (default: kind, exception type, raising place). "
+            "Others that are met are kept in DIR/others.",
+            section="failure",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinifyOptions(ReduceOptions):
+    """The options of `minify`: at most one of these asks another question than a wrong compile.
+
+    Attributes:
+        command: A program decides: exit code 0 is no failure, 125 cannot tell, another one the
+            failure; `{case}` and `{repro}` in it are a folder and a script of the candidate.
+        match: A regular expression for the output of `command`: a match is the failure.
+        oracle: A function decides (or its name, `FILE.py:NAME`): it takes a private case and
+            returns True, False or a `Verdict`.
+        slower_than: Least time of the compiled call, as a multiple of eager's.
+        memory_above: Least peak memory of the compiled call, as a multiple of eager's.
+    """
+
+    command: Annotated[
+        str | Sequence[str] | None,
+        Flag(
+            ("--command",),
+            "A program decides, as shell words in quotes: exit code 0 is no failure, 125 "
+            "cannot tell, another one the failure. {case} in it is a folder, {repro} a script.",
+            metavar="CMD",
+            section="question",
+            typed=str | None,
+        ),
+    ] = None
+    match: Annotated[
+        str | None,
+        Flag(
+            ("--match",),
+            "The output of CMD decides: a match is the failure.",
+            metavar="REGEX",
+            section="question",
+        ),
+    ] = None
+    oracle: Annotated[
+        "Callable[[Case], object] | str | None",
+        Flag(
+            ("--oracle",),
+            "A function decides (MODULE:NAME, too): it takes a case and returns True for the "
+            "failure.",
+            metavar="FILE.py:NAME",
+            section="question",
+            typed=str | None,
+        ),
+    ] = None
+    slower_than: Annotated[
+        float | str | None,
+        Flag(
+            ("--slower-than",),
+            "The compiled call takes so many times as long as eager's, such as 1.5x.",
+            metavar="FACTOR",
+            section="question",
+            typed=str | None,
+        ),
+    ] = None
+    memory_above: Annotated[
+        float | str | None,
+        Flag(
+            ("--memory-above",),
+            "The compiled call takes so many times as much memory as eager's, at its peak.",
+            metavar="FACTOR",
+            section="question",
+            typed=str | None,
+        ),
+    ] = None
