@@ -1,35 +1,44 @@
-"""Rewrite an aten-level graph into one that `torch.jit.script` takes, in the order of `REWRITES`.
+"""Rewrite an aten-level graph for `torch.jit.script`, in the order of `REWRITES`.
 
-The graph that comes in is copied first and stays as it is. Nothing here compiles.
+The graph is copied first. Nothing here compiles.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.codegen.torchscript.addmm import keep_addmm_whole
 from ctk.compiler.codegen.torchscript.arguments import adapt_arguments
-from ctk.compiler.codegen.torchscript.constants import bind_constants
 from ctk.compiler.codegen.torchscript.fusing import why_unfused
-from ctk.compiler.codegen.torchscript.hidden import NUMBERS
 from ctk.compiler.codegen.torchscript.overloads import (
     count_overloads,
     overload_nodes,
     strip_overloads,
     take_scalar_overloads,
 )
-from ctk.compiler.codegen.torchscript.refuse import refuse_unsupported, why_not_shared
+from ctk.compiler.codegen.torchscript.refuse import refusal, refuse_unsupported, why_not_shared
 from ctk.compiler.codegen.torchscript.signature import ScriptSignature, type_signature
-from ctk.compiler.codegen.torchscript.signs import keep_signs, signed_zeros
+from ctk.compiler.codegen.torchscript.signs import NUMBERS, ONE, keep_signs, signed_zeros
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
-from ctk.compiler.codegen.torchscript.to_copy import to_copy_to_to
-from ctk.compiler.codegen.torchscript.views import declare_views
+from ctk.compiler.fx.operator_facts import UNDECLARED_VIEWS
+from ctk.compiler.fx.walk import fetch, free_name
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import operators
 
 Written = Literal["input", "value"]
+
+_COPY_DEFAULTS = {
+    "dtype": None,
+    "layout": None,
+    "device": None,
+    "pin_memory": None,
+    "non_blocking": False,
+    "copy": True,
+    "memory_format": None,
+}
 
 
 def drop_dead_code(graph: Graph) -> None:
@@ -38,6 +47,78 @@ def drop_dead_code(graph: Graph) -> None:
     Random ops and writes stay: they have effects besides their results.
     """
     graph.eliminate_dead_code()
+
+
+def to_copy_to_to(graph: Graph) -> None:
+    """aten._to_copy(x, **options) -> aten.to.dtype_layout(x, **options, copy=True).
+
+    TorchScript optimises and differentiates `aten.to`. `_to_copy` always copies, hence `copy=True`.
+    Every option is written out, which leaves TorchScript only this overload (numerics: exact).
+    """
+    for node in overload_nodes(graph):
+        if operators.qualified_name_of(node.target) == "aten::_to_copy.default":
+            node.target = torch.ops.aten.to.dtype_layout
+            node.kwargs = {**_COPY_DEFAULTS, **node.kwargs}
+
+
+def declare_views(graph: Graph) -> None:
+    """Replace views whose schema does not declare it: _unsafe_view(x, size) -> view(x, size).
+
+    Likewise unsafe_split and unsafe_chunk, which differ for autograd only. TorchScript trusts the
+    schema about shared memory: of two equal tensors whose `_unsafe_view`s are returned it would
+    make one, and both results would share its memory.
+    """
+    for node in graph.nodes:
+        if node.target in UNDECLARED_VIEWS:
+            node.target = UNDECLARED_VIEWS[node.target]
+
+
+def keep_addmm_whole(graph: Graph) -> set[str]:
+    """aten.addmm(c, a, b) -> aten.addmm(c, a, b, alpha=ctk_unit); return the hidden numbers.
+
+    TorchScript splits an addmm whose alpha and beta are known to be 1 into `mm` and `add`, which in
+    bfloat16 rounds the product before the sum. It does not split one with an unknown alpha
+    (numerics: exact).
+    """
+    calls = [node for node in overload_nodes(graph) if _is_plain_addmm(node)]
+    for node in calls:
+        with graph.inserting_before(node):
+            node.kwargs = {**node.kwargs, "alpha": graph.get_attr(ONE)}
+    return {ONE} if calls else set()
+
+
+def _is_plain_addmm(node: Node) -> bool:
+    if operators.qualified_name_of(node.target) != "aten::addmm.default":
+        return False
+    return all(node.kwargs.get(name, 1) in (1, 1.0) for name in ("alpha", "beta"))
+
+
+def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
+    """Point each `get_attr` node at a flat name and return the values, shared with `gm`.
+
+    Flat names (`layer.weight` -> `constant_layer_weight`) spare TorchScript the module hierarchy;
+    unused attributes are left out. A name that two constants would share gets a number.
+
+    Raises:
+        CodegenUnsupported: A nested graph, a tensor without numbers, or an object that TorchScript
+            has no type for.
+    """
+    values: dict[str, object] = {}
+    flat_names: dict[str, str] = {}
+    for node in graph.find_nodes(op="get_attr"):
+        value = fetch(gm, node.target)
+        if isinstance(value, torch.nn.Module):
+            raise refusal(node, "a nested graph")
+        if fake.is_fake(value):
+            raise refusal(node, "a constant that is a fake tensor: it has no numbers")
+        if not isinstance(value, (torch.Tensor, bool, int, float)):
+            raise refusal(node, f"a constant of type {type(value).__name__}")
+        # The prefix avoids clashes with attributes of Module.
+        flat = "constant_" + str(node.target).replace(".", "_")
+        name = flat_names.setdefault(str(node.target), free_name(flat, flat, values))
+        values[name] = value
+        node.target = name
+    return values
 
 
 REWRITES: tuple[Callable[[Graph], None], ...] = (
@@ -49,7 +130,7 @@ REWRITES: tuple[Callable[[Graph], None], ...] = (
     adapt_arguments,
     adapt_symbols,
 )
-"""What happens to the graph before its overloads are stripped."""
+"""The rewrites of a graph before its overloads are stripped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +141,9 @@ class ScriptGraph:
         module: The rewritten graph with its constants.
         signature: How to call it.
         overloads: The overloads that TorchScript must choose, with how often each is called.
-        unknown: Names of constants that TorchScript must not look into.
-        writes: To what ops write: to inputs, to computed values (a graph that is not functional).
-        unfused: Why TorchScript's fuser must leave it alone; None if it may fuse.
+        unknown: Names of constants whose values are hidden from TorchScript.
+        writes: The targets of writes: inputs, or computed values (a graph that is not functional).
+        unfused: The reason to keep TorchScript's fuser off; None if it may fuse.
     """
 
     module: GraphModule

@@ -2,7 +2,8 @@
 
 It keeps equal constants once, and equal means `==`, for numbers and for tensors. It drops the
 addition of a zero that it knows, which makes 0.0 of -0.0 in eager, and arithmetic of complex
-numbers with 0 and 1, which makes NaN of infinities. Such values are hidden from it (`hidden.py`).
+numbers with 0 and 1, which makes NaN of infinities. Such values are hidden from it as
+attributes that stay when the module is frozen (`NUMBERS`).
 """
 
 import math
@@ -13,21 +14,30 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 
-from ctk.compiler.codegen.torchscript.hidden import NUMBERS
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import operators
+
+ONE = "ctk_unit"
+NUMBERS: Mapping[str, int | float] = {
+    "ctk_zero": 0,
+    "ctk_zero_float": 0.0,
+    "ctk_negative_zero": -0.0,
+    ONE: 1,
+    "ctk_unit_float": 1.0,
+}
+"""The value of each hidden attribute."""
 
 _SUMS = ("aten::add", "aten::sub")
 _PRODUCTS = ("aten::mul", "aten::div")
 
 
 def keep_signs(graph: Graph) -> set[str]:
-    """Read numbers that TorchScript must not know from attributes; return which (numerics: exact).
+    """Read hidden numbers from attributes, and return their names (numerics: exact).
 
     Cases:
-        1. any operand -0.0, in lists and keywords, too
+        1. any operand -0.0, also in lists and keywords
         2. add(x, 0), sub(x, 0), and for complex results mul(x, 1), div(x, 1)
     """
     read: set[str] = set()
@@ -59,7 +69,7 @@ def _neutral(node: Node) -> int | None:
 
 
 def _name(value: object, neutral: int | None) -> str | None:
-    """Return the attribute for a number that must not be known; None if it may."""
+    """Return the attribute of a number to hide; None if it may be known."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     sign = math.copysign(1, value)
