@@ -204,9 +204,9 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
         UnreadableContainer: The system does not let it be read, or it is not there.
         ContainerError: It is not what was once written; says what and what next.
     """
-    with _opened(path) as file:
+    with _open_file(path) as file:
         whole = memoryview(_private_memory(file))
-        digest, seal = _checked_seal(path, whole, magic)
+        digest, seal = _check_seal(path, whole, magic)
         try:
             with zipfile.ZipFile(file) as archive:
                 infos, comment = archive.infolist(), archive.comment
@@ -215,7 +215,7 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
             raise _refusal(path, f"its table of contents cannot be read: {error}") from error
     if comment != seal:
         raise _refusal(path, "its seal is not the comment of the zip")
-    return Container(path, digest, MappingProxyType(_located(path, contents, infos)))
+    return Container(path, digest, MappingProxyType(_locate(path, contents, infos)))
 
 
 def _private_memory(file: BufferedReader) -> mmap.mmap:
@@ -240,7 +240,7 @@ def peek(path: Path, name: str) -> bytes | None:
     Its own short sum is checked. None if the file is no zip, or has no such member.
     """
     try:
-        with _opened(path) as file, zipfile.ZipFile(file) as archive:
+        with _open_file(path) as file, zipfile.ZipFile(file) as archive:
             info = archive.getinfo(name)
             is_plain = info.compress_type == zipfile.ZIP_STORED and info.file_size <= _CHUNK
             return archive.read(info) if is_plain else None
@@ -249,7 +249,7 @@ def peek(path: Path, name: str) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Generator[BufferedReader]:
+def _open_file(path: Path) -> Generator[BufferedReader]:
     """Open a regular file that is not empty; what the system says becomes a ContainerError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -267,7 +267,7 @@ def _opened(path: Path) -> Generator[BufferedReader]:
         ) from error
 
 
-def _checked_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
+def _check_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
     """Return the SHA-256 that the seal tells, which is that of the file, and the seal."""
     found = _SEAL.search(bytes(whole[-_LONGEST_SEAL:]))
     if found is None:
@@ -286,7 +286,7 @@ def _checked_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes
     return digest, seal
 
 
-def _located(
+def _locate(
     path: Path, contents: memoryview, infos: Sequence[zipfile.ZipInfo]
 ) -> dict[str, memoryview]:
     """Return the bytes of each member; one after the other, they and their headers are all."""

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 
 @contextlib.contextmanager
-def held(path: Path, seconds: float) -> Generator[bool]:
+def hold(path: Path, seconds: float) -> Generator[bool]:
     """Hold the lock of a file, or wait for it no longer than some seconds.
 
     Yields:
@@ -42,7 +42,7 @@ def held(path: Path, seconds: float) -> Generator[bool]:
 def sweep(folder: Path) -> None:
     """Remove the files of locks that nobody holds: those that killed processes left."""
     for path in _files(folder):
-        with contextlib.suppress(OSError), held(path, 0):
+        with contextlib.suppress(OSError), hold(path, 0):
             pass
 
 

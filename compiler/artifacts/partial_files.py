@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctk.compiler.usercode.process_name import place, process_name, start_time
+from ctk.compiler.usercode.process_name import boot_name, process_name, start_time
 
 PREFIX = ".ctk-partial-"
 
@@ -44,6 +44,6 @@ def _is_left(path: Path) -> bool:
     if match is None:
         return False
     there, pid, start = match[1], int(match[2]), int(match[3])
-    is_here = there == place() and start > 0  # 0: this system does not tell
+    is_here = there == boot_name() and start > 0  # 0: this system does not tell
     is_gone = is_here and start_time(pid) != start
     return is_gone or time.time() - path.lstat().st_mtime > _STALE_SECONDS

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from ctk.compiler.artifacts.container import Bytes, Container, open_container, peek, write
-from ctk.compiler.cache_folder.folder import said_by_others
+from ctk.compiler.cache_folder.folder import access_problem
 from ctk.compiler.errors import ContainerError, UnreadableContainer
 
 MAGIC = "ctk-entry"
@@ -38,7 +38,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyDifference:
     """A part in which two keys differ; None where a key has no such part."""
 
     part: str
@@ -46,11 +46,11 @@ class Difference:
     ours: str | None
 
 
-def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[Difference]:
+def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[KeyDifference]:
     """Return the parts in which two keys differ, by name."""
     names = sorted({*theirs, *ours})
     return [
-        Difference(name, theirs.get(name), ours.get(name))
+        KeyDifference(name, theirs.get(name), ours.get(name))
         for name in names
         if theirs.get(name) != ours.get(name)
     ]
@@ -96,7 +96,7 @@ def read_entry(path: Path) -> tuple[Label, Container]:
     require_own_file(path)
     found = open_container(path, MAGIC)
     members = dict(found.members)
-    label = _parsed(bytes(members.pop(_LABEL, b"")))
+    label = _parse_label(bytes(members.pop(_LABEL, b"")))
     if label is None:
         raise ContainerError(f"{path} is not used: it does not say what it is")
     if Key(label.parts).digest != path.name:
@@ -106,7 +106,7 @@ def read_entry(path: Path) -> tuple[Label, Container]:
 
 def read_label(path: Path) -> Label | None:
     """Return what an entry says of itself, unchecked, to be shown; None if it says nothing."""
-    return _parsed(peek(path, _LABEL) or b"")
+    return _parse_label(peek(path, _LABEL) or b"")
 
 
 def require_own_file(path: Path) -> None:
@@ -120,12 +120,12 @@ def require_own_file(path: Path) -> None:
     status = path.lstat()
     if path.parent.is_symlink():
         raise UnreadableContainer(f"{path.parent} is a link out of the cache; next: remove it")
-    problem = said_by_others(status) if stat.S_ISREG(status.st_mode) else "is no file"
+    problem = access_problem(status) if stat.S_ISREG(status.st_mode) else "is no file"
     if problem is not None:
         raise ContainerError(f"{path} is not used: it {problem}")
 
 
-def _parsed(data: bytes) -> Label | None:
+def _parse_label(data: bytes) -> Label | None:
     try:
         found = json.loads(data)
         parts, about = found["parts"], found["about"]

@@ -17,7 +17,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EntrySummary:
     """What is known of one file among the entries.
 
     Attributes:
@@ -42,14 +42,14 @@ class Entry:
         return self.path.name
 
 
-def files(folder: Path) -> Iterator[Entry]:
+def files(folder: Path) -> Iterator[EntrySummary]:
     """Yield each entry with its size and age; nothing is opened."""
     return (entry for entry in _everything(folder) if _DIGEST.fullmatch(entry.path.name))
 
 
-def entries(folder: Path, hits: Mapping[str, int]) -> list[Entry]:
+def entries(folder: Path, hits: Mapping[str, int]) -> list[EntrySummary]:
     """Return the entries, last used first, with what they say of themselves: not checked."""
-    found: list[Entry] = []
+    found: list[EntrySummary] = []
     for entry in files(folder):
         label = read_label(entry.path)
         problem = None if label is not None else "it does not say what it is"
@@ -58,9 +58,9 @@ def entries(folder: Path, hits: Mapping[str, int]) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.used, reverse=True)
 
 
-def checked(folder: Path) -> list[Entry]:
+def check_entry(folder: Path) -> list[EntrySummary]:
     """Return all that stands there, by name, with what is wrong with it; all of it was read."""
-    found: list[Entry] = []
+    found: list[EntrySummary] = []
     for entry in sorted(_everything(folder), key=lambda entry: entry.path.name):
         if _DIGEST.fullmatch(entry.path.name) is None:
             if not entry.path.name.startswith(partial.PREFIX):
@@ -77,7 +77,7 @@ def checked(folder: Path) -> list[Entry]:
     return found
 
 
-def _everything(folder: Path) -> Iterator[Entry]:
+def _everything(folder: Path) -> Iterator[EntrySummary]:
     """Yield whatever stands in the folder; nothing if it cannot be listed."""
     with contextlib.suppress(OSError):
         if folder.is_symlink():  # it leads out of the cache
@@ -85,4 +85,4 @@ def _everything(folder: Path) -> Iterator[Entry]:
         for path in list(folder.iterdir()):
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
-                yield Entry(path, status.st_size, status.st_mtime)
+                yield EntrySummary(path, status.st_size, status.st_mtime)

@@ -32,14 +32,14 @@ from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.artifacts.container import Bytes, Container
 from ctk.compiler.cache import listing
 from ctk.compiler.cache.entry import (
-    Difference,
     Key,
+    KeyDifference,
     Value,
     differences,
     read_entry,
     write_entry,
 )
-from ctk.compiler.cache.listing import Entry
+from ctk.compiler.cache.listing import EntrySummary
 from ctk.compiler.cache_folder.folder import cache_folder, subfolder, warn_once
 from ctk.compiler.cache_folder.notes import Notes
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
@@ -153,7 +153,7 @@ class Store:
         with contextlib.ExitStack() as stack:
             try:
                 path = subfolder(self.root, "locks") / key.digest
-                is_held = stack.enter_context(locks.held(path, seconds))
+                is_held = stack.enter_context(locks.hold(path, seconds))
             except (OSError, StorageError) as error:
                 warn_once(self.root, f"no locks in the cache in {self.root}: {_first_line(error)}")
                 is_held = False
@@ -164,15 +164,15 @@ class Store:
 
     # --- all entries ----------------------------------------------------------------------------
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[EntrySummary]:
         """Return the entries, last used first, with what they say of themselves: not checked."""
         return listing.entries(self.folder, self.notes.hits())
 
-    def verify(self) -> list[Entry]:
+    def verify(self) -> list[EntrySummary]:
         """Return all that stands among the entries, with what is wrong with it; all is checked."""
-        return listing.checked(self.folder)
+        return listing.check_entry(self.folder)
 
-    def nearest(self, key: Key) -> tuple[Entry, list[Difference]] | None:
+    def nearest(self, key: Key) -> tuple[EntrySummary, list[KeyDifference]] | None:
         """Return the entry whose key differs in the fewest parts, and those; the last used first.
 
         None if there is no entry. That of the key itself differs in none.
@@ -181,7 +181,7 @@ class Store:
         sound = [each for each in found if each[0].problem is None]
         return min(sound, key=lambda each: len(each[1]), default=None)
 
-    def discard(self, entry: Entry, reason: str) -> bool:
+    def discard(self, entry: EntrySummary, reason: str) -> bool:
         """Remove an entry; return whether it is gone."""
         is_gone = self._unlink(entry.path)
         self.notes.tell("dropped", entry.digest, reason, entry.label.parts)

@@ -123,7 +123,7 @@ class WholeGraph:
             if container is None:
                 return None
             try:
-                run = self._loaded(container)
+                run = self._load(container)
             except _CANNOT_LOAD as error:
                 self.store.drop(key, f"an entry cannot be loaded: {first_line(error)}")
                 return None
@@ -148,7 +148,7 @@ class WholeGraph:
         text = json.dumps({"format": _FORMAT, **data}).encode()
         self.store.put(free, {_GRAPH: text, **blobs}, about)
 
-    def _loaded(self, container: Container) -> Run | None:
+    def _load(self, container: Container) -> Run | None:
         """Return the callable of an entry; None if its guards do not hold.
 
         Raises:

@@ -51,7 +51,7 @@ def private_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         real = folder.resolve(strict=True)
-        problem = said_by_others(real.lstat())
+        problem = access_problem(real.lstat())
     except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
         raise StorageError(f"{folder} cannot be used: {error}; next: set CTK_CACHE_DIR") from error
     if problem is not None:
@@ -60,7 +60,7 @@ def private_folder(folder: Path) -> Path:
     return real
 
 
-def said_by_others(status: os.stat_result) -> str | None:
+def access_problem(status: os.stat_result) -> str | None:
     """Return who else has a say in a file or folder; None if only this user has."""
     if status.st_uid != os.geteuid():
         return f"belongs to somebody else (user {status.st_uid}; this is {os.geteuid()})"
@@ -81,7 +81,7 @@ def subfolder(root: Path, name: str) -> Path:
         status = folder.lstat()
     except OSError as error:
         raise StorageError(f"{folder} cannot be used: {error.strerror or error}") from error
-    problem = said_by_others(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
+    problem = access_problem(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
     if problem is not None:
         raise StorageError(f"{folder} {problem}; next: remove it")
     return folder
@@ -89,18 +89,18 @@ def subfolder(root: Path, name: str) -> Path:
 
 def warn_once(folder: Path | None, message: str) -> None:
     """Write a warning to the log, the first one of this process about a folder; others at DEBUG."""
-    said = _said_of(folder)
+    said = _access_problem(folder)
     log.log(logging.DEBUG if said else logging.WARNING, "%s", message)
     said.append(message)
     del said[1:]
 
 
 @functools.cache
-def _said_of(folder: Path | None) -> list[str]:
+def _access_problem(folder: Path | None) -> list[str]:
     """Return what was said of a folder in this process: a list that grows to one."""
     return []
 
 
 def forget_warnings() -> None:
     """Let the next warning about each folder be a first one again."""
-    _said_of.cache_clear()
+    _access_problem.cache_clear()

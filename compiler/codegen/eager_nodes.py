@@ -14,7 +14,7 @@ from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
-from ctk.compiler.runtime.steps import Argument, Call, Ref, Schedule, Step, mapped
+from ctk.compiler.runtime.steps import Argument, Call, Ref, Schedule, Step, map_leaves
 
 
 def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> BoxedCallable:
@@ -79,9 +79,9 @@ def plain_schedule(graph: Graph) -> Schedule:
         elif node.op == "get_attr":
             constants[node.name] = node.target
         elif node.op == "output":
-            result = mapped(node.args[0], _ref)
+            result = map_leaves(node.args[0], _ref)
         elif node.op == "call_function":
-            args, kwargs = mapped(node.args, _ref), mapped(node.kwargs, _ref)
+            args, kwargs = map_leaves(node.args, _ref), map_leaves(node.kwargs, _ref)
             steps.append(Call(node.name, node.target, args, kwargs))
         else:
             raise ArtifactError(f"{node.name} is a {node.op}: it cannot be stored")

@@ -207,14 +207,14 @@ def _pass_options(name: str, value: object) -> object:
             raise ConfigError(f"{name} contains {step!r}: {options!r}; {allowed}")
     given = cast("Mapping[str, Mapping[str, object]]", value)
     return {
-        step: {option: _frozen(each) for option, each in options.items()}
+        step: {option: _freeze(each) for option, each in options.items()}
         for step, options in given.items()
     }
 
 
-def _frozen(value: object) -> object:
+def _freeze(value: object) -> object:
     if isinstance(value, (list, tuple)):
-        return tuple(map(_frozen, cast("Iterable[object]", value)))
+        return tuple(map(_freeze, cast("Iterable[object]", value)))
     return value
 
 

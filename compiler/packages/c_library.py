@@ -15,13 +15,13 @@ from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.options.config import Config
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import (
-    Entry,
+    CEntry,
+    CValue,
     FromInput,
     FromWeight,
     NotInC,
     Output,
     Source,
-    Value,
     Weight,
     dtype_code,
 )
@@ -49,7 +49,7 @@ class CLibrary:
     kept: Json
     left_out: Json
     refusals: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    _entries: list[Entry] = field(default_factory=list[Entry], init=False)
+    _entries: list[CEntry] = field(default_factory=list[CEntry], init=False)
     _weights: dict[str, Weight] = field(default_factory=dict[str, Weight], init=False)
     _data: list[Json] = field(default_factory=list[Json], init=False)
     _kernels: list[list[PrintedKernel]] = field(
@@ -73,7 +73,7 @@ class CLibrary:
         try:
             entry = self._entry(name, graph, guard, traced, data["constants"])
         except (NotInC, NotLowered) as error:
-            entry = Entry(name, graph.schedule, [], (), (), {}, refusal=str(error))
+            entry = CEntry(name, graph.schedule, [], (), (), {}, refusal=str(error))
         codes = [each.code for each in kernels]
         self._entries.append(replace(entry, kernels=codes))
         self._kernels.append(kernels)
@@ -129,7 +129,7 @@ class CLibrary:
 
     def _entry(
         self, name: str, graph: CompiledGraph, guard: InputGuard, traced: Traced, constants: Json
-    ) -> Entry:
+    ) -> CEntry:
         """Return an entry point as C programs see it.
 
         Raises:
@@ -139,16 +139,16 @@ class CLibrary:
             raise NotInC("it runs on a GPU")
         given: dict[str, Source] = {}
         names = [*traced.weights]
-        inputs: list[Value] = []
+        inputs: list[CValue] = []
         for each in guard.inputs:
             if isinstance(each, FixedInput):
                 continue
             if isinstance(each, NumberInput):
-                inputs.append(Value(each.name, torch.int64, (), "int", each.size))
+                inputs.append(CValue(each.name, torch.int64, (), "int", each.size))
             else:
                 dtype_code(each.dtype)
                 written = each.is_written
-                inputs.append(Value(each.name, each.dtype, each.shape, is_written=written))
+                inputs.append(CValue(each.name, each.dtype, each.shape, is_written=written))
         for number, own in enumerate(graph.schedule.inputs):
             is_weight = number < len(names)
             given[own] = FromWeight(names[number]) if is_weight else FromInput(number - len(names))
@@ -165,7 +165,7 @@ class CLibrary:
         self._weights.update(weights)
         symbols = {symbol: (each.low, each.high) for symbol, each in guard.dimensions.items()}
         outputs = tuple(_outputs(traced))
-        return Entry(
+        return CEntry(
             name, graph.schedule, [], tuple(inputs), outputs, given,
             symbols=symbols, conditions=guard.conditions,
         )  # fmt: skip
@@ -182,9 +182,9 @@ def _outputs(traced: Traced) -> list[Output]:
         name = f"output_{number}"
         if isinstance(value, torch.Tensor):
             dtype_code(value.dtype)
-            found.append(Output(Value(name, value.dtype, sizes_of(value.shape)), number))
+            found.append(Output(CValue(name, value.dtype, sizes_of(value.shape)), number))
         elif isinstance(value, (int, torch.SymInt)):
-            found.append(Output(Value(name, torch.int64, (), "int"), number))
+            found.append(Output(CValue(name, torch.int64, (), "int"), number))
         else:
             raise NotInC(f"its result {number} is a {type(value).__name__}")
     return found

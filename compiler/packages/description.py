@@ -14,14 +14,14 @@ from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
 from ctk.compiler.packages.input_guard import FixedInput, Input, InputGuard, NumberInput
 from ctk.compiler.packages.input_guard_json import guard_of
-from ctk.compiler.packages.package import manifest_of, opened
+from ctk.compiler.packages.package import manifest_of, open_package
 from ctk.compiler.records import Json
 from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.torch_compat.fx import graphs
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ValueDescription:
     """An argument, a result or a weight.
 
     Attributes:
@@ -40,7 +40,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class SizeDescription:
     """A size that varies, by name, with its least and largest value; None: there is no largest."""
 
     name: str
@@ -59,10 +59,10 @@ class EntryDescription:
     """
 
     name: str
-    inputs: Sequence[Value]
+    inputs: Sequence[ValueDescription]
     keywords: Sequence[str]
-    sizes: Sequence[Size]
-    outputs: Sequence[Value]
+    sizes: Sequence[SizeDescription]
+    outputs: Sequence[ValueDescription]
     weights: Sequence[str]
     why_not_c: str
 
@@ -85,8 +85,8 @@ class Description:
     digest: str
     nbytes: int
     entries: Sequence[EntryDescription]
-    weights: Sequence[Value]
-    weights_left_out: Sequence[Value]
+    weights: Sequence[ValueDescription]
+    weights_left_out: Sequence[ValueDescription]
     weights_nbytes: int
     machine: Mapping[str, Any]
     made_by: Mapping[str, str]
@@ -100,7 +100,7 @@ def describe(path: str | Path) -> Description:
         ContainerError: It is no package, is damaged, or cannot be read.
         ArtifactError: It is one of another ctk.
     """
-    container = opened(path)
+    container = open_package(path)
     manifest = manifest_of(container, to_run=False)
     kept = manifest["weights"]
     try:
@@ -125,7 +125,7 @@ def describe(path: str | Path) -> Description:
 
 def _entry(name: str, data: Json, why_not_c: str) -> EntryDescription:
     guard = guard_of(data["door"])
-    sizes = [Size(each.name, each.low, each.high) for each in guard.dimensions.values()]
+    sizes = [SizeDescription(each.name, each.low, each.high) for each in guard.dimensions.values()]
     places = _places(data["out_spec"], len(data["results"]))
     outputs = [_output(*each, guard) for each in zip(places, data["results"], strict=True)]
     inputs = [_input(each, guard) for each in guard.inputs]
@@ -135,22 +135,24 @@ def _entry(name: str, data: Json, why_not_c: str) -> EntryDescription:
     )
 
 
-def _input(each: Input, guard: InputGuard) -> Value:
+def _input(each: Input, guard: InputGuard) -> ValueDescription:
     if isinstance(each, FixedInput):
-        return Value(each.name, "", repr(each.value))
+        return ValueDescription(each.name, "", repr(each.value))
     if isinstance(each, NumberInput):
-        return Value(each.name, "int", guard.text([each.size])[1:-1])
+        return ValueDescription(each.name, "int", guard.text([each.size])[1:-1])
     dtype = str(each.dtype).removeprefix("torch.")
-    return Value(each.name, dtype, guard.text(each.shape), str(each.device), each.is_written)
+    return ValueDescription(
+        each.name, dtype, guard.text(each.shape), str(each.device), each.is_written
+    )
 
 
-def _output(place: str, row: Json, guard: InputGuard) -> Value:
+def _output(place: str, row: Json, guard: InputGuard) -> ValueDescription:
     if "fixed" in row:
-        return Value(place, "", repr(value_of(row["fixed"])))
+        return ValueDescription(place, "", repr(value_of(row["fixed"])))
     if "dtype" not in row:
-        return Value(place, "int", _size(row["size"], guard))
+        return ValueDescription(place, "int", _size(row["size"], guard))
     sizes = ", ".join(_size(each, guard) for each in row["shape"])
-    return Value(place, row["dtype"], f"[{sizes}]", row["device"])
+    return ValueDescription(place, row["dtype"], f"[{sizes}]", row["device"])
 
 
 def _size(size: Json, guard: InputGuard) -> str:
@@ -173,8 +175,8 @@ def _keywords(spec: str) -> list[str]:
         return []
 
 
-def _weight(name: str, row: Json) -> Value:
-    return Value(name, row["dtype"], str(row["shape"]), row["device"])
+def _weight(name: str, row: Json) -> ValueDescription:
+    return ValueDescription(name, row["dtype"], str(row["shape"]), row["device"])
 
 
 def _why_not_here(machine: Json, name: str) -> str:

@@ -59,7 +59,7 @@ class Traced:
         return [value_of(node) for node in output.args[0]]
 
 
-def traced_of(program: torch.export.ExportedProgram) -> Traced:
+def trace_program(program: torch.export.ExportedProgram) -> Traced:
     """Return an exported program as a graph to compile.
 
     Raises:

@@ -131,7 +131,7 @@ class InputGuard:
                 taken.append(value)
             elif not _same(each.value, value):
                 raise InputError(
-                    f"{each.name} is {_shown(value)}, and was {_shown(each.value)} when the "
+                    f"{each.name} is {_show(value)}, and was {_show(each.value)} when the "
                     "package was compiled: it is fixed. Compile one for each value that is needed"
                 )
         if self._writes:
@@ -193,7 +193,7 @@ class InputGuard:
         """Refuse another kind of value, and note which sizes it tells."""
         if isinstance(each, NumberInput):
             if type(value) is not int:
-                raise InputError(f"{each.name} must be an int, and is {_shown(value)}")
+                raise InputError(f"{each.name} must be an int, and is {_show(value)}")
             pairs = [(each.size, value)]
         elif isinstance(each, TensorInput):
             self._refuse_other(each, value)
@@ -226,7 +226,7 @@ class InputGuard:
     def _refuse_other(self, each: TensorInput, value: Any) -> None:
         """Refuse what is no tensor, or of another type, device or rank."""
         if type(value) not in (Tensor, torch.nn.Parameter):
-            raise InputError(f"{each.name} must be a torch.Tensor, and is {_shown(value)}")
+            raise InputError(f"{each.name} must be a torch.Tensor, and is {_show(value)}")
         if value.dtype is not each.dtype:
             raise InputError(
                 f"{each.name} is of {value.dtype}; the package was compiled for {each.dtype}"
@@ -317,10 +317,10 @@ class InputGuard:
             if size.number is not None:
                 words.append(str(size.number))
                 continue
-            words.append(re.sub(r"\w+", lambda word: self._called(word[0]), str(size)))
+            words.append(re.sub(r"\w+", lambda word: self._name_size(word[0]), str(size)))
         return f"[{', '.join(words)}]"
 
-    def _called(self, symbol: str) -> str:
+    def _name_size(self, symbol: str) -> str:
         return self.dimensions[symbol].name if symbol in self.dimensions else symbol
 
 
@@ -374,6 +374,6 @@ def _same(fixed: Any, value: Any) -> bool:
     return repr(value) == repr(fixed) if isinstance(fixed, float | complex) else value == fixed
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     text = repr(value) if not isinstance(value, Tensor) else "a tensor"
     return text if len(text) < 60 else f"a {type(value).__name__}"

@@ -230,14 +230,14 @@ def load(path: str | Path) -> Package:
         ContainerError: It is no package, is damaged, or cannot be read.
         ArtifactError: It is for another machine, another torch or another ctk.
     """
-    container = opened(path)
+    container = open_package(path)
     try:
         return Package(container)
     except MALFORMED as error:
-        raise _malformed(container.path, error) from error
+        raise _malformed_error(container.path, error) from error
 
 
-def opened(path: str | Path) -> Container:
+def open_package(path: str | Path) -> Container:
     """Open the container of a package.
 
     Raises:
@@ -252,7 +252,7 @@ def opened(path: str | Path) -> Container:
     return open_container(place)
 
 
-def _malformed(path: Path, error: BaseException) -> ContainerError:
+def _malformed_error(path: Path, error: BaseException) -> ContainerError:
     return ContainerError(f"{path.name} is malformed: {repr(error)[:300]}; compile it again")
 
 
@@ -282,7 +282,7 @@ def manifest_of(container: Container, *, to_run: bool = True) -> Json:
         if to_run:
             refuse_other(manifest["machine"], name)
     except MALFORMED as error:
-        raise _malformed(container.path, error) from error
+        raise _malformed_error(container.path, error) from error
     return manifest
 
 

@@ -22,13 +22,13 @@ from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageE
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.c_library import CLibrary
 from ctk.compiler.packages.entry_point import compile_traced
-from ctk.compiler.packages.exported_program import Traced, traced_of
+from ctk.compiler.packages.exported_program import Traced, trace_program
 from ctk.compiler.packages.input_guard import InputGuard, TensorInput
 from ctk.compiler.packages.input_guard_json import guard_json
 from ctk.compiler.packages.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
-from ctk.compiler.runtime.tensors import stored_tensors
+from ctk.compiler.runtime.tensors import store_tensors
 from ctk.compiler.runtime.values import size_json, value_json
 from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.torch_compat.aot import exported
@@ -158,7 +158,7 @@ def write_package(
             )
     package = _Package(config, weights, as_tuple=as_tuple)
     for name, program in entries.items():
-        package.add(name, program if isinstance(program, Traced) else traced_of(program))
+        package.add(name, program if isinstance(program, Traced) else trace_program(program))
     manifest, blobs = package.finish()
     members = {MANIFEST: json.dumps(manifest, indent=1).encode(), **blobs}
     write(target, members, private=private)
@@ -221,7 +221,7 @@ class _Package:
 
     def finish(self) -> tuple[Json, Blobs]:
         """Return the manifest, and the other members by name."""
-        table, blobs = stored_tensors(self.weights, "weights/")
+        table, blobs = store_tensors(self.weights, "weights/")
         kept, left_out = table, {}
         if self.keep == "leave_out":
             kept, left_out, blobs = {}, table, {}
@@ -230,7 +230,7 @@ class _Package:
         for entry in self.entries:
             data, more = entry.graph.stored(f"constants/{entry.name}/")
             blobs.update(more)
-            described[entry.name] = self._described(entry, data)
+            described[entry.name] = self._describe_entry(entry, data)
             library.add(entry.name, entry.graph, entry.guard, entry.traced, data)
         blobs.update(library.finish())
         manifest = {
@@ -255,9 +255,9 @@ class _Package:
         }
         return {".".join(map(str, torch.cuda.get_device_capability(each))) for each in devices}
 
-    def _described(self, entry: _Entry, graph: Json) -> Json:
+    def _describe_entry(self, entry: _Entry, graph: Json) -> Json:
         traced = entry.traced
-        computed = [_computed(n, value) for n, value in enumerate(traced.computed())]
+        computed = [_describe_result(n, value) for n, value in enumerate(traced.computed())]
         results = [
             computed[each] if isinstance(each, int) else {"fixed": value_json(each[0])}
             for each in traced.results
@@ -275,7 +275,7 @@ class _Package:
         }
 
 
-def _computed(number: int, value: object) -> Json:
+def _describe_result(number: int, value: object) -> Json:
     """Return what a result is, that the graph computes: a number, or a tensor of these sizes."""
     if not isinstance(value, Tensor):
         return {"computed": number, "size": _size(value)}

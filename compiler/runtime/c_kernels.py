@@ -160,13 +160,13 @@ def load_library(binary: bytes | memoryview) -> Library:
     with _lock:
         found = _loaded.get(digest)
         if found is None:
-            found = _loaded[digest] = Library(bytes(binary), digest, _opened(binary))
+            found = _loaded[digest] = Library(bytes(binary), digest, _open_library(binary))
             handle = found.handle._handle
             weakref.finalize(found, dlclose, handle).atexit = False  # the only name it has
     return found
 
 
-def _opened(binary: bytes | memoryview) -> ctypes.CDLL:
+def _open_library(binary: bytes | memoryview) -> ctypes.CDLL:
     try:
         memory = os.memfd_create("ctk-kernels", os.MFD_CLOEXEC)
         with os.fdopen(memory, "wb") as file:
@@ -174,7 +174,7 @@ def _opened(binary: bytes | memoryview) -> ctypes.CDLL:
             file.flush()
             return ctypes.CDLL(f"/proc/self{_new_path()}/fd/{memory}")
     except (AttributeError, OSError):  # another system, or one that forbids it
-        return _opened_by_file(binary)
+        return _open_by_file(binary)
 
 
 def _new_path() -> str:
@@ -186,7 +186,7 @@ def _new_path() -> str:
     return "".join("/." if bit == "1" else "/" for bit in bits)
 
 
-def _opened_by_file(binary: bytes | memoryview) -> ctypes.CDLL:
+def _open_by_file(binary: bytes | memoryview) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="ctk-c-") as folder:
         path = Path(folder, "kernels.so")
         path.write_bytes(binary)

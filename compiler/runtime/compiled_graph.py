@@ -15,7 +15,7 @@ from ctk.compiler.runtime.python_code import PythonCode, Takes
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of
 from ctk.compiler.runtime.steps import Launch, Schedule
 from ctk.compiler.runtime.stored_kernels import StoredKernel
-from ctk.compiler.runtime.tensors import stored_tensors, tensors_of
+from ctk.compiler.runtime.tensors import store_tensors, tensors_of
 
 Blobs = Mapping[str, bytes | memoryview]
 
@@ -66,7 +66,7 @@ class CompiledGraph:
         """
         graphs = {n: each for n, each in self.constants.items() if isinstance(each, CompiledGraph)}
         tensors = {n: _tensor(each, n) for n, each in self.constants.items() if n not in graphs}
-        table, blobs = stored_tensors(tensors, prefix)
+        table, blobs = store_tensors(tensors, prefix)
         inner: dict[str, Json] = {}
         for name, graph in graphs.items():
             inner[name], more = graph.stored(f"{prefix}{name}/")

@@ -50,7 +50,7 @@ class _Launch:
         self.arguments = tuple(map(int, data["arguments"]))
         self.pointers = int(data["pointers"])
         self.written = int(data["written"])
-        self.loaded = _loaded(data["code"], blobs, device, data["types"])
+        self.loaded = _load(data["code"], blobs, device, data["types"])
 
     def programs(self, sizes: Mapping[str, int]) -> int:
         return math.prod(-(-number_of(numel, sizes) // block) for numel, block in self.grid)
@@ -73,7 +73,7 @@ class _Launch:
         for pointer in pointers:
             together |= pointer
         if together % ALIGNMENT:
-            covers = [_covered(each) for each in tensors]
+            covers = [_cover(each) for each in tensors]
             copies = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in covers]
             self._launch(programs, [each.data_ptr() for each in copies], sizes, device, name)
             for cover, copy in list(zip(covers, copies, strict=True))[: self.written]:
@@ -92,7 +92,7 @@ class _Launch:
             raise RuntimeError(f"kernel {name}: launch failed: {told}")
 
 
-def _covered(tensor: Tensor) -> Tensor:
+def _cover(tensor: Tensor) -> Tensor:
     """Return the memory that a tensor covers, from its first element to its last, as one row."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     last = sum((size - 1) * stride for size, stride in steps)
@@ -133,10 +133,10 @@ class CudaKernel:
         if ready is None:
             if len(self._ready) >= _KEPT:
                 self._ready.clear()
-            ready = self._ready[sizes] = self._prepared(sizes)
+            ready = self._ready[sizes] = self._prepare(sizes)
         ready(arguments)
 
-    def _prepared(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
+    def _prepare(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
         """Return what runs the kernel for some sizes."""
         plan = next((each for each in self._plans if each.holds(sizes)), None)
         if plan is None:
@@ -159,7 +159,7 @@ _KEPT = 1024
 """For how many sizes a kernel remembers how it runs."""
 
 
-def _loaded(data: Any, blobs: Blobs, device: int, types: Sequence[str]) -> cuda_launch.Loaded:
+def _load(data: Any, blobs: Blobs, device: int, types: Sequence[str]) -> cuda_launch.Loaded:
     cubin = bytes(blobs[data["cubin"]])
     numbers = (int(data[name]) for name in ("shared", "threads", "hidden"))
     code = cuda_launch.MachineCode(str(data["name"]), cubin, *numbers)

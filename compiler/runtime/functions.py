@@ -40,7 +40,7 @@ _WITH_GRAPHS = ("cond", "while_loop")
 
 
 @cache
-def _named() -> Mapping[str, Callable[..., Any]]:
+def _functions_by_name() -> Mapping[str, Callable[..., Any]]:
     """Return all functions but operators, by name."""
     found: dict[str, Callable[..., Any]] = {
         "fitted": fitted,
@@ -58,7 +58,7 @@ def _named() -> Mapping[str, Callable[..., Any]]:
 
 @cache
 def _names() -> Mapping[Callable[..., Any], str]:
-    return {function: name for name, function in reversed([*_named().items()])}
+    return {function: name for name, function in reversed([*_functions_by_name().items()])}
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -85,8 +85,8 @@ def function_of(name: str) -> Callable[..., Any]:
     Raises:
         ArtifactError: This process has none of that name.
     """
-    if name in _named():
-        return _named()[name]
+    if name in _functions_by_name():
+        return _functions_by_name()[name]
     parts = name.split(".")
     if parts[0] == "higher_order" and parts[-1] in _WITH_GRAPHS:
         return cast("Callable[..., Any]", operators.higher_order_op(parts[-1]))

@@ -93,13 +93,13 @@ class PythonCode:
         lines.append(f"return {self._text(schedule.result)}")
         head, *body = lines
         self.text = "\n    ".join((head, *body))
-        self.function = self._made(name)
+        self.function = self._compile(name)
 
     def bind(self, launches: Sequence[Callable[..., None]]) -> None:
         """Give the function its kernels, by number."""
         bind(self.function, launches)
 
-    def _made(self, name: str) -> FunctionType:
+    def _compile(self, name: str) -> FunctionType:
         exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # text of our own
         function = self._scope[name]
         function.__module__ = "ctk_kernels"
@@ -126,7 +126,7 @@ class PythonCode:
                 f"{step.symbol} = {source if step.axis is None else f'{source}.size({step.axis})'}"
             )
         if isinstance(step, Launch):
-            passed = [self._passed(self._value(each)) for each in step.buffers]
+            passed = [self._arguments_text(self._value(each)) for each in step.buffers]
             return f"_ctk_launch_{step.kernel}({', '.join((*passed, *step.sizes))})"
         return f"{self._local(step.name)} = {self._allocation(step)}"
 
@@ -149,7 +149,7 @@ class PythonCode:
         empty, device = self._global(allocate.empty, "empty_on"), self._global(step.device)
         return f"{empty}({shape}, {strides}, {dtype}, {device})"
 
-    def _passed(self, value: str) -> str:
+    def _arguments_text(self, value: str) -> str:
         return f"{value}.data_ptr()" if self._takes == "address" else value
 
     def _text(self, argument: Argument) -> str:

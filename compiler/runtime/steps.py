@@ -137,17 +137,17 @@ def leaves(argument: Argument) -> Iterator[Any]:
         yield argument
 
 
-def mapped(argument: Argument, change: Callable[[Any], Argument]) -> Argument:
+def map_leaves(argument: Argument, change: Callable[[Any], Argument]) -> Argument:
     """Return an argument with each of its leaves changed."""
     if isinstance(argument, (list, tuple)):
-        parts = [mapped(part, change) for part in cast("Sequence[Argument]", argument)]
+        parts = [map_leaves(part, change) for part in cast("Sequence[Argument]", argument)]
         return parts if isinstance(argument, list) else tuple(parts)
     if isinstance(argument, Mapping):
         pairs = cast("Mapping[str, Argument]", argument).items()
-        return {key: mapped(part, change) for key, part in pairs}
+        return {key: map_leaves(part, change) for key, part in pairs}
     if isinstance(argument, slice):
         bounds = (argument.start, argument.stop, argument.step)
-        return slice(*(mapped(bound, change) for bound in bounds))
+        return slice(*(map_leaves(bound, change) for bound in bounds))
     return change(argument)
 
 

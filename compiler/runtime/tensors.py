@@ -21,7 +21,7 @@ from ctk.compiler.records import Json, torch_word
 from ctk.compiler.runtime.values import value_of
 
 
-def stored_tensors(
+def store_tensors(
     tensors: Mapping[str, Tensor], prefix: str
 ) -> tuple[Json, dict[str, bytes | memoryview]]:
     """Return a table of tensors, and their memory as blobs.

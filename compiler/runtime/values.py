@@ -69,13 +69,13 @@ def name_of(text: Any) -> str:
     return text
 
 
-def parsed_size(text: str) -> Index:
+def parse_size(text: str) -> Index:
     """Return the size that `python_text` wrote.
 
     Raises:
         ValueError: It is not an expression of sizes.
     """
-    return _parsed(ast.parse(text, mode="eval").body)
+    return _size_of_tree(ast.parse(text, mode="eval").body)
 
 
 _BINARY: Mapping[type, Callable[[Any, Any], Index]] = {
@@ -87,22 +87,22 @@ _BINARY: Mapping[type, Callable[[Any, Any], Index]] = {
 }
 
 
-def _parsed(node: ast.expr) -> Index:
+def _size_of_tree(node: ast.expr) -> Index:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return as_index(node.value)
     if isinstance(node, ast.Name):
         return symbol(node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _parsed(node.operand) * -1
+        return _size_of_tree(node.operand) * -1
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        left, right = _parsed(node.left), _parsed(node.right)
+        left, right = _size_of_tree(node.left), _size_of_tree(node.right)
         if right.number == 0 and isinstance(node.op, (ast.FloorDiv, ast.Mod)):
             raise ValueError("it divides by zero")
         return _BINARY[type(node.op)](left, right)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
         extreme = {"max": larger, "min": smaller}.get(node.func.id)
         if extreme is not None:
-            return extreme(*map(_parsed, node.args))
+            return extreme(*map(_size_of_tree, node.args))
     raise ValueError("it is not a sum of products of sizes")
 
 
@@ -131,7 +131,7 @@ _FORMS = Forms(
     (
         Form("value", (Ref,), lambda value: value.name, lambda name: Ref(name_of(name))),
         Form("", (Index,), size_json),
-        Form("size", read=parsed_size),
+        Form("size", read=parse_size),
         Form("float", (float,), repr, float),
         Form(
             "tuple",

@@ -73,7 +73,7 @@ def loads_of(code: CodeType) -> Loads:
     )
 
 
-def imported_modules(loads: Loads, package: str, what: str) -> dict[str, ModuleType]:
+def modules_of_import(loads: Loads, package: str, what: str) -> dict[str, ModuleType]:
     """Return the modules that code imports when it runs.
 
     Args:
@@ -152,7 +152,7 @@ def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
             yield from _instructions(each)
 
 
-def changed_names(function: object, prefix: str = "") -> frozenset[str]:
+def names_changed(function: object, prefix: str = "") -> frozenset[str]:
     """Return the names whose values the source of a function changes; none without a source.
 
     Args:
@@ -165,11 +165,11 @@ def changed_names(function: object, prefix: str = "") -> frozenset[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):  # typed in, or a lambda within other text
         return frozenset()
-    found = {name for node in ast.walk(tree) for name in _changed(node)}
+    found = {name for node in ast.walk(tree) for name in _changes_of(node)}
     return frozenset(n.removeprefix(prefix) for n in found if n.startswith(prefix))
 
 
-def _changed(node: ast.AST) -> Iterator[str]:
+def _changes_of(node: ast.AST) -> Iterator[str]:
     """Yield the names that a node changes: `asked` of `asked.append(1)` and `asked[0] += 1`."""
     match node:
         case ast.Nonlocal(names=names) | ast.Global(names=names):

@@ -20,7 +20,7 @@ _NEVER_THEIRS = frozenset({"ctk", "torch"})
 """Packages that are not the user's, even where they are not installed (a checkout)."""
 
 
-def reached_values(
+def values_reached(
     values: Sequence[object], names: Sequence[str]
 ) -> tuple[list[object], list[ModuleType]]:
     """Return the values that code takes out of modules, and the modules of the program.

@@ -47,10 +47,10 @@ from ctk.compiler.fx.literals import NoText, text_of
 from ctk.compiler.torch_compat.fx import functions, operators, own_operators
 from ctk.compiler.usercode.code_effects import (
     Loads,
-    changed_names,
     environment_text,
-    imported_modules,
     loads_of,
+    modules_of_import,
+    names_changed,
     require_known,
     require_known_function,
 )
@@ -60,7 +60,7 @@ from ctk.compiler.usercode.code_origin import (
     import_digest,
     is_named_code,
     is_of_library,
-    reached_values,
+    values_reached,
 )
 
 Leaf = Callable[[object], str | None]
@@ -145,7 +145,7 @@ def _implementation_part(value: Any) -> str:
         return f"module {value.__name__}"
     if not isinstance(value, FunctionType):
         return identity_of(value, "the implementation of the operator")
-    held = {n: "itself" if each is value else each for n, each in _held_values(value).items()}
+    held = {n: "itself" if each is value else each for n, each in _closure_values(value).items()}
     names, texts = loads_of(value.__code__).names, dict[str, str]()
     for name in sorted(names & value.__globals__.keys()):
         with contextlib.suppress(NoText):  # not a plain value: its name is in the code
@@ -198,7 +198,7 @@ class _Walk:
         if isinstance(value, _ATOMS):
             return f"{type(value).__name__} {value!r}"
         if isinstance(value, FunctionType | type | ModuleType):
-            return self._known(value)
+            return self._definition(value)
         return self._once(value, lambda: self._by_type(value, where, changed), where)
 
     def _once(self, value: object, write: Callable[[], str], where: str = "") -> str:
@@ -221,7 +221,7 @@ class _Walk:
         if isinstance(value, functools.partial) and (refuses or type(value) is functools.partial):
             return f"partial({self.text((value.func, value.args, value.keywords), where)})"
         if isinstance(value, MethodType):
-            own = frozenset[str]() if refuses else changed_names(value.__func__, "self.")
+            own = frozenset[str]() if refuses else names_changed(value.__func__, "self.")
             owner = self.text(value.__self__, where, own)
             return f"method({owner} {self.text(value.__func__, where)})"
         if type(value).__module__ == "torch._ops":
@@ -236,10 +236,10 @@ class _Walk:
         if isinstance(value, logging.Logger):
             return f"logger {value.name}"
         if isinstance(value, FunctionType | type | ModuleType):
-            return self._known(value)
+            return self._definition(value)
         return self._attributes(value) if refuses else self._state(value, where, changed)
 
-    def _known(self, value: Known) -> str:
+    def _definition(self, value: Known) -> str:
         """Return the name of code of a library; code of the user in full."""
         refuses = self.state == "refuse"
         is_named = is_of_library(value) if refuses else is_named_code(value)
@@ -271,7 +271,7 @@ class _Walk:
     # --- functions and classes ------------------------------------------------------------------
 
     def _function(self, function: FunctionType) -> str:
-        loads, held = loads_of(function.__code__), _held_values(function)
+        loads, held = loads_of(function.__code__), _closure_values(function)
         default = f"a default of {function.__qualname__}"
         defaults = function.__defaults__, function.__kwdefaults__
         parts = [_code_text(function.__code__), *(self.text(each, default) for each in defaults)]
@@ -282,7 +282,7 @@ class _Walk:
         if not self.by_file:
             known = function.__globals__
             held |= {name: known[name] for name in loads.names if name in known}
-        changed = changed_names(function)
+        changed = names_changed(function)
         for name, value in sorted(held.items()):
             kind = f"changed {type(value).__name__}"
             parts.append(f"{name} = {kind if name in changed else self.text(value, f'`{name}`')}")
@@ -298,8 +298,8 @@ class _Walk:
         """
         known, names = function.__globals__, sorted(loads.names | loads.attributes)
         used: dict[str, object] = {name: known[name] for name in names if name in known}
-        used |= imported_modules(loads, str(known.get("__package__") or ""), self.what)
-        reached, modules = reached_values([*used.values(), *held.values()], names)
+        used |= modules_of_import(loads, str(known.get("__package__") or ""), self.what)
+        reached, modules = values_reached([*used.values(), *held.values()], names)
         require_known(loads, used, modules, self.what)
         return used, reached
 
@@ -307,7 +307,7 @@ class _Walk:
         refuses = self.state == "refuse"
         is_member = _is_written if refuses else _is_code_or_plain
         members = {
-            name: _unwrapped(value)
+            name: _unwrap(value)
             for name, value in vars(kind).items()
             if name not in _OF_EVERY_CLASS and is_member(value)
         }
@@ -362,7 +362,7 @@ class _Walk:
             return f"{kind.__qualname__} {reduced}"
         made, arguments, state, *items = (*reduced, None, None, None)[:5]
         listed = [list(cast("Iterator[object]", each)) if each else [] for each in items]
-        changed = changed | changed_names(getattr(kind, "__call__", None), "self.")  # noqa: B004  # its code
+        changed = changed | names_changed(getattr(kind, "__call__", None), "self.")  # noqa: B004  # its code
         parts = [self.text(each, where, changed) for each in (made, arguments, state, *listed)]
         return f"{kind.__qualname__}({'; '.join(parts)})"
 
@@ -382,7 +382,7 @@ def _code_text(code: CodeType) -> str:
     return _sha(text_of((code.co_code, constants, names, counts, code.co_exceptiontable)))
 
 
-def _held_values(function: FunctionType) -> dict[str, object]:
+def _closure_values(function: FunctionType) -> dict[str, object]:
     """Return the values that a closure holds, by name; a name may have none yet."""
     held: dict[str, object] = {}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -406,7 +406,7 @@ def _is_code_or_plain(member: object) -> bool:
     return isinstance(member, kinds) and not isinstance(member, PurePath)
 
 
-def _unwrapped(value: object) -> object:
+def _unwrap(value: object) -> object:
     if isinstance(value, staticmethod | classmethod):
         return value.__func__
     return (value.fget, value.fset, value.fdel) if isinstance(value, property) else value

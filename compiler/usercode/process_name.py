@@ -15,7 +15,7 @@ from pathlib import Path
 def process_name() -> str:
     """Return the name of this process that no other process has."""
     pid = os.getpid()
-    return f"{place()}-{pid}-{start_time(pid) or 0}"
+    return f"{boot_name()}-{pid}-{start_time(pid) or 0}"
 
 
 def start_time(pid: int) -> int | None:
@@ -39,7 +39,7 @@ def stat_of(pid: int) -> list[str]:
 
 
 @cache
-def place() -> str:
+def boot_name() -> str:
     """Return eight hex digits for this boot of this machine, and this namespace of processes."""
     facts: list[str] = []
     for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):

@@ -140,7 +140,7 @@ def is_neighbour(name: str, folder: Path) -> bool:
     """Return whether `import name` in a file of `folder` means what lies beside it."""
     if name == "__main__" or not any(path.exists() for path in _places(name, folder)):
         return False
-    found = _found(name)
+    found = _find_files(name)
     return found is None or (found != [] and not any(map(is_installed, found)))
 
 
@@ -153,7 +153,7 @@ def is_installed(path: Path) -> bool:
 def _is_public(name: str, folder: Path) -> bool:
     """Return whether Python itself finds what lies in `folder` under that name."""
     return any(
-        p.is_relative_to(place) for p in _found(name) or () for place in _places(name, folder)
+        p.is_relative_to(place) for p in _find_files(name) or () for place in _places(name, folder)
     )
 
 
@@ -161,7 +161,7 @@ def _places(name: str, folder: Path) -> tuple[Path, Path]:
     return folder / f"{name}.py", folder / name
 
 
-def _found(name: str) -> list[Path] | None:
+def _find_files(name: str) -> list[Path] | None:
     """Return where Python finds a module by itself: None for nowhere, empty if it is no file."""
     try:
         spec = find_spec(name)

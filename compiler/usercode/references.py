@@ -87,7 +87,7 @@ def load(
 
 
 @contextlib.contextmanager
-def searched_last(folder: Path) -> Generator[None]:
+def search_last(folder: Path) -> Generator[None]:
     """Let modules of a folder be imported inside the `with` block, where no other has their name.
 
     For names that the user gave. Last, so that nothing in the folder stands in for an installed
@@ -114,7 +114,7 @@ def _module_of(
     try:
         if path:
             return load_file(path)
-        with searched_last(Path.cwd()):
+        with search_last(Path.cwd()):
             return importlib.import_module(reference.place)
     except (Exception, SystemExit) as raised:
         raise error(
@@ -190,14 +190,14 @@ def _imports_of(file: Path, folder: Path) -> Iterator[Path]:
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from imported_files(alias.name, file, folder)
+                yield from files_of_import(alias.name, file, folder)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = f"{node.module or ''}.{alias.name}".strip(".")
-                yield from imported_files(name, file, folder, level=node.level)
+                yield from files_of_import(name, file, folder, level=node.level)
 
 
-def imported_files(name: str, file: Path, folder: Path, *, level: int = 0) -> Iterator[Path]:
+def files_of_import(name: str, file: Path, folder: Path, *, level: int = 0) -> Iterator[Path]:
     """Yield the neighbours that an import of a dotted name runs, packages before what is in them.
 
     Args:

@@ -94,8 +94,8 @@ def raised(error: BaseException, *, compiling: bool | None = None) -> Raised:
         error: As it was caught.
         compiling: Whether it was caught while compiling. None: read off its wrappers.
     """
-    wrappers = [type(each).__name__ for each in _wrapped(error)]
-    inner = _wrapped(error)[-1]
+    wrappers = [type(each).__name__ for each in _unwrap(error)]
+    inner = _unwrap(error)[-1]
     name, text = type(inner).__name__, _text(inner).partition("\n\nWhile executing ")[0]
     if found := _GOT.search(text) if name == "TorchRuntimeError" else None:
         return Raised(found[1], _line(found[3]))
@@ -123,7 +123,7 @@ def alike(eager: Raised, compiled: Raised) -> bool:
     return compiled.is_check and bool(_topics(eager) & _topics(compiled))
 
 
-def _wrapped(error: BaseException) -> list[BaseException]:
+def _unwrap(error: BaseException) -> list[BaseException]:
     """Return the exception, the one that it wraps, and so on."""
     found = [error]
     while isinstance(inner := getattr(found[-1], "inner_exception", None), BaseException):

@@ -37,7 +37,7 @@ OTHER_DRAWS = "the program draws random numbers, and the target does not draw th
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RunJudgement:
     """What two runs show.
 
     Attributes:
@@ -58,7 +58,7 @@ def judge_runs(
     eager_again: Callable[[int], Run],
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
     layouts: Collection[str] = LAYOUT,
-) -> Finding:
+) -> RunJudgement:
     """Say whether a compiled run is wrong.
 
     Args:
@@ -75,7 +75,7 @@ def judge_runs(
         return values
     if values.answer == "fails":
         return replace(values, mismatches=(*values.mismatches, *found))
-    return Finding("fails", found)
+    return RunJudgement("fails", found)
 
 
 def _judge_values(
@@ -84,23 +84,31 @@ def _judge_values(
     *,
     eager_again: Callable[[int], Run],
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
-) -> Finding:
+) -> RunJudgement:
     if runs_identical(eager.values, compiled.values):
-        return Finding("passes", detail="equal to eager, bit for bit")
+        return RunJudgement("passes", detail="equal to eager, bit for bit")
     exact, note = reference()
     found = compare_runs(eager.values, compiled.values, exact)
     apart = found or compare_runs(eager.values, compiled.values)
     if not apart:
-        return Finding("passes", detail=note)
+        return RunJudgement("passes", detail=note)
     certain = _certain(found)
     if certain and len(certain) == len(found):
-        return Finding("fails", certain, note)
+        return RunJudgement("fails", certain, note)
     if unsteady := _unsteady(eager, eager_again):
-        return Finding("fails", certain, note) if certain else Finding("flaky", apart, unsteady)
+        return (
+            RunJudgement("fails", certain, note)
+            if certain
+            else RunJudgement("flaky", apart, unsteady)
+        )
     if not found:
-        return Finding("passes", detail=EXCUSED)
-    believed = _believed(eager, compiled, found, eager_again)
-    return Finding("fails", believed, note) if believed else Finding("flaky", found, OTHER_DRAWS)
+        return RunJudgement("passes", detail=EXCUSED)
+    believed = _believe(eager, compiled, found, eager_again)
+    return (
+        RunJudgement("fails", believed, note)
+        if believed
+        else RunJudgement("flaky", found, OTHER_DRAWS)
+    )
 
 
 def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
@@ -118,7 +126,7 @@ def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
     return f"two eager runs differ at {found[0].name}: {found[0].detail}" if found else ""
 
 
-def _believed(
+def _believe(
     eager: Run, compiled: Run, found: tuple[Mismatch, ...], eager_again: Callable[[int], Run]
 ) -> tuple[Mismatch, ...]:
     """Return the mismatches that other random draws cannot explain."""

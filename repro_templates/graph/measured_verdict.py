@@ -18,11 +18,11 @@ from ctk.repro_templates.graph.measuring import (
     uses_gpu,
 )
 from ctk.repro_templates.graph.running import under
-from ctk.repro_templates.graph.verdict import Failure, Program, describe, flat_call, said
+from ctk.repro_templates.graph.verdict import Failure, GraphProgram, describe, flat_call, said
 
 
 def slow_failure(
-    program: Program, factor: float, empty: Callable[..., Callable[..., object]]
+    program: GraphProgram, factor: float, empty: Callable[..., Callable[..., object]]
 ) -> Failure | None:
     """Return the failure of a program whose compiled call is slow; None if it is not.
 
@@ -46,7 +46,7 @@ def slow_failure(
     return measured_failure(program, "slow", compare)
 
 
-def peak_failure(program: Program, factor: float) -> Failure | None:
+def peak_failure(program: GraphProgram, factor: float) -> Failure | None:
     """Return the failure of a program whose compiled call takes much memory; None if not."""
 
     def compare(eager: Call, compiled: Call, inputs: Sequence[object]) -> Measured:
@@ -56,7 +56,7 @@ def peak_failure(program: Program, factor: float) -> Failure | None:
 
 
 def measured_failure(
-    program: Program, kind: str, compare: Callable[[Call, Call, Sequence[object]], Measured]
+    program: GraphProgram, kind: str, compare: Callable[[Call, Call, Sequence[object]], Measured]
 ) -> Failure | None:
     """Measure both sides of a program; return its failure."""
     with under(program.modes, program.states):
@@ -76,7 +76,9 @@ def measured_failure(
     return (kind, "the compiled call", found.detail) if found.answer == "fails" else None
 
 
-def repeatable_of(program: Program, call: Callable[..., object], inputs: Sequence[object]) -> Call:
+def repeatable_of(
+    program: GraphProgram, call: Callable[..., object], inputs: Sequence[object]
+) -> Call:
     """Return a function that calls a program of the script, over and over."""
     flat = flat_call(program, call, [*program.inputs()])
     return repeatable(flat, inputs, program.modes, program.states)

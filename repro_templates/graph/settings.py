@@ -53,7 +53,7 @@ def _set(holder: Callable[[], Any], name: str, value: Value) -> None:
     setattr(holder(), name, value)
 
 
-def _reduced(name: str) -> Setting:
+def _reduce(name: str) -> Setting:
     """Return whether sums of a matrix product may be kept in a lower precision."""
     return _attribute(f"backends.cuda.matmul.{name}", True, False)
 
@@ -81,10 +81,10 @@ SETTINGS: Mapping[str, Setting] = {
     "backends.mkldnn.conv.fp32_precision": _attribute(
         "backends.mkldnn.conv.fp32_precision", *PRECISIONS
     ),
-    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": _reduced(
+    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": _reduce(
         "allow_fp16_reduced_precision_reduction"
     ),
-    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": _reduced(
+    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": _reduce(
         "allow_bf16_reduced_precision_reduction"
     ),
     "backends.cudnn.enabled": _attribute("backends.cudnn.enabled", True, False),

@@ -43,7 +43,7 @@ Failure = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class GraphProgram:
     """What differs from repro to repro.
 
     Attributes:
@@ -76,10 +76,10 @@ class Program:
     draws: Callable[..., AbstractContextManager[None]] | None = None
     crash: Callable[[], Failure | None] | None = None
     survives: Callable[[], bool] | None = None
-    measure: Callable[["Program"], Failure | None] | None = None
+    measure: Callable[["GraphProgram"], Failure | None] | None = None
 
 
-def main(program: Program) -> int:
+def main(program: GraphProgram) -> int:
     """Print the verdict; return the exit code."""
     torch.set_default_dtype(getattr(torch, program.modes["default_dtype"]))
     if CHILD in sys.argv:
@@ -113,7 +113,7 @@ def main(program: Program) -> int:
     return 1
 
 
-def find_failure(program: Program) -> Failure | None:
+def find_failure(program: GraphProgram) -> Failure | None:
     """Run the program in eager and compiled; return its failure."""
     if program.measure:
         return program.measure(program)
@@ -142,7 +142,7 @@ def find_failure(program: Program) -> Failure | None:
     return (found.kind, found.name, found.detail) if found else None
 
 
-def run_or_error(program: Program) -> tuple[Run | None, Raised]:
+def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:
     """Run the program in eager; what it raises is an outcome like its results."""
     try:
         eager = run(program, program.module())
@@ -153,7 +153,7 @@ def run_or_error(program: Program) -> tuple[Run | None, Raised]:
         return None, raised(error)
 
 
-def find_other_outcome(program: Program, wanted: Raised) -> Failure | None:
+def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
     """Return the failure of a program that raises in eager: nothing raised, or something else."""
     if program.survives:  # eager has broken the GPU for this process
         is_missing = program.survives()
@@ -180,7 +180,7 @@ def missing(wanted: Raised) -> str:
 
 
 def run(
-    program: Program,
+    program: GraphProgram,
     call: Callable[..., object],
     *,
     more: int = 0,
@@ -204,7 +204,7 @@ def run(
 
 
 def flat_call(
-    program: Program, call: Callable[..., object], names: Sequence[str]
+    program: GraphProgram, call: Callable[..., object], names: Sequence[str]
 ) -> Callable[..., object]:
     """Return a function of all inputs of a program; it reads some of them off the others."""
 
@@ -226,7 +226,7 @@ def held_by(call: Callable[..., object]) -> dict[str, torch.Tensor]:
     return {name.removeprefix("_orig_mod."): tensor for name, tensor in tensors}
 
 
-def reference(program: Program, eager: Run) -> tuple[Mapping[str, object] | None, str]:
+def reference(program: GraphProgram, eager: Run) -> tuple[Mapping[str, object] | None, str]:
     """Return the results of the program in float64, or None and why there are none."""
     if program.shares_memory:
         return None, "inputs share memory, which float64 copies would not"

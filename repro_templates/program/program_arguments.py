@@ -56,7 +56,7 @@ def resized(arguments: Arguments) -> list[Arguments]:
     batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
     if batch < SMALLEST or not _are_apart(tensors):
         return []
-    return [_changed(arguments, lambda t: _with_one_more_row(t) if _begins(t, batch) else t)]
+    return [_change(arguments, lambda t: _with_one_more_row(t) if _begins(t, batch) else t)]
 
 
 def revalued(arguments: Arguments) -> list[Arguments]:
@@ -66,9 +66,9 @@ def revalued(arguments: Arguments) -> list[Arguments]:
         arguments: Of the last call; what has no numbers to exchange is shared with it.
     """
     tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
-    if not _are_apart(tensors) or all(identical(_rolled(t), t) for t in tensors):
+    if not _are_apart(tensors) or all(identical(_roll(t), t) for t in tensors):
         return []
-    return [_changed(arguments, _rolled)]
+    return [_change(arguments, _roll)]
 
 
 def _are_apart(tensors: list[Tensor]) -> bool:
@@ -83,9 +83,9 @@ def _begins(tensor: Tensor, batch: int) -> bool:
     return tensor.dim() > 0 and tensor.shape[0] == batch
 
 
-def _changed(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:
-    kwargs = {name: _mapped(each, change) for name, each in arguments.kwargs.items()}
-    return Arguments(tuple(_mapped(each, change) for each in arguments.args), kwargs)
+def _change(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:
+    kwargs = {name: _map_tensors(each, change) for name, each in arguments.kwargs.items()}
+    return Arguments(tuple(_map_tensors(each, change) for each in arguments.args), kwargs)
 
 
 def _tensors_in(value: object) -> list[Tensor]:
@@ -105,19 +105,19 @@ def _is_numbers(tensor: Tensor) -> bool:
     return is_plain and not hasattr(tensor, "_dynamo_static_indices")
 
 
-def _mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
+def _map_tensors(value: object, change: Callable[[Tensor], Tensor]) -> object:
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
         table = cast("dict[object, object]", value)
-        return {key: _mapped(each, change) for key, each in table.items()}
+        return {key: _map_tensors(each, change) for key, each in table.items()}
     if type(value) in (list, tuple):
-        items = [_mapped(each, change) for each in cast("list[object]", value)]
+        items = [_map_tensors(each, change) for each in cast("list[object]", value)]
         return items if isinstance(value, list) else tuple(items)
     return value
 
 
-def _rolled(tensor: Tensor) -> Tensor:
+def _roll(tensor: Tensor) -> Tensor:
     """Return a tensor whose numbers have moved on by one place; a mask as it is."""
     if tensor.dtype is torch.bool or tensor.numel() < SMALLEST:
         return tensor

@@ -23,7 +23,7 @@ from torch import Tensor
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike
-from ctk.repro_templates.graph.judging import Finding, judge_runs
+from ctk.repro_templates.graph.judging import RunJudgement, judge_runs
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.layout import LAYOUT
@@ -48,7 +48,7 @@ Eager = Callable[[How], Sequence[Played]]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CallDifference:
     """A result that differs.
 
     Attributes:
@@ -76,7 +76,7 @@ class Comparison:
     """
 
     answer: Literal["passes", "fails", "flaky"]
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[CallDifference, ...] = ()
     call: int = 0
     detail: str = ""
 
@@ -170,7 +170,7 @@ def compare_plays(
     """
     flaky: Comparison | None = None
     for index, (expected, seen) in enumerate(zip(eager.first, compiled, strict=False)):
-        found = _compared(eager, index, expected, seen, strides=strides)
+        found = _compare_calls(eager, index, expected, seen, strides=strides)
         if found.answer == "passes":
             continue
         named = (replace(d, name=f"call{index + 1}.{d.name}") for d in found.differences)
@@ -180,7 +180,7 @@ def compare_plays(
         flaky = flaky or found
     if flaky is None and _draws_more(eager, compiled):
         detail = "draws random numbers in each call, eager draws none"
-        difference = Difference("state", "call1.state.torch.generator", detail)
+        difference = CallDifference("state", "call1.state.torch.generator", detail)
         return Comparison("fails", (difference,), call=1)
     return flaky or Comparison("passes", detail=_agreement(eager.first))
 
@@ -202,19 +202,19 @@ def _agreement(calls: Sequence[Played]) -> str:
     return f"{len(calls)} call(s) of the program give what eager gives"
 
 
-def _compared(
+def _compare_calls(
     eager: EagerPlays, index: int, expected: Played, seen: Played, *, strides: bool
 ) -> Comparison:
     """Compare one call: exceptions, types of the results, numbers and layout, Python state."""
-    outcome = _compared_errors(eager, index, expected, seen)
+    outcome = _compare_errors(eager, index, expected, seen)
     if outcome is not None and outcome.answer != "passes":
         return outcome
     if expected.form != seen.form:
         detail = f"{seen.form}, eager gives {expected.form}"
         if eager.again[index].form != expected.form:
             return Comparison("flaky", detail=f"two eager runs differ: {detail}")
-        return Comparison("fails", (Difference("structure", "out", detail),))
-    numbers = _compared_values(eager, index, expected.run, seen.run, strides=strides)
+        return Comparison("fails", (CallDifference("structure", "out", detail),))
+    numbers = _compare_results(eager, index, expected.run, seen.run, strides=strides)
     state = tuple(_differing_state(eager, index, expected.run.values, seen.run.values))
     if state:
         wrong = numbers.differences if numbers.answer == "fails" else ()
@@ -222,35 +222,35 @@ def _compared(
     return numbers if outcome is None or numbers.answer != "passes" else outcome
 
 
-def _compared_errors(
+def _compare_errors(
     eager: EagerPlays, index: int, expected: Played, seen: Played
 ) -> Comparison | None:
     """Compare a call that raises on one side or on both; None when neither does."""
     own, other = expected.error, seen.error
     if own is None:
-        return None if other is None else _compared_raised(eager, index, seen, other)
+        return None if other is None else _compare_exceptions(eager, index, seen, other)
     if other is not None:
         if alike(own, other):
             return Comparison("passes", detail=f"both raise {own}")
         detail = f"{other.message}; eager raises {own}"
-        return Comparison("fails", (Difference("other-error", "error", detail, other.name),))
+        return Comparison("fails", (CallDifference("other-error", "error", detail, other.name),))
     again = eager.again[index].error
     if again is None or not alike(own, again):
         return Comparison("flaky", detail=f"eager raises {own}, but not always")
     detail = f"{own.message}; only eager does"
-    return Comparison("fails", (Difference("missing-error", "error", detail, own.name),))
+    return Comparison("fails", (CallDifference("missing-error", "error", detail, own.name),))
 
 
-def _compared_raised(eager: EagerPlays, index: int, seen: Played, error: Raised) -> Comparison:
+def _compare_exceptions(eager: EagerPlays, index: int, seen: Played, error: Raised) -> Comparison:
     """Compare a call that only the compiled side has raised in."""
     again = eager.again[index].error
     if again is not None and alike(again, error):
         return Comparison("flaky", detail=f"eager raises {again}, but not always")
     kind = "compile-error" if seen.is_compiling else "runtime-error"
-    return Comparison("fails", (Difference(kind, "error", error.message, error.name),))
+    return Comparison("fails", (CallDifference(kind, "error", error.message, error.name),))
 
 
-def _compared_values(
+def _compare_results(
     eager: EagerPlays, index: int, expected: Run, seen: Run, *, strides: bool
 ) -> Comparison:
     """Compare results, and the tensors and gradients that both sides have.
@@ -259,9 +259,9 @@ def _compared_values(
     values that are as far from eager as rounding takes eager itself, none.
     """
 
-    def judged(names: Sequence[str]) -> Finding:
+    def judged(names: Sequence[str]) -> RunJudgement:
         ours, its = _only(expected, names), _only(seen, names)
-        return _judged_numbers(eager, index, ours, its, strides=strides)
+        return _judge_numbers(eager, index, ours, its, strides=strides)
 
     names = [n for n in expected.values if not n.startswith("state.") and n in seen.values]
     found = judged(names)
@@ -273,7 +273,7 @@ def _compared_values(
         inexact = [m.name for m in found.mismatches if m.kind == "accuracy"]
         noise = [n for n in inexact if eager.is_noise(index, n, seen.values[n])]
         found = judged([n for n in names if n not in noise]) if noise else found
-    differences = tuple(Difference(m.kind, m.name, m.detail) for m in found.mismatches)
+    differences = tuple(CallDifference(m.kind, m.name, m.detail) for m in found.mismatches)
     return Comparison(found.answer, differences, detail=found.detail)
 
 
@@ -287,9 +287,9 @@ def _has_results(names: Sequence[str]) -> bool:
     return any(name.startswith("out") for name in names)
 
 
-def _judged_numbers(
+def _judge_numbers(
     eager: EagerPlays, index: int, expected: Run, seen: Run, *, strides: bool
-) -> Finding:
+) -> RunJudgement:
     """Judge values that both sides have, by the rule of repros."""
     names = list(expected.values)
 
@@ -344,7 +344,7 @@ def _only(run: Run, names: Sequence[str]) -> Run:
 
 def _differing_state(
     eager: EagerPlays, index: int, expected: Mapping[str, object], seen: Mapping[str, object]
-) -> Iterator[Difference]:
+) -> Iterator[CallDifference]:
     for name in dict.fromkeys([*expected, *seen]):
         is_one_sided = (name in expected) != (name in seen)
         if name.startswith("out") or not (is_one_sided or name.startswith("state.")):
@@ -356,11 +356,11 @@ def _differing_state(
             continue
         if name in expected and compare_values(name, expected[name], again[name]) is not None:
             continue
-        message = f"{_shown(seen, name)}, eager leaves {_shown(expected, name)}"
-        yield Difference("state", name, message)
+        message = f"{_show(seen, name)}, eager leaves {_show(expected, name)}"
+        yield CallDifference("state", name, message)
 
 
-def _shown(values: Mapping[str, object], name: str) -> str:
+def _show(values: Mapping[str, object], name: str) -> str:
     if name not in values:
         return "nothing"
     value = values[name]

@@ -96,7 +96,7 @@ def items_of(value: Any) -> list[tuple[str, object]] | None:
     if isinstance(value, list | tuple | deque):
         return [(f"[{i}]", item) for i, item in enumerate(cast("Sequence[object]", value))]
     if isinstance(value, set | frozenset):
-        return [(f"[{i}]", item) for i, item in enumerate(_sorted(cast("set[object]", value)))]
+        return [(f"[{i}]", item) for i, item in enumerate(_sort(cast("set[object]", value)))]
     if isinstance(value, slice | range):
         return [("", repr(value))]
     if isinstance(value, GeneratorType):
@@ -147,15 +147,15 @@ def form_of(value: object, *, depth: int = 12) -> str:
 
 
 def _key(key: object) -> str:
-    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{_named(key)}]"
+    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{_name_form(key)}]"
 
 
-def _named(key: object) -> str:
+def _name_form(key: object) -> str:
     return repr(key) if isinstance(key, PLAIN) else type(key).__qualname__
 
 
-def _sorted(items: set[object]) -> list[object]:
-    return sorted(items, key=lambda item: (type(item).__qualname__, _named(item)))
+def _sort(items: set[object]) -> list[object]:
+    return sorted(items, key=lambda item: (type(item).__qualname__, _name_form(item)))
 
 
 def _lies_where(tensor: Tensor) -> str:

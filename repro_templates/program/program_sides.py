@@ -17,8 +17,8 @@ from typing import Any
 from ctk.compiler.errors import CtkError
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_compare import (
+    CallDifference,
     Comparison,
-    Difference,
     EagerPlays,
     compare_plays,
 )
@@ -74,10 +74,10 @@ def played_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
     return unpacked(values["calls"])
 
 
-def difference_of(end: Died) -> Difference:
+def difference_of(end: Died) -> CallDifference:
     """Return the difference for a compiled side that did not come to its end."""
     kind, _, rest = str(end).partition(" ")
-    return Difference(kind, "the compiled program", rest)
+    return CallDifference(kind, "the compiled program", rest)
 
 
 def in_own_process(

@@ -41,7 +41,7 @@ def packed_call(call: Played) -> tuple[object, ...]:
     run, error = call.run, call.error
     said = None if error is None else (error.name, error.message, error.is_check, error.is_own)
     layout = (tuple(run.layout.shared), tuple(run.layout.differentiable))
-    pairs = (tuple(_taken_apart(run.values)), run.generators, run.drew_random, run.is_seeded)
+    pairs = (tuple(_take_apart(run.values)), run.generators, run.drew_random, run.is_seeded)
     tape = None if call.tape is None else tuple(call.tape)
     return pairs, layout, call.form, said, call.is_compiling, call.drew, tape, call.more
 
@@ -60,12 +60,12 @@ def unpacked_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> 
 def write_values(values: Mapping[str, object], path: Path) -> None:
     """Write values by name."""
     memory: list[bytes] = []
-    entries = {name: entry_of(value, memory) for name, value in _taken_apart(values)}
+    entries = {name: entry_of(value, memory) for name, value in _take_apart(values)}
     header = json.dumps(entries).encode()
     path.write_bytes(b"".join((str(len(header)).encode(), b"\n", header, *memory)))
 
 
-def _taken_apart(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def _take_apart(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield values by name, a tensor made of others as those: `out0.a`, `out0.b`."""
     for name, value in values.items():
         if isinstance(value, torch.Tensor) and hasattr(value, "__tensor_flatten__"):

@@ -21,7 +21,7 @@ from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.verdict import held_nbytes
-from ctk.repro_templates.program.program_compare import Difference
+from ctk.repro_templates.program.program_compare import CallDifference
 from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of
 from ctk.repro_templates.program.program_sides import (
     Died,
@@ -92,7 +92,7 @@ def main_of_program(repro: ProgramRepro) -> int:
     return 1
 
 
-def is_wanted(found: Difference, expected: Mapping[str, Any]) -> bool:
+def is_wanted(found: CallDifference, expected: Mapping[str, Any]) -> bool:
     """Return whether a difference is the failure that the script was written for."""
     return found.kind == expected["kind"] and found.exception == expected["exception"]
 

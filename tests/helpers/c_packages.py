@@ -17,12 +17,12 @@ from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.codegen.schedule import compilation as schedule_compile
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import (
-    Entry,
+    CEntry,
+    CValue,
     FromInput,
     FromWeight,
     Output,
     Source,
-    Value,
     Weight,
 )
 from ctk.compiler.packages.c_wrapper.library import build, sources
@@ -67,7 +67,7 @@ class Made:
     """A package for tests."""
 
     path: Path
-    entries: list[Entry]
+    entries: list[CEntry]
     run: Any
 
 
@@ -78,7 +78,7 @@ def entry_of(
     name: str = "forward",
     dynamic_shapes: Any = None,
     config: dict[str, Any] | None = None,
-) -> tuple[Entry, dict[str, torch.Tensor], Any]:
+) -> tuple[CEntry, dict[str, torch.Tensor], Any]:
     """Compile a model, and return it as an entry point, its weights, and the compiled callable."""
     program = torch.export.export(model, args, dynamic_shapes=dynamic_shapes)
     with recording() as found, torch.no_grad():
@@ -91,7 +91,7 @@ def entry_of(
     signature = program.graph_signature
     state = {**program.state_dict, **program.constants}
     weights: dict[str, torch.Tensor] = {}
-    inputs: list[Value] = []
+    inputs: list[CValue] = []
     given: dict[str, Source] = {}
     for spec, own, fake in zip(signature.input_specs, schedule.inputs, fakes, strict=True):
         if spec.target is not None:
@@ -114,28 +114,28 @@ def entry_of(
         if hasattr(each, "name")
     }  # fmt: skip
     symbols = {name: limits for name, limits in symbols.items() if name in mentioned}
-    entry = Entry(
+    entry = CEntry(
         name, schedule, codes, tuple(inputs), outputs, given, symbols=symbols
     )  # fmt: skip
     return entry, weights, run
 
 
-def value_of(name: str, value: Any) -> Value:
+def value_of(name: str, value: Any) -> CValue:
     """Return an input or output as data."""
     if isinstance(value, torch.Tensor):
-        return Value(name, value.dtype, tuple(sizes_of(value.shape)))
+        return CValue(name, value.dtype, tuple(sizes_of(value.shape)))
     if isinstance(value, torch.SymInt):
-        return Value(name, torch.int64, (), "int", sizes_of([value])[0])
+        return CValue(name, torch.int64, (), "int", sizes_of([value])[0])
     if value is None:
-        return Value(name, kind="none")
+        return CValue(name, kind="none")
     kinds = {bool: ("bool", torch.bool), int: ("int", torch.int64), float: ("float", torch.float64)}
     kind, dtype = kinds[type(value)]
-    return Value(name, dtype, (), kind)  # type: ignore[arg-type]
+    return CValue(name, dtype, (), kind)  # type: ignore[arg-type]
 
 
 def package_of(
     path: Path,
-    entries: Sequence[Entry],
+    entries: Sequence[CEntry],
     weights: dict[str, torch.Tensor],
     *,
     keep_weights: bool = True,

@@ -27,7 +27,7 @@ from ctk.compiler.lowering.operators import LOWERINGS, reductions
 from ctk.compiler.lowering.walk import reads, writes
 from ctk.compiler.sizes.index import Index, Var
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.usercode.program import Program as UserProgram
+from ctk.toolkit.case.usercode.program import UserProgram as UserProgram
 from ctk.toolkit.importers.program import capture_cases
 
 aten = torch.ops.aten

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.program import capture_cases
 from tests.helpers import inductor_pass_faults
 from tests.helpers.inductor_faults import FAULTS, Fault
@@ -24,7 +24,7 @@ def marked(fault: Fault):
 def test_a_fault_is_named_and_confirmed(fault: Fault):
     torch._dynamo.reset()
     backward = any(value.requires_grad for value in fault.inputs)
-    program = Program(fault.program, fault.inputs, {}, fault.program.__name__, Path(__file__))
+    program = UserProgram(fault.program, fault.inputs, {}, fault.program.__name__, Path(__file__))
     (case,) = capture_cases(program, target="inductor", backward=backward)
     with fault.plant():
         search = find_culprit(case)

@@ -17,7 +17,7 @@ from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.in_process import InProcess
@@ -81,7 +81,7 @@ def drawn(*shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 def case_of(model: Callable[..., object], inputs: tuple[Tensor, ...], **options: object) -> Case:
     backward = bool(options.pop("backward", False))
-    program = Program(model, inputs, options, "planted", Path(__file__))
+    program = UserProgram(model, inputs, options, "planted", Path(__file__))
     (case,) = capture_cases(program, backward=backward)
     return case
 

@@ -25,7 +25,7 @@ from ctk.toolkit.case.formats.scrub import scrub, scrubbed_lines
 from ctk.toolkit.case.graphs.callables import is_file, registering_files
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in
-from ctk.toolkit.case.usercode.slicing import sliced_files
+from ctk.toolkit.case.usercode.slicing import slice_files
 from ctk.toolkit.case.usercode.source_file import NOTE
 
 FOLDER = "sources"
@@ -119,7 +119,7 @@ def _cut(
             path: frozenset(found) if found or path in operators else None
             for path, found in names.items()
         }
-        return sliced_files(wanted, spaces)
+        return slice_files(wanted, spaces)
     except OSError as error:
         raise CaseError(
             f"source file {error.filename} of the case cannot be read: {error}"

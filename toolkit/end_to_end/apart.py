@@ -17,7 +17,7 @@ from importlib.util import decode_source
 from pathlib import Path
 
 from ctk.repro_templates.program.program_play import MORE
-from ctk.toolkit.case.usercode.program import Program, entries_named
+from ctk.toolkit.case.usercode.program import UserProgram, entries_named
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
@@ -57,7 +57,7 @@ def ask_apart(
         return placed(whole, found, lambda backend: play(backend, {}))
 
 
-def text_of(program: Program) -> str:
+def text_of(program: UserProgram) -> str:
     """Return a program's file as it is played: with `model()` and `inputs()`."""
     text = decode_source(Path(program.path).read_bytes())
     appended = entries_named(program.spec)

@@ -22,7 +22,7 @@ from ctk.repro_templates.numbers.compare import runs_identical
 from ctk.repro_templates.program.program_arguments import Arguments, arguments_named
 from ctk.repro_templates.program.program_play import Playable
 from ctk.repro_templates.program.program_state import state_of, tensors_of
-from ctk.toolkit.case.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.execution.python_state import state_kept
 
 
@@ -33,12 +33,12 @@ class Builds:
         program: Only read, and not run.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: UserProgram) -> None:
         self._program = program
-        self._spare: list[Program] = []
+        self._spare: list[UserProgram] = []
         self._reloads: bool | None = None
 
-    def fresh(self) -> Program:
+    def fresh(self) -> UserProgram:
         """Return a program that the caller may run and change."""
         if self._reloads is None:
             self._reloads = bool(self._program.spec) and self._gives_the_same()
@@ -48,11 +48,11 @@ class Builds:
             return load_program(self._program.spec)
         return copied(self._program)
 
-    def kept(self, fresh: Program) -> AbstractContextManager[None]:
+    def kept(self, fresh: UserProgram) -> AbstractContextManager[None]:
         """Return a context after which everything that a run of `fresh` reached is put back."""
         return state_kept([each for p in (fresh, self._program) for each in (p.model, p.between)])
 
-    def playable(self, fresh: Program) -> Playable:
+    def playable(self, fresh: UserProgram) -> Playable:
         """Return a program as it is played."""
         calls = calls_of(fresh)
         return Playable(
@@ -75,12 +75,12 @@ class Builds:
         return is_same
 
 
-def calls_of(program: Program) -> list[Arguments]:
+def calls_of(program: UserProgram) -> list[Arguments]:
     """Return the arguments of each call, those of the last one at the end."""
     return [*program.warmups, Arguments(program.inputs, program.kwargs)]
 
 
-def copied(program: Program) -> Program:
+def copied(program: UserProgram) -> UserProgram:
     """Return a copy of a program; one that cannot be copied as it is, with copies of its inputs."""
     calls = calls_of(program)
     is_module = isinstance(program.model, torch.nn.Module)
@@ -116,5 +116,5 @@ def _clones(*roots: object) -> dict[int, object]:
     return {id(tensor): clone for tensor, clone in zip(tensors, clones, strict=True)}
 
 
-def _state(program: Program) -> dict[str, object]:
+def _state(program: UserProgram) -> dict[str, object]:
     return state_of(program.model, *map(arguments_named, calls_of(program)))

@@ -18,14 +18,14 @@ import torch
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import settings_put_on
-from ctk.compiler.usercode.references import searched_last
+from ctk.compiler.usercode.references import search_last
 from ctk.repro_templates.graph.running import STATES, under
 from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.execution.modes import current_modes, reference_state
 from ctk.toolkit.options import CALLS
@@ -47,7 +47,7 @@ class ProgramQuestion:
         strides: Whether strides of results count.
     """
 
-    program: Program = field(repr=False)
+    program: UserProgram = field(repr=False)
     target: str = "ctk"
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     backward: bool = False
@@ -122,7 +122,7 @@ class Asking:
             return self.compared(target_backend(target, config))
 
     def _at_home(self) -> AbstractContextManager[None]:
-        return searched_last(self.question.program.path.parent)
+        return search_last(self.question.program.path.parent)
 
     def _keywords(self) -> dict[str, Any]:
         program = self.question.program

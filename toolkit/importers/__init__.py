@@ -11,7 +11,7 @@ from pathlib import Path
 from ctk.compiler.errors import CaptureError, CaseError, CtkError, EagerError, ProgramError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.demands import Words, demands_of
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
 from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name, program_in
@@ -81,7 +81,7 @@ class Loaded:
     """
 
     cases: list[Case]
-    program: Callable[[], Program] | None = None
+    program: Callable[[], UserProgram] | None = None
     uncaptured: CtkError | None = None
 
 
@@ -102,7 +102,7 @@ def load_subject(
         return Loaded([], program, error)
 
 
-def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], Program] | None:
+def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], UserProgram] | None:
     """Return a function that loads the program of a subject; None for cases and graphs."""
     if isinstance(subject, str | Path):
         load = _importer_of(str(subject)).program

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.module_tensors import holding_what_its_module_holds
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, traits_of
@@ -30,7 +30,7 @@ class Importer:
     form: str
     accepts: Callable[[str], bool]
     load: Callable[[str, CaseOptions], list[Case]]
-    program: Callable[[str], Program] | None = None
+    program: Callable[[str], UserProgram] | None = None
 
 
 def overridden(case: Case, request: CaseOptions) -> Case:

@@ -25,7 +25,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.options import CaseOptions
@@ -86,7 +86,7 @@ def read_archive(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     return _loaded(path)
 
 
-def program_of_export(exported: torch.export.ExportedProgram, path: Path) -> Program:
+def program_of_export(exported: torch.export.ExportedProgram, path: Path) -> UserProgram:
     """Return an exported program as a program; its symbolic sizes are marked on the inputs.
 
     Raises:
@@ -106,7 +106,7 @@ def program_of_export(exported: torch.export.ExportedProgram, path: Path) -> Pro
         if isinstance(leaf, torch.Tensor) and isinstance(value, torch.Tensor):
             sizes = enumerate(value.shape)
             dynamo.mark_symbolic(leaf, [n for n, size in sizes if fake.is_symbolic(size)])
-    return Program(exported.module(), tuple(args), {}, path.stem, path, dict(kwargs))
+    return UserProgram(exported.module(), tuple(args), {}, path.stem, path, dict(kwargs))
 
 
 def _placeholders(exported: torch.export.ExportedProgram) -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.usercode.named_sources import source_files
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import private_copy
 from ctk.toolkit.importers.base import overridden
@@ -60,7 +60,7 @@ def cases_of(value: Value, inputs: Inputs | None, request: CaseOptions) -> list[
     )
 
 
-def program_in(value: Value, inputs: Inputs | None) -> Program | None:
+def program_in(value: Value, inputs: Inputs | None) -> UserProgram | None:
     """Return a callable and its inputs as a program; None for a case, and for a graph."""
     is_graph = isinstance(value, GraphModule) and not has_leaf_modules(value)
     if inputs is None or isinstance(value, Case) or is_graph or not callable(value):
@@ -100,12 +100,12 @@ def has_leaf_modules(gm: GraphModule) -> bool:
     )
 
 
-def program_of(function: Callable[..., object], inputs: Inputs) -> Program:
+def program_of(function: Callable[..., object], inputs: Inputs) -> UserProgram:
     """Return a callable and its inputs as a program; its file is the one that defines it."""
     kwargs: Mapping[str, object] = {}
     if isinstance(inputs, Mapping):
         kwargs, inputs = inputs, ()
-    return Program(
+    return UserProgram(
         function, _positional(inputs), {}, function_name(function), _file(function), kwargs
     )
 

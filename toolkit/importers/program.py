@@ -30,7 +30,7 @@ from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collecte
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.settings import settings_put_on
-from ctk.compiler.usercode.references import searched_last, user_traceback
+from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.graph.exceptions import alike, raised
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.program.program_play import SEED, seeded
@@ -38,7 +38,7 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.case.usercode.named_sources import source_files
-from ctk.toolkit.case.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import Eager, private_copy
 from ctk.toolkit.importers.base import Importer
@@ -50,7 +50,7 @@ from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
 
 
 def capture_cases(
-    program: Program,
+    program: UserProgram,
     *,
     target: str = "ctk",
     config: Mapping[str, object] | None = None,
@@ -95,7 +95,7 @@ def capture_cases(
     backward = backward or program.backward
     dynamic = dynamic or program.compile.get("dynamic") is True
     with (
-        searched_last(program.path.parent),
+        search_last(program.path.parent),
         settings_put_on(program.settings),
         seeded(),
         collected(found),
@@ -122,13 +122,17 @@ UNHELD = (
 
 
 def _case_of(
-    program: Program, target: str, options: Mapping[str, object], number: int, captured: "Captured"
+    program: UserProgram,
+    target: str,
+    options: Mapping[str, object],
+    number: int,
+    captured: "Captured",
 ) -> Case:
     sources = source_files(target, options, program.path.parent)
     return make_case(captured, f"graph{number}", target=target, config=options, sources=sources)
 
 
-def _without_graph(program: Program, found: Collected) -> CaptureError:
+def _without_graph(program: UserProgram, found: Collected) -> CaptureError:
     """Return the error for a program of which Dynamo captured no graph."""
     first, *more = reasons_for_no_graph(found, program.model)
     also = "".join(f"\n  also: {each}" for each in more)
@@ -143,7 +147,7 @@ def _unheld(captured: "Captured") -> str | None:
 
 
 def options_of(
-    program: Program, target: str, config: Mapping[str, object] | None
+    program: UserProgram, target: str, config: Mapping[str, object] | None
 ) -> dict[str, object]:
     """Return the options of a target: `config` wins over the program's file."""
     asked = program.compile
@@ -261,7 +265,7 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def _run_recorded(
-    program: Program,
+    program: UserProgram,
     captured: list[Captured],
     seen: Callable[[int], object],
     *,
@@ -297,12 +301,12 @@ def _run_recorded(
         ) from error
 
 
-def _is_inference(program: Program) -> bool:
+def _is_inference(program: UserProgram) -> bool:
     """Return whether the model of a program is in evaluation mode: it runs for its results only."""
     return isinstance(program.model, torch.nn.Module) and not program.model.training
 
 
-def _run_backward(result: object, program: Program) -> None:
+def _run_backward(result: object, program: UserProgram) -> None:
     outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
     if not outputs:
         raise ProgramError(
@@ -313,14 +317,14 @@ def _run_backward(result: object, program: Program) -> None:
     torch.stack([part.sum().to(torch.float64) for part in parts]).sum().backward()
 
 
-def _raises_alike(program: Program, error: Exception, *, backward: bool) -> bool:
+def _raises_alike(program: UserProgram, error: Exception, *, backward: bool) -> bool:
     """Return whether the program raises the same exception without Dynamo."""
     stance = eager_stance()
     own = _eager_error(program, stance, backward=backward)
     return own is not None and alike(raised(own), raised(error))
 
 
-def _check_eager(program: Program, *, backward: bool) -> None:
+def _check_eager(program: UserProgram, *, backward: bool) -> None:
     """Run the program without a compiler in two ways, of which one must work.
 
     With the backend `eager`, Dynamo still captures what the program itself compiles.
@@ -340,7 +344,7 @@ def _check_eager(program: Program, *, backward: bool) -> None:
 
 
 def _eager_error(
-    program: Program, stance: AbstractContextManager[object], *, backward: bool
+    program: UserProgram, stance: AbstractContextManager[object], *, backward: bool
 ) -> Exception | None:
     try:
         with stance:

@@ -30,11 +30,11 @@ from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import settings_kept
 from ctk.compiler.usercode.python_files import load_file
-from ctk.compiler.usercode.references import searched_last, user_traceback
+from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.usercode.named_sources import source_files
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
@@ -141,7 +141,7 @@ def _after_dynamo(
     request: CaseOptions,
 ) -> list[Case]:
     """Return the cases that Dynamo captures; gradients are compared if there are any."""
-    program = Program(model, tuple(inputs.values), {}, script.path.stem, script.path)
+    program = UserProgram(model, tuple(inputs.values), {}, script.path.stem, script.path)
     backward = request.backward or _has_gradients(program)
     dynamic = request.dynamic or script.options.get("tracing_mode") == "symbolic"
     cases = capture_cases(program, target=target, config=config, backward=backward, dynamic=dynamic)
@@ -164,7 +164,7 @@ def _tensors(case: Case) -> tuple[str, ...]:
     return tuple(node.name for node, value in pairs if isinstance(value, torch.Tensor))
 
 
-def _has_gradients(program: Program) -> bool:
+def _has_gradients(program: UserProgram) -> bool:
     """Return whether the script's own run would do a backward pass."""
     if not any(tensor.requires_grad for tensor in tensors_in(program.inputs)):
         return False
@@ -251,7 +251,7 @@ def _traced(model: torch.nn.Module, path: Path) -> GraphModule:
 def _loaded(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
     """Run the file, not as `__main__`; return its module and Inductor's options that it sets."""
     try:
-        with settings_kept() as changed, searched_last(path.parent), seeded():
+        with settings_kept() as changed, search_last(path.parent), seeded():
             module = load_file(path, fresh=True)
     except (Exception, SystemExit) as error:
         lost = _LOST.search(path.read_text(encoding="utf-8", errors="replace"))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.compiler.cache.entry import Difference, Key, differences
-from ctk.compiler.cache.listing import Entry
+from ctk.compiler.cache.entry import Key, KeyDifference, differences
+from ctk.compiler.cache.listing import EntrySummary
 from ctk.compiler.cache.store import Store
 from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
@@ -45,8 +45,8 @@ class Explanation:
     digest: str
     event: Event | None
     is_kept: bool
-    nearest: Entry | None = None
-    differences: tuple[Difference, ...] = ()
+    nearest: EntrySummary | None = None
+    differences: tuple[KeyDifference, ...] = ()
     refusal: str = ""
     removed: str = ""
 
@@ -66,7 +66,7 @@ def cache_store() -> Store | None:
     return Store(private_folder(settings.folder), settings.limit_nbytes)
 
 
-def find_entry(found: list[Entry], prefix: str) -> Entry:
+def find_entry(found: list[EntrySummary], prefix: str) -> EntrySummary:
     """Return the entry whose digest starts like this.
 
     Raises:
@@ -138,7 +138,7 @@ def _removal(store: Store, key: Key) -> str:
     return f"{last.kind}: {last.why}" if last is not None and last.kind in _GONE else ""
 
 
-def _is_same(differing: Sequence[Difference]) -> bool:
+def _is_same(differing: Sequence[KeyDifference]) -> bool:
     """Return whether two keys are of one compile: for other sizes it may have several entries."""
     return all(each.part == VARIANT for each in differing)
 

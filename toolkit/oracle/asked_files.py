@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ctk.compiler.usercode.python_files import is_installed
-from ctk.compiler.usercode.references import Reference, files_of, imported_files
+from ctk.compiler.usercode.references import Reference, files_of, files_of_import
 from ctk.toolkit.case.usercode.named_sources import source_files
 
 _LARGEST_SCRIPT = 1 << 16
@@ -40,7 +40,7 @@ def files_of_command(words: Sequence[str]) -> tuple[Path, ...]:
     folder = Path.cwd()
     for module in _modules_run(words):
         for name in (module, f"{module}.__main__"):
-            for file in imported_files(name, folder / "__main__.py", folder):
+            for file in files_of_import(name, folder / "__main__.py", folder):
                 found |= dict.fromkeys(files_of(file, folder))
     return tuple(found)
 

@@ -24,14 +24,14 @@ from functools import partial
 from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike, is_of_a_leaf, raised
-from ctk.repro_templates.graph.judging import Finding, judge_runs
+from ctk.repro_templates.graph.judging import RunJudgement, judge_runs
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.graph.verdict import said
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.repro_templates.numbers.layout import counted
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.raise_site import raised_in, root_error
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.outcome import Outcome
@@ -47,7 +47,7 @@ def judge(
     expected: Signature | None = None,
     observer: Observer | None = None,
     eager_raised: str | None = None,
-) -> Judgement:
+) -> RunJudgement:
     """Say whether a case still fails, and in the same way.
 
     Args:
@@ -69,20 +69,20 @@ def judge(
     tell_alive()
     if expected is not None and expected.is_measured:
         found = judge_measured(case, expected, observer)
-        is_answer = isinstance(found, Judgement)
+        is_answer = isinstance(found, RunJudgement)
         return found if is_answer else _answer(error_signature(found), expected)
     eager = run_eager(case) if eager_raised is None else _lost(eager_raised)
     tell_alive()
     if isinstance(eager.error, CtkError):
-        return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
+        return RunJudgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
     if is_of_a_leaf(eager.error):
-        return Judgement(Verdict.INVALID, detail=LEAF)
+        return RunJudgement(Verdict.INVALID, detail=LEAF)
     if eager.error is not None and eager_raised is None and has_lost_cuda():
         raise LostAccelerator(f"{raised(eager.error).message}\n{NEXT_ISOLATE}")
     try:
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
-        return Judgement(Verdict.INVALID, detail=str(error))
+        return RunJudgement(Verdict.INVALID, detail=str(error))
     tell_alive()
     if eager.error is not None:
         return _judged_error(case, eager.error, compiled, expected)
@@ -111,7 +111,7 @@ LOST_NAME = "AcceleratorError"
 _ALIKE = "eager and compiled raise"
 
 
-def raises_alike(judgement: Judgement) -> bool:
+def raises_alike(judgement: RunJudgement) -> bool:
     """Return whether a case passes because its program raises in eager and compiled alike."""
     return judgement.verdict is Verdict.PASSES and judgement.detail.startswith(_ALIKE)
 
@@ -126,13 +126,13 @@ def _lost(message: str) -> Outcome:
 
 def _judged_error(
     case: Case, error: BaseException, compiled: Outcome, expected: Signature | None
-) -> Judgement:
+) -> RunJudgement:
     """Judge a program that raises in eager: the exception is what it gives."""
     wanted = raised(error) if not isinstance(error, _Lost) else Raised(LOST_NAME, str(error))
     if compiled.error is not None:
         seen = raised(compiled.error, compiling=compiled.phase == "compile")
         if alike(wanted, seen):
-            return Judgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
+            return RunJudgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
         message = f"{seen.message}; eager raises {wanted}"
         where = raised_in(compiled.error)
         return _answer(Signature("other-error", seen.name, where, message=message), expected)
@@ -140,7 +140,7 @@ def _judged_error(
     if again is None or not alike(wanted, raised(again)):
         second = raised(again) if again is not None else "nothing"
         detail = f"eager raises {wanted}, and {second} when it is run again"
-        return Judgement(Verdict.FLAKY, detail=detail)
+        return RunJudgement(Verdict.FLAKY, detail=detail)
     message = f"{wanted.message}; only eager raises it"
     where = None if isinstance(error, _Lost) else raising_operator(error) or "backward"
     return _answer(Signature("missing-error", wanted.name, where, message=message), expected)
@@ -178,16 +178,16 @@ def _reference(case: Case, eager: Outcome) -> tuple[Mapping[str, object], str]:
     return reference.values, reference.note
 
 
-def _judgement(finding: Finding, expected: Signature | None) -> Judgement:
+def _judgement(finding: RunJudgement, expected: Signature | None) -> RunJudgement:
     signatures = [mismatch_signature(mismatch) for mismatch in finding.mismatches]
     if finding.answer == "passes":
-        return Judgement(Verdict.PASSES, detail=finding.detail)
+        return RunJudgement(Verdict.PASSES, detail=finding.detail)
     if finding.answer == "flaky":
-        return Judgement(Verdict.FLAKY, signatures[0], finding.detail)
+        return RunJudgement(Verdict.FLAKY, signatures[0], finding.detail)
     same = [each for each in signatures if expected is not None and expected.matches(each)]
     return _answer((same or signatures)[0], expected, finding.detail)
 
 
-def _answer(seen: Signature, expected: Signature | None, detail: str = "") -> Judgement:
+def _answer(seen: Signature, expected: Signature | None, detail: str = "") -> RunJudgement:
     same = expected is None or expected.matches(seen)
-    return Judgement(Verdict.REPRODUCES if same else Verdict.DIFFERENT, seen, detail)
+    return RunJudgement(Verdict.REPRODUCES if same else Verdict.DIFFERENT, seen, detail)

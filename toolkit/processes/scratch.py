@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from ctk.compiler.errors import StorageError
-from ctk.compiler.usercode.process_name import place, process_name, start_time
+from ctk.compiler.usercode.process_name import boot_name, process_name, start_time
 from ctk.toolkit.processes.tree import carriers, end_processes
 
 OWNER = "CTK_OWNER"
@@ -85,7 +85,7 @@ def sweep() -> list[Path]:
 def _dead_owner(folder: Path) -> str | None:
     """Return the owner in a folder's name if it is a dead ctk process of this user."""
     name = _NAME.fullmatch(folder.name)
-    if name is None or name["place"] != place() or folder.is_symlink():
+    if name is None or name["place"] != boot_name() or folder.is_symlink():
         return None
     with contextlib.suppress(OSError):
         if folder.stat().st_uid != os.getuid():

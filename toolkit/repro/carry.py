@@ -1,6 +1,6 @@
 """Carry functions of ours into a script, as source: what it uses, what that uses, and no more.
 
-A script that says `main(Program(...))` gets `main` and `Program` from `repro_templates/`, the
+A script that says `main(GraphProgram(...))` gets `main` and `GraphProgram` from `repro_templates/`, the
 functions that these call, and so on; constants, classes and import statements likewise. A name is
 looked up as Python does: in the module that uses it, else where that module imports it from. So
 the script has the toolkit's own code, to the letter, but for docstrings: of these it has the first
@@ -61,7 +61,7 @@ class _Closure:
     def uses(self, definition: tuple[str, str]) -> Iterable[tuple[str, str]]:
         """Take a name of a module, and return the names that it needs; a builtin needs none."""
         module, name = definition
-        parsed = _parsed(module)
+        parsed = _parse(module)
         if name in parsed.definitions:
             self.wanted.setdefault(module, set()).add(name)
             return [(module, used) for used in names_in(parsed.definitions[name][0])]
@@ -89,10 +89,10 @@ def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = 
     """
     closure = _Closure()
     used = names_in(ast.parse(text))
-    starts = [(module, n) for module in modules for n in _parsed(module).definitions if n in used]
+    starts = [(module, n) for module in modules for n in _parse(module).definitions if n in used]
     reachable([*starts, *extra], closure.uses)
     _check_unique(closure.wanted)
-    return Carried(tuple(_statements(closure.imports)), _joined(_texts(closure.wanted)))
+    return Carried(tuple(_statements(closure.imports)), _join(_texts(closure.wanted)))
 
 
 def _check_unique(wanted: Mapping[str, set[str]]) -> None:
@@ -103,7 +103,7 @@ def _check_unique(wanted: Mapping[str, set[str]]) -> None:
                 raise ValueError(f"{name} is defined in {owners[name]} and in {module}")
 
 
-def _joined(texts: Iterable[tuple[ast.stmt, str]]) -> str:
+def _join(texts: Iterable[tuple[ast.stmt, str]]) -> str:
     """Return definitions one below the other, constants without empty lines between them."""
     source, was_constant = "", False
     for node, text in texts:
@@ -116,17 +116,17 @@ def _joined(texts: Iterable[tuple[ast.stmt, str]]) -> str:
 def _texts(wanted: Mapping[str, set[str]]) -> Iterable[tuple[ast.stmt, str]]:
     """Yield the wanted definitions, modules in the order in which they import each other."""
     needs = {
-        module: sorted({each for each, _ in _parsed(module).imports.values()} & set(wanted))
+        module: sorted({each for each, _ in _parse(module).imports.values()} & set(wanted))
         for module in sorted(wanted)
     }
     for module in graphlib.TopologicalSorter(needs).static_order():
-        for name, definition in _parsed(module).definitions.items():
+        for name, definition in _parse(module).definitions.items():
             if name in wanted[module]:
                 yield definition
 
 
 @cache
-def _parsed(module: str) -> _Module:
+def _parse(module: str) -> _Module:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise ValueError(f"{module} has no source that could be carried")

@@ -258,7 +258,7 @@ def _compiled(
 
 
 def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool) -> list[str]:
-    """Return the arguments of `Program` that bring in code which few programs need."""
+    """Return the arguments of `GraphProgram` that bring in code which few programs need."""
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
     ends_process = case.signature is not None and case.signature.ends_process
     breaks_eager = case.signature is not None and case.signature.breaks_eager
@@ -303,7 +303,7 @@ def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
         lines += [f"sizes={literal(sizes)},"]
     lines += used
     inner = textwrap.indent("\n".join(lines), " " * 8)
-    program = f"    program = Program(\n{inner}\n    )"
+    program = f"    program = GraphProgram(\n{inner}\n    )"
     return f'if __name__ == "__main__":\n{program}\n    sys.exit(main(program))'
 
 

@@ -42,7 +42,9 @@ def operators_in(values: Iterable[object]) -> list[object]:
         elif operators.declared_by(value) is not None:
             found[value] = None
         elif isinstance(value, str):
-            (found if value.startswith("aten") else words).update(dict.fromkeys(_named(value)))
+            (found if value.startswith("aten") else words).update(
+                dict.fromkeys(_operators_named(value))
+            )
         elif _is_torch_function(value):
             functions[value] = None
     return sorted(found or functions or words, key=str)
@@ -99,13 +101,13 @@ def helpers_of(module: ModuleType) -> set[str]:
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
     """Return the statements of a module that define a name; none where there is no source."""
     try:
-        return _defined_in(inspect.getsource(module))
+        return _parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
         return {}
 
 
 @lru_cache(maxsize=256)
-def _defined_in(source: str) -> dict[str, ast.stmt]:
+def _parse(source: str) -> dict[str, ast.stmt]:
     return definitions_in(ast.parse(source).body)
 
 
@@ -118,7 +120,7 @@ def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
                 bound = each.asname or each.name.partition(".")[0]
                 names.setdefault(bound, sys.modules.get(each.name if each.asname else bound))
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            source = sys.modules.get(node.module) or _imported(node.module)
+            source = sys.modules.get(node.module) or _import_torch(node.module)
             for each in node.names:
                 names.setdefault(each.asname or each.name, getattr(source, each.name, None))
         elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
@@ -128,7 +130,7 @@ def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
     return names
 
 
-def _imported(name: str) -> ModuleType | None:
+def _import_torch(name: str) -> ModuleType | None:
     """Return a module of torch that code imports when it runs; others are left alone."""
     return importlib.import_module(name) if name.partition(".")[0] == "torch" else None
 
@@ -167,7 +169,7 @@ def _value(node: ast.AST, names: Mapping[str, object]) -> object:
     return getattr(owner, node.attr, None) if is_known else None
 
 
-def _named(word: str) -> tuple[object, ...]:
+def _operators_named(word: str) -> tuple[object, ...]:
     """Return the operators that a word names: `aten.mul.Tensor`, `aten::mul`, `mul`."""
     found = re.fullmatch(r"(?:aten(?:\.|::))?([a-z_]\w*)(?:\.(\w+))?", word)
     packet = getattr(aten, found[1], None) if found else None

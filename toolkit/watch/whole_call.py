@@ -36,8 +36,8 @@ from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.running import generator_states
 from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_compare import (
+    CallDifference,
     Comparison,
-    Difference,
     EagerPlays,
     compare_plays,
 )
@@ -167,7 +167,7 @@ class WatchedCalls:
         return self._placed(keeper, eager, found.differences) if found.answer == "fails" else []
 
     def _placed(
-        self, keeper: Keeper, eager: EagerPlays, apart: Sequence[Difference]
+        self, keeper: Keeper, eager: EagerPlays, apart: Sequence[CallDifference]
     ) -> list[EndToEnd]:
         alone = _compared(eager, keeper, "dynamo")
         names = {each.name for each in alone.differences}
@@ -183,7 +183,7 @@ class WatchedCalls:
         return [self._answer(only[0], "runtime", "", said)] if only else []
 
     def _answer(
-        self, found: Difference, layer: Any, cause: str, said: str, *, confirmed: bool = False
+        self, found: CallDifference, layer: Any, cause: str, said: str, *, confirmed: bool = False
     ) -> EndToEnd:
         kind: FailureKind = found.kind  # type: ignore[assignment]  # the template's words are these
         name = f"call{self.made}.{found.name.partition('.')[2]}"

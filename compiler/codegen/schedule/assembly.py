@@ -34,7 +34,7 @@ from ctk.compiler.runtime.steps import (
     Size,
     Step,
     leaves,
-    mapped,
+    map_leaves,
     names_read,
     symbols_read,
 )
@@ -168,7 +168,7 @@ class Assembly:
 
     def argument(self, value: Argument) -> Argument:
         """Return an argument of the graph as one of the schedule."""
-        return mapped(value, lambda leaf: self.value(leaf) if isinstance(leaf, Node) else leaf)
+        return map_leaves(value, lambda leaf: self.value(leaf) if isinstance(leaf, Node) else leaf)
 
     def value(self, node: Node) -> Ref:
         """Return the value of a node of the graph; a view of memory is made when it is needed."""

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from ctk.compiler.packages.c_wrapper.c_literals import size_text
 from ctk.compiler.packages.c_wrapper.entries import (
     MAX_RANK,
-    Entry,
+    CEntry,
     FromInput,
     FromSymbol,
     NotInC,
     Source,
 )
 from ctk.compiler.packages.c_wrapper.operator_calls import tensor_text
-from ctk.compiler.packages.c_wrapper.places import Number, Place, Tensor
+from ctk.compiler.packages.c_wrapper.variables import Number, Place, Tensor
 from ctk.compiler.runtime.steps import Argument, Call, Ref, Step
 
 
@@ -36,7 +36,7 @@ class Body:
         picked: Which steps pick each part of a value of several parts, by value and position.
     """
 
-    def __init__(self, entry: Entry, weights: Mapping[str, int]) -> None:
+    def __init__(self, entry: CEntry, weights: Mapping[str, int]) -> None:
         self.entry = entry
         self.lines: list[str] = []
         self.places: dict[str, Place] = {}
@@ -46,7 +46,7 @@ class Body:
         self._free: list[int] = []
         self._variables = 0
         for name in (*entry.schedule.inputs, *entry.schedule.constants):
-            self.places[name] = self._given(entry.given[name])
+            self.places[name] = self._defined(entry.given[name])
 
     def find(self, ref: Ref) -> Place:
         """Return where a value is."""
@@ -88,7 +88,7 @@ class Body:
             return self.entry.inputs[source.number].name
         return ref.name
 
-    def _given(self, source: Source) -> Place:
+    def _defined(self, source: Source) -> Place:
         if isinstance(source, FromSymbol):
             return Number(f"({size_text(source.size)})")
         if not isinstance(source, FromInput):

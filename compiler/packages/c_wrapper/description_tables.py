@@ -10,11 +10,11 @@ from ctk.compiler.packages.c_wrapper.c_literals import array_text, int_text, siz
 from ctk.compiler.packages.c_wrapper.c_literals import size_text as text_of_size
 from ctk.compiler.packages.c_wrapper.entries import (
     LARGEST,
-    Entry,
+    CEntry,
+    CValue,
     FromInput,
     FromWeight,
     NotInC,
-    Value,
     Weight,
     dtype_code,
 )
@@ -56,7 +56,7 @@ class Described:
         refusal: Then, why.
     """
 
-    entry: Entry
+    entry: CEntry
     function: str
     refusal: str
 
@@ -139,7 +139,7 @@ class _Table:
             fields.append(f".{field.removesuffix('s')}_count = {len(rows)}")
         return f"{{{', '.join(fields)}}}"
 
-    def _input(self, number: int, value: Value) -> str:
+    def _input(self, number: int, value: CValue) -> str:
         written = {at for _, at in self.entry.writes}
         info = self._info(value, is_written=value.is_written or number in written)
         sizes = [self._size(number, d, size) for d, size in enumerate(value.shape)]
@@ -173,7 +173,7 @@ class _Table:
         )
         return name
 
-    def _info(self, value: Value, *, is_written: bool) -> str:
+    def _info(self, value: CValue, *, is_written: bool) -> str:
         dims = ", ".join(map(self._dim, value.shape))
         table = f"(const ctk_dim[]){{{dims}}}" if value.shape else "NULL"
         return (
@@ -183,7 +183,7 @@ class _Table:
 
     def _dim(self, size: Index) -> str:
         if size.number is not None:
-            return _fixed_dim(size.number)
+            return _constant_dim(size.number)
         low, high = self.entry.symbols.get(symbol_alone(size) or "", (0, None))
         limit = int_text(LARGEST if high is None else high)
         return f"{{-1, {string_text(str(size))}, {int_text(low)}, {limit}}}"
@@ -202,7 +202,7 @@ def symbol_alone(size: Index) -> str | None:
     return monomial[0].name
 
 
-def require_told(entry: Entry) -> None:
+def require_told(entry: CEntry) -> None:
     """Raise `NotInC` for a size symbol that no input tells."""
     asked = symbols_of(size for each in entry.conditions for size in (each.left, each.right))
     unknown = [each.name for each in asked if each.name not in entry.symbols]
@@ -221,7 +221,7 @@ def require_told(entry: Entry) -> None:
 
 
 def _weight_row(weight: Weight) -> str:
-    dims = ", ".join(_fixed_dim(size) for size in weight.shape)
+    dims = ", ".join(_constant_dim(size) for size in weight.shape)
     table = f"(const ctk_dim[]){{{dims}}}" if weight.shape else "NULL"
     info = (
         f"{{{string_text(weight.name)}, CTK_TENSOR, {dtype_code(weight.dtype)}, "
@@ -232,5 +232,5 @@ def _weight_row(weight: Weight) -> str:
     return f"{{{info}, {strides}, {member}, {int_text(weight.offset)}}}"
 
 
-def _fixed_dim(size: int) -> str:
+def _constant_dim(size: int) -> str:
     return f"{{{int_text(size)}, NULL, {int_text(size)}, {int_text(size)}}}"

@@ -1,8 +1,8 @@
 """What a C program may call, as data: entry points, their inputs and outputs, weights.
 
-    Entry("forward", schedule, kernels,
-          inputs=(Value("x", float32, (s0, 8)),),
-          outputs=(Output(Value("output", float32, (s0, 8)), 0),),
+    CEntry("forward", schedule, kernels,
+          inputs=(CValue("x", float32, (s0, 8)),),
+          outputs=(Output(CValue("output", float32, (s0, 8)), 0),),
           given={"arg0_1": FromWeight("w"), "arg1_1": FromSymbol(s0), "arg2_1": FromInput(0)},
           symbols={"s0": (2, 1024)})
 
@@ -53,7 +53,7 @@ class NotInC(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class CValue:
     """An input or an output as a caller sees it.
 
     Attributes:
@@ -77,7 +77,7 @@ class Value:
 class Output:
     """An output: which result of the schedule it is."""
 
-    value: Value
+    value: CValue
     position: int
 
 
@@ -127,7 +127,7 @@ Source: TypeAlias = FromInput | FromWeight | FromSymbol
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CEntry:
     """An entry point.
 
     Attributes:
@@ -146,7 +146,7 @@ class Entry:
     name: str
     schedule: Schedule
     kernels: Sequence[KernelCode]
-    inputs: tuple[Value, ...]
+    inputs: tuple[CValue, ...]
     outputs: tuple[Output, ...]
     given: Mapping[str, Source]
     writes: tuple[tuple[int, int], ...] = ()

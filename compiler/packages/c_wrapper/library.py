@@ -18,7 +18,7 @@ from ctk.compiler.packages.c_wrapper.description_tables import (
     description,
     require_told,
 )
-from ctk.compiler.packages.c_wrapper.entries import Entry, NotInC, Weight
+from ctk.compiler.packages.c_wrapper.entries import CEntry, NotInC, Weight
 from ctk.compiler.packages.c_wrapper.prelude import prelude
 from ctk.compiler.packages.c_wrapper.steps import calls_torch, fault_function, function_text
 from ctk.compiler.torch_compat.process import c_shim
@@ -26,7 +26,7 @@ from ctk.compiler.usercode.process_name import process_name
 
 
 def sources(
-    entries: Sequence[Entry], weights: Sequence[Weight], *, name: str, features: Sequence[str]
+    entries: Sequence[CEntry], weights: Sequence[Weight], *, name: str, features: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the files of a library by name, and why C cannot run an entry point, by its name.
 
@@ -82,7 +82,7 @@ def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:
         return target.read_bytes()
 
 
-def _file_text(entry: Entry, function: str, weights: Mapping[str, int]) -> str:
+def _file_text(entry: CEntry, function: str, weights: Mapping[str, int]) -> str:
     """Return the file of an entry point.
 
     Raises:
@@ -96,7 +96,7 @@ def _file_text(entry: Entry, function: str, weights: Mapping[str, int]) -> str:
     return _kernels_text(entry, function, [prelude(), *faults, run])
 
 
-def _kernels_text(entry: Entry, function: str, more: Sequence[str] = ()) -> str:
+def _kernels_text(entry: CEntry, function: str, more: Sequence[str] = ()) -> str:
     """Return the file of an entry point's kernels, and more that calls them."""
     kernels = [code.text for code in entry.kernels]
     has_checks = any(code.checks for code in entry.kernels)

@@ -9,8 +9,8 @@ from ctk.compiler.packages.c_wrapper.body import Body
 from ctk.compiler.packages.c_wrapper.c_literals import string_text
 from ctk.compiler.packages.c_wrapper.entries import NotInC
 from ctk.compiler.packages.c_wrapper.operator_calls import argument_text, operator_of, values_of
-from ctk.compiler.packages.c_wrapper.places import Items, Nothing, Number, Tensor
 from ctk.compiler.packages.c_wrapper.scalars import call_lines, has_scalar
+from ctk.compiler.packages.c_wrapper.variables import Items, Nothing, Number, Tensor
 from ctk.compiler.runtime.steps import Argument, Call
 from ctk.compiler.torch_compat.process import c_shim
 

@@ -21,7 +21,7 @@ import torch
 from ctk.compiler.codegen.schedule.calls import BINDINGS
 from ctk.compiler.packages.c_wrapper.c_literals import float_text, int_text, size_text, string_text
 from ctk.compiler.packages.c_wrapper.entries import DTYPES, NotInC
-from ctk.compiler.packages.c_wrapper.places import Find, Number, Tensor
+from ctk.compiler.packages.c_wrapper.variables import Find, Number, Tensor
 from ctk.compiler.runtime.steps import Argument, Call, Ref
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.torch_compat.fx import operators

@@ -14,7 +14,7 @@ from typing import Any
 from ctk.compiler.packages.c_wrapper.c_literals import string_text
 from ctk.compiler.packages.c_wrapper.entries import NotInC
 from ctk.compiler.packages.c_wrapper.operator_calls import number_text, tensor_text
-from ctk.compiler.packages.c_wrapper.places import Find
+from ctk.compiler.packages.c_wrapper.variables import Find
 from ctk.compiler.runtime.steps import Argument
 from ctk.compiler.torch_compat.process import c_shim
 from ctk.compiler.torch_compat.process.c_shim import Parameter

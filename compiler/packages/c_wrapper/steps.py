@@ -27,10 +27,10 @@ from ctk.compiler.packages.c_wrapper.c_literals import (
     sizes_text,
     string_text,
 )
-from ctk.compiler.packages.c_wrapper.entries import Entry, NotInC, Value, dtype_code
+from ctk.compiler.packages.c_wrapper.entries import CEntry, CValue, NotInC, dtype_code
+from ctk.compiler.packages.c_wrapper.inline_calls import is_inline, print_inline
 from ctk.compiler.packages.c_wrapper.library_calls import print_call
-from ctk.compiler.packages.c_wrapper.own_calls import is_own, print_own
-from ctk.compiler.packages.c_wrapper.places import Number, Tensor
+from ctk.compiler.packages.c_wrapper.variables import Number, Tensor
 from ctk.compiler.runtime.c_kernels import fault_text
 from ctk.compiler.runtime.python_code import last_uses
 from ctk.compiler.runtime.steps import Allocation, Argument, Call, Launch, Ref, Size
@@ -42,7 +42,7 @@ _PARAMETERS = (
 )
 
 
-def function_text(entry: Entry, name: str, weights: Mapping[str, int]) -> str:
+def function_text(entry: CEntry, name: str, weights: Mapping[str, int]) -> str:
     """Return the function that runs an entry point.
 
     Args:
@@ -73,10 +73,10 @@ int {name}({_PARAMETERS.format(own="")}) {{
 }}"""
 
 
-def calls_torch(entry: Entry) -> bool:
+def calls_torch(entry: CEntry) -> bool:
     """Return whether an entry point calls operators of torch."""
     calls = (step for step in entry.schedule.steps if isinstance(step, Call))
-    return not all(map(is_own, calls))
+    return not all(map(is_inline, calls))
 
 
 def fault_function(code: KernelCode) -> str:
@@ -108,7 +108,7 @@ def _print_steps(body: Body) -> None:
         elif isinstance(step, Allocation):
             _print_allocation(body, step)
         elif isinstance(step, Call):
-            (print_own if is_own(step) else print_call)(body, step)
+            (print_inline if is_inline(step) else print_call)(body, step)
         elif step.symbol not in known:
             known.add(step.symbol)
             _print_size(body, step)
@@ -161,7 +161,7 @@ def _print_results(body: Body) -> None:
         body.lines.append(f"DO(copy, &inputs[{number}], {value});")
 
 
-def _print_result(body: Body, out: str, result: Argument, value: Value) -> None:
+def _print_result(body: Body, out: str, result: Argument, value: CValue) -> None:
     place = body.find(result) if isinstance(result, Ref) else None
     if isinstance(place, Tensor):
         body.lines.append(f"SHARE({out}, {place.text});")

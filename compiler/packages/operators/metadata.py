@@ -68,7 +68,7 @@ def in_order(
     return positional, {name: kwargs[name] for name in known if name in kwargs}
 
 
-def described(
+def describe_arguments(
     ns: str,
     operator: str,
     device_type: str,

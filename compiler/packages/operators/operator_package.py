@@ -27,10 +27,10 @@ from torch import Tensor
 from ctk.compiler.artifacts import versions
 from ctk.compiler.errors import ArtifactError, CtkError, StorageError
 from ctk.compiler.options.config import Config, resolve
-from ctk.compiler.packages.exported_program import Traced, traced_of
+from ctk.compiler.packages.exported_program import Traced, trace_program
 from ctk.compiler.packages.input_guard import FixedInput, Input
-from ctk.compiler.packages.operators.metadata import described, in_order, text_of
-from ctk.compiler.packages.operators.package_index import Index, index_of, same
+from ctk.compiler.packages.operators.metadata import describe_arguments, in_order, text_of
+from ctk.compiler.packages.operators.package_index import PackageIndex, index_of, same
 from ctk.compiler.packages.package import DEFAULT
 from ctk.compiler.packages.write import Options, write_package
 from ctk.compiler.records import Json
@@ -109,17 +109,17 @@ def aoti_compile_with_persistent_cache(
     if dynamic or dynamic_shapes is not None:
         raise ArtifactError(_DYNAMIC.format(f"{ns}::{operator}"))
     index = index_of(ns, operator, device_type)
-    meta = described(ns, operator, device_type, args, kwargs)
+    meta = describe_arguments(ns, operator, device_type, args, kwargs)
     config = resolve(options)
     parts = _parts(config, device_type, remove_runtime_assertions=remove_runtime_assertions)
     parts["function"] = implementation_text(f)
     name = f"{operator}-{hashlib.sha256(text_of([meta, parts]).encode()).hexdigest()[:32]}"
-    if (found := _found(index, meta, parts)) is not None:
+    if (found := _find(index, meta, parts)) is not None:
         return str(found)
     with index.making(name):
-        if (found := _found(index, meta, parts)) is not None:
+        if (found := _find(index, meta, parts)) is not None:
             return str(found)
-        traced = _traced(ns, operator, f, args, kwargs)
+        traced = _trace(ns, operator, f, args, kwargs)
         if remove_runtime_assertions:
             _without_assertions(traced)
         path = write_package(index.package(name), {DEFAULT: traced}, config, private=True)
@@ -127,7 +127,7 @@ def aoti_compile_with_persistent_cache(
     return str(path)
 
 
-def _note(index: Index, name: str, meta: list[Json], parts: Mapping[str, str]) -> None:
+def _note(index: PackageIndex, name: str, meta: list[Json], parts: Mapping[str, str]) -> None:
     """Put a package into the list; one that cannot be noted can be used all the same."""
     try:
         index.add(name, meta, parts)
@@ -152,9 +152,9 @@ def find_operator_package(
     """
     operator = op_func_name_with_overload
     index = index_of(ns, operator, device_type)
-    meta = described(ns, operator, device_type, args, kwargs or {})
+    meta = describe_arguments(ns, operator, device_type, args, kwargs or {})
     not_asked = ("function", "remove_runtime_assertions")
-    return _found(index, meta, _parts(resolve(options), device_type), without=not_asked)
+    return _find(index, meta, _parts(resolve(options), device_type), without=not_asked)
 
 
 def load_operator_packages(
@@ -175,8 +175,8 @@ def load_operator_packages(
     ]
 
 
-def _found(
-    index: Index, meta: list[Json], parts: Mapping[str, str], without: Sequence[str] = ()
+def _find(
+    index: PackageIndex, meta: list[Json], parts: Mapping[str, str], without: Sequence[str] = ()
 ) -> Path | None:
     """Return the newest sound package for some arguments."""
     text = text_of(meta)
@@ -226,7 +226,7 @@ class _OfTensors(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
-def _traced(
+def _trace(
     ns: str,
     operator: str,
     function: Callable[..., Any],
@@ -254,7 +254,7 @@ def _traced(
             f"{ns}::{operator} cannot be traced with these arguments: {type(error).__name__}: "
             f"{first}\nnext: call it in eager with them; trace it: TORCH_LOGS=export"
         ) from error
-    traced = traced_of(program)
+    traced = trace_program(program)
     own = iter(traced.guard.inputs)
     inputs: list[Input] = [
         replace(next(own), name=name) if isinstance(leaf, Tensor) else FixedInput(name, leaf)

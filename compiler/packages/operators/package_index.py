@@ -72,7 +72,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PackageIndex:
     """The list of an operator on a kind of device.
 
     Attributes:
@@ -141,7 +141,7 @@ class Index:
         """
         digest = open_container(self.package(name)).digest
         record = Record(meta_info, _place(name), digest, depends_on)
-        with self._locked("list") as is_held:
+        with self._lock("list") as is_held:
             if not is_held:
                 log.warning("the list %s is held by another process: nothing is noted", self.path)
                 return
@@ -158,17 +158,17 @@ class Index:
     @contextlib.contextmanager
     def making(self, name: str) -> Generator[bool]:
         """Hold a package's name while it is made; False: another has been at it for too long."""
-        with self._locked(name) as is_held:
+        with self._lock(name) as is_held:
             yield is_held
 
     @contextlib.contextmanager
-    def _locked(self, what: str) -> Generator[bool]:
+    def _lock(self, what: str) -> Generator[bool]:
         text = f"aoti_eager {self.folder.relative_to(self.root)} {self.operator} {what}"
         digest = hashlib.sha256(text.encode()).hexdigest()
         with contextlib.ExitStack() as stack:
             try:
                 path = subfolder(self.root, "locks") / digest
-                is_held = stack.enter_context(locks.held(path, WAIT_SECONDS))
+                is_held = stack.enter_context(locks.hold(path, WAIT_SECONDS))
             except OSError as error:
                 raise StorageError(f"no locks in {self.root}: {error}") from error
             yield is_held
@@ -189,7 +189,7 @@ class Index:
                 temporary.unlink()
 
 
-def index_of(ns: str, operator: str, device_type: str) -> Index:
+def index_of(ns: str, operator: str, device_type: str) -> PackageIndex:
     """Return the list of an operator; its folders are made.
 
     Raises:
@@ -214,7 +214,7 @@ def index_of(ns: str, operator: str, device_type: str) -> Index:
     for name in ("aoti_eager", ns, device_type):
         folder = subfolder(folder, name)
     subfolder(folder, "lib")
-    return Index(root, folder, operator)
+    return PackageIndex(root, folder, operator)
 
 
 def same(left: Mapping[str, str], right: Mapping[str, str], without: Sequence[str] = ()) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from ctk.compiler.artifacts import container
 from ctk.compiler.artifacts.partial_files import PREFIX
 from ctk.compiler.cache import entry
-from ctk.compiler.cache.entry import Difference, Key, write_entry
+from ctk.compiler.cache.entry import Key, KeyDifference, write_entry
 from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.usercode.process_name import process_name
@@ -89,7 +89,10 @@ def test_the_nearest_entry(store: Store) -> None:
     found = store.nearest(Key({"graph": "abs(x)", "torch": "2.11", "machine": "avx2"}))
     assert found is not None
     assert found[0].digest == KEY.digest
-    assert found[1] == [Difference("machine", None, "avx2"), Difference("torch", "2.13", "2.11")]
+    assert found[1] == [
+        KeyDifference("machine", None, "avx2"),
+        KeyDifference("torch", "2.13", "2.11"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
@@ -176,7 +176,7 @@ def inputs():
 """
 
 
-def failing_case(program: Program, **options) -> Case:
+def failing_case(program: UserProgram, **options) -> Case:
     torch._dynamo.reset()
     (case,) = capture_cases(program, **options)
     signature = judge(case).signature
@@ -198,7 +198,9 @@ def test_a_custom_pass_and_no_option_of_ctk_matters(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_planted_option_of_inductor_matters_and_no_other():
-    program = Program(lambda x: torch.relu(x).sin(), (torch.linspace(-1, 1, 16),), {}, "f", ROOT)
+    program = UserProgram(
+        lambda x: torch.relu(x).sin(), (torch.linspace(-1, 1, 16),), {}, "f", ROOT
+    )
     bug = "cpp.inject_relu_bug_TESTING_ONLY"
     case = failing_case(program, target="inductor", config={bug: "accuracy"})
     search = options_that_matter(case, InProcess(), print)
@@ -217,6 +219,8 @@ def test_the_pattern_matcher_matters_to_a_wrong_pattern_of_inductor():
 def test_vector_width_matters_to_wrong_vectors_of_inductor():
     fault = next(fault for fault in FAULTS if fault.culprit == "vectorization")
     with fault.plant():
-        case = failing_case(Program(fault.program, fault.inputs, {}, "f", ROOT), target="inductor")
+        case = failing_case(
+            UserProgram(fault.program, fault.inputs, {}, "f", ROOT), target="inductor"
+        )
         search = options_that_matter(case, InProcess(), print)
     assert found(search) == ["with --config cpp.simdlen=1"]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.compile_log.meta_values import wrong_told
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
@@ -60,7 +60,7 @@ def case_of(program, target: str, *, backward: bool = False) -> Case:
     x = torch.randn(6, 5, generator=generator)
     y = torch.randn(5, 6, generator=generator) if program is copied_sign else x + 1.0
     inputs = (x.requires_grad_(backward), y)
-    own = Program(program, inputs, {}, program.__name__, Path(__file__))
+    own = UserProgram(program, inputs, {}, program.__name__, Path(__file__))
     (case,) = capture_cases(own, target=target, backward=backward)
     return case
 
@@ -103,7 +103,7 @@ def test_only_the_first_of_a_chain_is_at_fault_and_the_real_kernel_answers_witho
 def test_nothing_is_said_of_a_program_that_passes(dynamic: bool):
     torch._dynamo.reset()
     inputs = (torch.randn(6, 5), torch.randn(5, 6))
-    own = Program(copied_sign, inputs, {}, "copied_sign", Path(__file__))
+    own = UserProgram(copied_sign, inputs, {}, "copied_sign", Path(__file__))
     (case,) = capture_cases(own, target="aot_eager", dynamic=dynamic)
     assert check_case(case).wrong == (), "strides that nobody sees are no finding"
     assert [each.node for each in wrong_told(case, log_of(case, Veto()))] == ["copysign"]

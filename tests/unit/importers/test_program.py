@@ -9,13 +9,13 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CaptureError, ProgramError
 from ctk.toolkit.case.case import Autocast, Case
 from ctk.toolkit.case.usercode.named_sources import source_files
-from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.importers.program import capture_cases, hinted, tensors_in
 
 
-def program(model, *inputs, **kwargs) -> Program:
-    return Program(model, inputs, {}, "prog", Path(__file__), kwargs)
+def program(model, *inputs, **kwargs) -> UserProgram:
+    return UserProgram(model, inputs, {}, "prog", Path(__file__), kwargs)
 
 
 def functions(case: Case) -> set[str]:
@@ -213,7 +213,7 @@ def test_nothing_to_differentiate():
 
 
 def test_config_of_the_program_and_of_the_call():
-    subject = Program(torch.relu, (torch.ones(2),), {"a": 1, "b": 1}, "prog", Path(__file__))
+    subject = UserProgram(torch.relu, (torch.ones(2),), {"a": 1, "b": 1}, "prog", Path(__file__))
     assert only(capture_cases(subject, config={"b": 2})).config == {"a": 1, "b": 2}
 
 

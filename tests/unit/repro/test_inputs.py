@@ -167,7 +167,7 @@ def test_shared_memory_of_inputs(backends: Path, folder: Path) -> None:
     text = fails_and_heals(case, folder, backends)
     assert "storage0.as_strided((4,), (1,), 2)" in text
     namespace = runpy.run_path(str(folder / "repro.py"), run_name="repro")
-    program = namespace["Program"](
+    program = namespace["GraphProgram"](
         *(namespace[name] for name in ("module", "inputs", "compiled", "MODES", "EXPECTED"))
     )
     results = namespace["run"](program, program.module()).values

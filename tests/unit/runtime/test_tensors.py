@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.runtime.tensors import stored_tensors, tensors_of
+from ctk.compiler.runtime.tensors import store_tensors, tensors_of
 
 
 def again(tensors):
-    table, blobs = stored_tensors(tensors, "w/")
+    table, blobs = store_tensors(tensors, "w/")
     return tensors_of(table, {name: bytearray(blob) for name, blob in blobs.items()}), blobs
 
 
@@ -59,7 +59,7 @@ def test_lazy_tensors_are_kept_as_their_values_and_do_not_take_each_others_place
 )
 def test_what_has_no_memory_of_its_own_is_refused_by_name(tensor):
     with pytest.raises(ArtifactError, match="the tensor odd is a Tensor"):
-        stored_tensors({"odd": tensor}, "w/")
+        store_tensors({"odd": tensor}, "w/")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_has_no_memory_of_its_own_is_refused_by_name(tensor):
     ids=str,
 )
 def test_a_table_that_does_not_fit_is_refused(key, value):
-    table, blobs = stored_tensors({"a": torch.ones(4)}, "w/")
+    table, blobs = store_tensors({"a": torch.ones(4)}, "w/")
     table["a"][key] = value
     with pytest.raises(ArtifactError, match="the stored tensor a cannot be made"):
         tensors_of(table, {name: bytearray(blob) for name, blob in blobs.items()})

@@ -32,7 +32,7 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.usercode.python_files import is_of_folder, load_file
-from ctk.compiler.usercode.references import searched_last
+from ctk.compiler.usercode.references import search_last
 from ctk.toolkit.case.formats.plain_text import one_line, quoted
 from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.case.graphs.callable_places import PLACES
@@ -256,7 +256,7 @@ def load_imports(
         if name not in allow_imports or (is_file(name) and is_complete):
             continue
         try:
-            with searched_last(Path.cwd()):
+            with search_last(Path.cwd()):
                 load_file(folder / name) if is_file(name) else importlib.import_module(name)
         except Exception as error:  # the user's module may raise anything
             raise CaseError(

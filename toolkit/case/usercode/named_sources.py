@@ -10,7 +10,7 @@ from typing import cast
 
 from ctk import compiler, toolkit
 from ctk.compiler.usercode.python_files import is_installed
-from ctk.compiler.usercode.references import Reference, files_of, searched_last
+from ctk.compiler.usercode.references import Reference, files_of, search_last
 
 
 def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
@@ -68,7 +68,7 @@ def _source_file(reference: Reference, folder: Path) -> Path | None:
         candidates = (reference.path(), reference.path(folder))
         return next((path for path in candidates if path.is_file()), None)
     try:
-        with searched_last(folder):
+        with search_last(folder):
             spec = importlib.util.find_spec(reference.place)
     except (ImportError, ValueError):  # no such module: whoever resolves the spec says so
         return None

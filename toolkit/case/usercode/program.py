@@ -33,7 +33,7 @@ from ctk.compiler.errors import ProgramError, nearest
 from ctk.compiler.torch_compat.fx.libraries import registered_once
 from ctk.compiler.torch_compat.process.settings import is_setting, may_be
 from ctk.compiler.usercode.python_files import is_loaded, load_file
-from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
+from ctk.compiler.usercode.references import near_file, search_last, user_traceback
 from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_play import seeded, settings_of
 
@@ -41,7 +41,7 @@ USAGE = "a program is FILE.py or FILE.py:build,example"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class UserProgram:
     """A user's model with the inputs of one call.
 
     Attributes:
@@ -75,7 +75,7 @@ class Program:
     spec: str = ""
 
 
-def load_program(spec: str) -> Program:
+def load_program(spec: str) -> UserProgram:
     """Load `FILE.py` (functions `model`, `inputs`, optional `config`) or `FILE.py:build,example`.
 
     `inputs()` returns the positional arguments as a tuple, one tensor, or a dict of keywords. torch
@@ -86,7 +86,7 @@ def load_program(spec: str) -> Program:
             returns something else than what it should. The message names the line in their file.
     """
     path, build, example = parse_spec(spec)
-    with searched_last(path.parent), seeded():
+    with search_last(path.parent), seeded():
         module = _load_module(path)
         functions = {name: _function(module, name, path) for name in (build, example)}
         model = _call(functions[build], build, path)
@@ -99,7 +99,7 @@ def load_program(spec: str) -> Program:
             f"{build}() in {path.name} returned {_describe(model)}; "
             "it must return an nn.Module or a callable"
         )
-    return Program(
+    return UserProgram(
         model,
         last.args,
         config,
@@ -107,8 +107,8 @@ def load_program(spec: str) -> Program:
         path,
         last.kwargs,
         warmups=warmups,
-        between=_called(module, "between", path),
-        dynamic_shapes=_called(module, "dynamic_shapes", path),
+        between=_call_function(module, "between", path),
+        dynamic_shapes=_call_function(module, "dynamic_shapes", path),
         compile=_compile_keywords(module, path),
         settings=_settings(module, path),
         backward=getattr(module, "BACKWARD", False) is True,
@@ -210,7 +210,7 @@ def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
     return tuple(_arguments(each, "warmups", path) for each in calls)
 
 
-def _called(module: ModuleType, name: str, path: Path) -> Callable[..., object] | None:
+def _call_function(module: ModuleType, name: str, path: Path) -> Callable[..., object] | None:
     """Return a function of the file, if it has one; what it raises is said to be its own."""
     function = _own_function(module, name)
     return partial(_call, function, name, path) if function is not None else None
@@ -234,7 +234,7 @@ _KEYWORDS: Mapping[str, tuple[type, ...]] = {
 
 def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
     """Return `COMPILE`, if that is what the file means by it: keywords of `torch.compile`."""
-    table = _named(getattr(module, "COMPILE", None))
+    table = _with_names(getattr(module, "COMPILE", None))
     if not set(table) & set(_KEYWORDS):
         return {}
     for name, value in table.items():
@@ -257,7 +257,7 @@ def _settings(module: ModuleType, path: Path) -> dict[str, object]:
     return found
 
 
-def _named(value: object) -> dict[str, object]:
+def _with_names(value: object) -> dict[str, object]:
     """Return a dict whose keys are all names; any other value is an empty one."""
     table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
     return {k: v for k, v in table.items() if isinstance(k, str)}

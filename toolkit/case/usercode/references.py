@@ -45,7 +45,7 @@ def json_options(options: Mapping[str, object]) -> tuple[dict[str, object], tupl
     kept: dict[str, object] = {}
     lost: list[str] = []
     for key, value in options.items():
-        named = _named(value)
+        named = _with_references(value)
         try:
             kept[key] = json.loads(json.dumps(named))
         except (TypeError, ValueError):
@@ -53,12 +53,14 @@ def json_options(options: Mapping[str, object]) -> tuple[dict[str, object], tupl
     return kept, tuple(lost)
 
 
-def _named(value: object) -> object:
+def _with_references(value: object) -> object:
     """Return a value with every function in it replaced by its name, as far as there is one."""
     if isinstance(value, Mapping):
-        return {key: _named(item) for key, item in cast("Mapping[str, object]", value).items()}
+        return {
+            key: _with_references(item) for key, item in cast("Mapping[str, object]", value).items()
+        }
     if isinstance(value, list | tuple):
-        return [_named(item) for item in cast("Sequence[object]", value)]
+        return [_with_references(item) for item in cast("Sequence[object]", value)]
     if callable(value) or hasattr(value, "run"):
         return reference_to(value) or value
     return value

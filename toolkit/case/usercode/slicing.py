@@ -31,12 +31,12 @@ from ctk.toolkit.case.usercode.statements import (
     DEFINITIONS,
     IMPORTS,
     Statement,
-    executed,
     is_main_block,
     may_change,
+    names_stored,
     namespaces,
+    nodes_run,
     root,
-    stored_into,
     words,
 )
 
@@ -65,7 +65,7 @@ _OPERATORS_OF_TORCH = frozenset(
 )
 
 
-def sliced_files(
+def slice_files(
     wanted: Mapping[Path, frozenset[str] | None], operators: Iterable[str] = ()
 ) -> dict[Path, bytes]:
     """Return the text of files and of their neighbours, cut down to what some names need.
@@ -177,13 +177,13 @@ class _Slicer:
         """Return whether a statement that binds nothing wanted may change what stays."""
         if is_main_block(node):
             return False
-        own, run = file.locals(), list(executed(node))
+        own, run = file.locals(), list(nodes_run(node))
         is_definition = isinstance(node, DEFINITIONS)
         is_assignment = isinstance(node, (ast.Assign, ast.AnnAssign))
         if not is_definition and not is_assignment and statement.uses & own:
             return True
         if any(
-            name in own or self._is_used(file, name) for each in run for name in stored_into(each)
+            name in own or self._is_used(file, name) for each in run for name in names_stored(each)
         ):
             return True
         if any(
@@ -196,7 +196,7 @@ class _Slicer:
             or _is_second_name(statement, file.data_names())
             or namespaces(iter(run)) & self.words
             or (is_definition and self._registers(file, node, own))
-            or any(self._call_changes(file, name) for name in _called(node, run))
+            or any(self._call_changes(file, name) for name in _calls_of(node, run))
         )
 
     def _registers(self, file: SourceFile, node: ast.stmt, own: set[str]) -> bool:
@@ -330,7 +330,7 @@ def _is_unused(file: SourceFile, imports: Iterable[Import]) -> bool:
     return bool(names) and not used.intersection(names)
 
 
-def _called(node: ast.stmt, run: Iterable[ast.AST]) -> set[str]:
+def _calls_of(node: ast.stmt, run: Iterable[ast.AST]) -> set[str]:
     """Return the names of functions that a statement calls when it runs, decorators included."""
     calls = {root(each.func) for each in run if isinstance(each, ast.Call)}
     calls |= {root(each) for each in getattr(node, "decorator_list", ())}
@@ -363,7 +363,7 @@ def _is_not_understood(file: SourceFile) -> bool:
         for statement in statements
         for node in statement.nodes
         if not is_main_block(node)
-        for each in executed(node)
+        for each in nodes_run(node)
     )
     if any(isinstance(node, ast.Name) and node.id in _OPAQUE_AT_TOP for node in at_top):
         return True

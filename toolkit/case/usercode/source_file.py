@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctk.compiler.usercode.references import imported_files
+from ctk.compiler.usercode.references import files_of_import
 from ctk.toolkit.case.usercode.statements import DEFINITIONS, IMPORTS, Statement, statements_of
 
 NOTE = "# ctk:"
@@ -113,7 +113,7 @@ def _imports(statement: Statement, path: Path, folder: Path) -> Iterator[Import]
     for node in statement.walk():
         if isinstance(node, ast.Import):
             for alias in node.names:
-                runs = tuple(imported_files(alias.name, path, folder))
+                runs = tuple(files_of_import(alias.name, path, folder))
                 first = alias.name.partition(".")[0]
                 is_dotted = "." in alias.name and alias.asname is None
                 file = runs[-1] if runs else None  # of a dotted name, all of it is wanted
@@ -124,10 +124,10 @@ def _imports(statement: Statement, path: Path, folder: Path) -> Iterator[Import]
 
 def _imports_from(node: ast.ImportFrom, path: Path, folder: Path) -> Iterator[Import]:
     module = node.module or ""
-    outer = tuple(imported_files(module, path, folder, level=node.level)) if module else ()
+    outer = tuple(files_of_import(module, path, folder, level=node.level)) if module else ()
     for alias in node.names:
         name = f"{module}.{alias.name}".strip(".")
-        runs = tuple(imported_files(name, path, folder, level=node.level))
+        runs = tuple(files_of_import(name, path, folder, level=node.level))
         is_module = len(runs) > len(outer)
         attribute = "" if is_module else alias.name
         file = runs[-1] if runs else None

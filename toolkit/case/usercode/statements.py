@@ -120,7 +120,7 @@ def _names_in_annotation(part: ast.AST) -> Iterator[str]:
 # --- what runs when the file is imported --------------------------------------------------------
 
 
-def executed(node: ast.AST) -> Iterator[ast.AST]:
+def nodes_run(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a statement that run with it: of functions and classes, what is above."""
     yield node
     if isinstance(node, _SCOPES):
@@ -128,7 +128,7 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
     else:
         children = ast.iter_child_nodes(node)
     for child in children:
-        yield from executed(child)
+        yield from nodes_run(child)
 
 
 def root(node: ast.AST | None) -> str | None:
@@ -138,7 +138,7 @@ def root(node: ast.AST | None) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def stored_into(node: ast.AST) -> Iterator[str]:
+def names_stored(node: ast.AST) -> Iterator[str]:
     """Yield the names into whose value a node writes: `a` of `a.b = 1`, `a[0] += 1`, `del a.b`."""
     is_part = isinstance(node, (ast.Attribute, ast.Subscript))
     if is_part and not isinstance(node.ctx, ast.Load) and (name := root(node)):
@@ -152,7 +152,7 @@ def may_change(nodes: Iterator[ast.AST]) -> set[str]:
     """
     found = set[str]()
     for node in nodes:
-        found.update(stored_into(node))
+        found.update(names_stored(node))
         if isinstance(node, ast.Call):
             given = [*node.args, *(each.value for each in node.keywords)]
             found |= {each.id for each in given if isinstance(each, ast.Name)}

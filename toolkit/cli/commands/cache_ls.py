@@ -8,7 +8,7 @@ from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
-    from ctk.compiler.cache.listing import Entry
+    from ctk.compiler.cache.listing import EntrySummary
 
 SHOWN_DIGITS = 12
 """How many digits of a digest are shown."""
@@ -78,7 +78,7 @@ def spoken_size(nbytes: int) -> str:
     return str(nbytes)
 
 
-def as_data(entry: "Entry") -> dict[str, object]:
+def as_data(entry: "EntrySummary") -> dict[str, object]:
     """Return the JSON form of an entry."""
     return {
         "entry": entry.digest,

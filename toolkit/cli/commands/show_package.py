@@ -11,7 +11,12 @@ from ctk.toolkit.cli.commands.cache_ls import spoken_size
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 
 if TYPE_CHECKING:
-    from ctk.compiler.packages.description import Description, EntryDescription, Size, Value
+    from ctk.compiler.packages.description import (
+        Description,
+        EntryDescription,
+        SizeDescription,
+        ValueDescription,
+    )
 
 _MOST_WEIGHTS = 20
 
@@ -67,13 +72,13 @@ def _entry(entry: "EntryDescription") -> list[RenderableType]:
     return [f"\n{entry.name}: called {called}", *more, rows]
 
 
-def _add(rows: Table, which: str, value: "Value", note: str) -> None:
+def _add(rows: Table, which: str, value: "ValueDescription", note: str) -> None:
     is_fixed = not value.dtype
     said = [note] * bool(note) + ["fixed"] * is_fixed
     rows.add_row(which, value.name, value.dtype, value.shape, value.device, ", ".join(said))
 
 
-def _range(size: "Size") -> str:
+def _range(size: "SizeDescription") -> str:
     return f"{size.name} from {size.low}" + ("" if size.high is None else f" to {size.high}")
 
 

@@ -19,7 +19,7 @@ from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.compiler.usercode.python_files import load_file
 from ctk.repro_templates.graph.loading import CannotTell
-from ctk.repro_templates.program.program_compare import Difference
+from ctk.repro_templates.program.program_compare import CallDifference
 from ctk.repro_templates.program.program_play import (
     Compile,
     How,
@@ -104,7 +104,7 @@ def played(question: PlayQuestion) -> Played:
     return Played(seen, breaks=tuple(dict.fromkeys(breaks)))
 
 
-def _seen(found: Difference) -> Seen:
+def _seen(found: CallDifference) -> Seen:
     kind: FailureKind = found.kind  # type: ignore[assignment]  # the template's words are these
     return Seen(kind, found.name, " ".join(found.detail.split())[:400], found.exception)
 

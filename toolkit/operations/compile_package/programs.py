@@ -15,9 +15,9 @@ from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
 from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.torch_compat.aot.exported import sizes_that_vary
 from ctk.compiler.torch_compat.process.settings import settings_put_on
-from ctk.compiler.usercode.references import searched_last, user_traceback
+from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.program.program_play import seeded
-from ctk.toolkit.case.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.importers import exported
 from ctk.toolkit.importers.program import accepts, options_of
 
@@ -64,11 +64,11 @@ def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
     return Source(program.path, _exported(program, dynamic), options_of(program, "ctk", None))
 
 
-def _exported(program: Program, dynamic: bool) -> torch.export.ExportedProgram:
+def _exported(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgram:
     model, path = program.model, program.path
     if isinstance(model, torch.export.ExportedProgram):
         return model
-    with searched_last(path.parent), settings_put_on(program.settings), seeded():
+    with search_last(path.parent), settings_put_on(program.settings), seeded():
         _play_before(program)
         call = program.inputs, program.kwargs
         if program.dynamic_shapes is not None:
@@ -88,7 +88,7 @@ def _exported(program: Program, dynamic: bool) -> torch.export.ExportedProgram:
             ) from error
 
 
-def _play_before(program: Program) -> None:
+def _play_before(program: UserProgram) -> None:
     """Make the earlier calls of a program, and do what comes between them and the last.
 
     Raises:
@@ -100,12 +100,12 @@ def _play_before(program: Program) -> None:
         program.between(program.model)
 
 
-def _refuse_broken(program: Program) -> None:
+def _refuse_broken(program: UserProgram) -> None:
     """Raise if a program does not even run in eager."""
     _call(program, program.inputs, program.kwargs)
 
 
-def _call(program: Program, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+def _call(program: UserProgram, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     try:
         with torch.no_grad():
             program.model(*args, **kwargs)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.usercode.python_files import load_file
-from ctk.toolkit.case.usercode.slicing import sliced_files
+from ctk.toolkit.case.usercode.slicing import slice_files
 
 BESIDE = """
 # hush-hush: a comment
@@ -256,7 +256,7 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
 
 def copied(job: Path, to: Path, names: frozenset[str] | None = frozenset(("fold",))) -> Path:
     """Write the copies of a file and its neighbours to another folder."""
-    for path, data in sliced_files({job: names}).items():
+    for path, data in slice_files({job: names}).items():
         place = to / path.relative_to(job.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
@@ -316,21 +316,21 @@ def test_what_is_not_understood_stays_whole(row: str, tmp_path: Path) -> None:
 
 def test_what_python_cannot_read_stays_whole(tmp_path: Path) -> None:
     job = written(tmp_path, {"job.py": "print 1  # of Python 2\n"})
-    assert sliced_files({job: frozenset(("fold",))}) == {job: job.read_bytes()}
+    assert slice_files({job: frozenset(("fold",))}) == {job: job.read_bytes()}
 
 
 def test_all_of_a_file_and_what_its_imports_name(tmp_path: Path) -> None:
     files = {"job.py": "from helper import a\nlast = 1\n", "helper.py": "a = 1\n" + BESIDE}
     job = written(tmp_path, files)
     helper = job.with_name("helper.py")
-    assert sliced_files({job: None}) == {job: job.read_bytes(), helper: b"a = 1\n"}
+    assert slice_files({job: None}) == {job: job.read_bytes(), helper: b"a = 1\n"}
 
 
 def test_folders_that_lie_in_each_other_are_not_cut(tmp_path: Path) -> None:
     job = written(tmp_path, {"job.py": "def fold(x): return x\nother = 1\n"})
     inner = written(tmp_path / "inner", {"job.py": "def fold(x): return x\nother = 1\n"})
     wanted = dict.fromkeys((job, inner), frozenset(("fold",)))
-    assert sliced_files(wanted) == {path: path.read_bytes() for path in wanted}
+    assert slice_files(wanted) == {path: path.read_bytes() for path in wanted}
 
 
 OPERATORS = """

@@ -21,7 +21,7 @@ from ctk.compiler.packages.c_wrapper.c_literals import (
 )
 from ctk.compiler.packages.c_wrapper.entries import NotInC, dtype_code
 from ctk.compiler.packages.c_wrapper.operator_calls import number_text
-from ctk.compiler.packages.c_wrapper.places import Items, Nothing, Number
+from ctk.compiler.packages.c_wrapper.variables import Items, Nothing, Number
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import Call, Ref
 from ctk.compiler.sizes.index import Index
@@ -52,12 +52,12 @@ _INTEGERS: Mapping[object, str] = {
 """What Python does with sizes."""
 
 
-def is_own(call: Call) -> bool:
+def is_inline(call: Call) -> bool:
     """Return whether a call needs no operator of torch."""
     return call.function in _INTEGERS or call.function in _PRINTERS
 
 
-def print_own(body: Body, call: Call) -> None:
+def print_inline(body: Body, call: Call) -> None:
     """Print a call that needs no operator of torch.
 
     Raises:
