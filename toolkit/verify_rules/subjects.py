@@ -22,7 +22,7 @@ from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 from ctk.compiler.usercode.python_files import load_file
-from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
+from ctk.compiler.usercode.references import near_file, search_last, user_traceback
 from ctk.toolkit.verify_rules.draws import Draw, DrawProgram
 from ctk.toolkit.verify_rules.examples import load_examples
 from ctk.toolkit.verify_rules.pass_patterns import GENERAL, Grammar, programs_around
@@ -290,7 +290,7 @@ def _loaded(name: str | Path) -> ModuleType:
     try:
         if path is not None:
             return load_file(path)
-        with searched_last(Path.cwd()):
+        with search_last(Path.cwd()):
             return importlib.import_module(str(name))
     except (Exception, SystemExit) as raised:
         raise ConfigError(
