@@ -1,8 +1,8 @@
-"""Draw operands for a program: at first wildly, later by changing a draw that was accepted.
+"""Draw operands for a program: at first at random, later by mutating an accepted draw.
 
-Most wild draws are refused: operators want equal sizes, guards want more. A draw that got through
-is a good place to look around, so most draws change one thing of one of those (as fuzzers that go
-by coverage do; here the guard is what must be passed).
+Most random draws are refused: operators require equal sizes, and guards require more. So most draws
+mutate an accepted draw in one place, as coverage-guided fuzzers do; here acceptance by the guard
+takes the role of coverage.
 """
 
 import math
@@ -39,17 +39,17 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
     "approximate": ("none", "tanh"),
     "correction": (None, 0, 1, 2, 0.5),
 }
-"""What an argument of such a name may be, whatever its operator."""
+"""Values of an argument by its name, for every operator."""
 
 FILLS = ("fill_value", "value", "s")
-"""The numbers of a factory that are no sizes."""
+"""The number arguments of a factory other than sizes."""
 
 CONDITIONS, INDICES = ("condition", "mask"), ("index", "indices")
 """Tensors that are mostly bools, and mostly small whole numbers, by the name of the argument."""
 
 
-def draw_wildly(random: Random, program: DrawProgram) -> Draw:
-    """Return a draw from nothing: sizes from a pool of two, mostly one dtype."""
+def draw_randomly(random: Random, program: DrawProgram) -> Draw:
+    """Return a random draw: sizes from a pool of two, mostly one dtype."""
     sizes, weights = (
         (*SIZES, *_sizes(program.hints)),
         (*WEIGHTS, *(2 for _ in _sizes(program.hints))),
@@ -61,12 +61,12 @@ def draw_wildly(random: Random, program: DrawProgram) -> Draw:
         name: _operand(random, role, pool, base, dtype) for name, role in program.roles.items()
     }
     draw = Draw(program, bound, returned=random.random() < 0.5)
-    draw = _with_company(random, draw) if random.random() < 0.3 else draw
+    draw = _with_neighbours(random, draw) if random.random() < 0.3 else draw
     return _symbols(random, draw) if random.random() < 0.2 else draw
 
 
 def _sizes(hints: Sequence[object]) -> list[int]:
-    """Return the sizes among the numbers that a rule mentions, and those next to them."""
+    """Return the sizes among the numbers that a rule mentions, and their successors."""
     known = [each for each in hints if type(each) is int and 1 < each < 16]
     return [size for each in known for size in (each, each + 1)]
 
@@ -74,35 +74,35 @@ def _sizes(hints: Sequence[object]) -> list[int]:
 def draw_near(random: Random, draw: Draw) -> Draw:
     """Return a draw that differs from another in one or two places."""
     for _ in range(random.choice((1, 1, 2))):
-        draw = random.choice(CHANGES)(random, draw)
+        draw = random.choice(MUTATIONS)(random, draw)
     return draw
 
 
 def draws_with_hints(random: Random, program: DrawProgram) -> list[Draw]:
-    """Return a few draws whose numbers are those that a rule mentions: alike tensors of a dtype."""
+    """Return a few draws with the numbers that a rule mentions: equal tensors of one dtype."""
     numbers = [each for each in program.hints if type(each) in (int, float)]
     names = [name for name, role in program.roles.items() if _takes_number(role)]
     if not numbers or not names:
         return []
-    found: list[Draw] = []
+    draws: list[Draw] = []
     combinations = list(islice(product(numbers, repeat=len(names)), 1000))
     chosen = random.sample(combinations, min(len(combinations), HINTED))
     for values, dtype in product(chosen, (torch.float32, random.choice(DTYPES))):
-        draw = draw_wildly(random, program)
+        draw = draw_randomly(random, program)
         alike = {
             name: TensorDraw(dtype, (2, 3), values=draw_values(random)) for name in draw.tensors()
         }
         numbered = {name: Constant(value) for name, value in zip(names, values, strict=True)}
-        found.append(replace(draw, bound={**draw.bound, **alike, **numbered}, neighbours=()))
-    return found
+        draws.append(replace(draw, bound={**draw.bound, **alike, **numbered}, neighbours=()))
+    return draws
 
 
 HINTED = 12
-"""How many choices of mentioned numbers are tried at first, in float32 and in another dtype."""
+"""How many choices of mentioned numbers are tried first, in float32 and in another dtype."""
 
 
 def _takes_number(role: ArgumentRole) -> bool:
-    """Return whether an argument is a number, or a tensor for which a number may stand."""
+    """Return whether an argument accepts a number."""
     is_list = "List" in role.kind or "bool" in role.kind
     is_number = any(kind in role.kind for kind in ("number", "float", "int", "Scalar"))
     return not is_list and (role.name == "other" or is_number) and role.name not in CHOICES
@@ -150,7 +150,7 @@ def _tensor(
 def _shape(
     random: Random, pool: Sequence[int], base: tuple[int, ...], rank: int | None
 ) -> tuple[int, ...]:
-    """Return the base shape, one that broadcasts with it, or any."""
+    """Return the base shape, a shape that broadcasts with it, or any shape."""
     if rank is not None and len(base) != rank and random.random() < 0.8:
         return tuple(random.choice(pool) for _ in range(rank))
     kind = random.random()
@@ -184,7 +184,7 @@ def _constant(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> obje
 
 
 def _hints_for(role: ArgumentRole) -> list[object]:
-    """Return what a rule mentions that an argument may be."""
+    """Return the values that a rule mentions and that an argument accepts."""
     if "List" in role.kind or "bool" in role.kind:
         return []
     if role.name in ("dtype", "memory_format"):
@@ -197,7 +197,7 @@ def _hints_for(role: ArgumentRole) -> list[object]:
 
 
 def _list(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> tuple[int, ...]:
-    """Return sizes of as many elements as the base shape has, or dimensions of it."""
+    """Return sizes with the element count of the base shape, or dimensions of it."""
     if role.name in ("size", "shape", "sizes"):
         count = math.prod(base)
         first = random.choice([size for size in range(1, count + 1) if count % size == 0] or [0])
@@ -213,7 +213,7 @@ def _list(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> tuple[in
     return tuple(random.choice(dims) for _ in range(random.choice((1, 1, 2, 0))))
 
 
-def _with_company(random: Random, draw: Draw) -> Draw:
+def _with_neighbours(random: Random, draw: Draw) -> Draw:
     """Return a draw with one or two neighbours."""
     return replace(
         draw, neighbours=tuple(_neighbour(random, draw) for _ in range(random.choice((1, 1, 2))))
@@ -228,11 +228,11 @@ def _neighbour(random: Random, draw: Draw) -> Neighbour:
     return Neighbour(kind, of, random.randint(of + 1 if isinstance(of, int) else 0, count))
 
 
-# --- changes ------------------------------------------------------------------------------------
+# --- mutations ------------------------------------------------------------------------------------
 
 
 def with_sizes(draw: Draw, change: Callable[[int], int]) -> Draw:
-    """Return a draw in which every size, of tensors and in lists of sizes, is changed alike."""
+    """Return a draw with each size changed, those in lists of sizes included."""
 
     def changed(operand: Operand) -> Operand:
         if isinstance(operand, TensorDraw):
@@ -252,7 +252,7 @@ def with_tensors(draw: Draw, changed: Mapping[str, TensorDraw]) -> Draw:
 
 
 def with_dense_layouts(draw: Draw) -> Draw:
-    """Return a draw whose operands have layouts that symbolic sizes may have."""
+    """Return a draw whose operands have `DENSE` layouts."""
     dense = {
         name: each if each.layout in DENSE else replace(each, layout="contiguous")
         for name, each in draw.tensors().items()
@@ -261,7 +261,7 @@ def with_dense_layouts(draw: Draw) -> Draw:
 
 
 def with_other_values(random: Random, draw: Draw) -> Draw:
-    """Return a draw with other numbers in its inputs, so that its graph is the same."""
+    """Return a draw of the same graph with other numbers in its inputs."""
     return with_tensors(
         draw,
         {
@@ -273,15 +273,15 @@ def with_other_values(random: Random, draw: Draw) -> Draw:
 
 
 def constants_for(random: Random, draw: Draw, name: str) -> list[object]:
-    """Return values that an operand which is no tensor may have."""
+    """Return values for an operand other than a tensor."""
     role = draw.program.roles[name]
     if role.name in CHOICES:
         return [*_hints_for(role), *CHOICES[role.name]]
     if role.kind == "bool":
         return [False, True]
     shapes = [each.shape for each in draw.tensors().values()] or [()]
-    found = [_constant(random, role, random.choice(shapes)) for _ in range(12)]
-    return [*_hints_for(role), *found] if not role.is_tensor else list(SCALARS)
+    constants = [_constant(random, role, random.choice(shapes)) for _ in range(12)]
+    return [*_hints_for(role), *constants] if not role.is_tensor else list(SCALARS)
 
 
 def _resize(random: Random, draw: Draw) -> Draw:
@@ -309,7 +309,7 @@ def _all_dtypes(random: Random, draw: Draw) -> Draw:
 
 
 def _other_shape(random: Random, tensor: TensorDraw) -> TensorDraw:
-    """Drop a dimension, put one in, swap two, or let one broadcast."""
+    """Drop or insert a dimension, reverse them, or set one to size 1."""
     shape = list(tensor.shape)
     where = random.randrange(len(shape) + 1)
     kind = random.choice(["drop", "put", "swap", "one"])
@@ -352,7 +352,7 @@ def _other_constant(random: Random, draw: Draw) -> Draw:
 
 
 def _repeat(random: Random, draw: Draw) -> Draw:
-    """Let one node stand for two variables, or no longer."""
+    """Share one node between two variables, or undo that."""
     tensors = draw.tensors()
     repeated = [name for name, each in draw.bound.items() if isinstance(each, SharedOperand)]
     if repeated:
@@ -365,21 +365,21 @@ def _repeat(random: Random, draw: Draw) -> Draw:
     return replace(draw, bound={**draw.bound, other: SharedOperand(one)})
 
 
-def _company(random: Random, draw: Draw) -> Draw:
-    return replace(draw, neighbours=()) if draw.neighbours else _with_company(random, draw)
+def _toggle_neighbours(random: Random, draw: Draw) -> Draw:
+    return replace(draw, neighbours=()) if draw.neighbours else _with_neighbours(random, draw)
 
 
-def _way_out(random: Random, draw: Draw) -> Draw:
+def _toggle_returned(random: Random, draw: Draw) -> Draw:
     return replace(draw, returned=not draw.returned)
 
 
 def _symbols(random: Random, draw: Draw) -> Draw:
-    """Make the sizes symbols, in layouts that can have some; or no longer."""
+    """Make the sizes symbolic, in `DENSE` layouts, or undo that."""
     grown = random.choice((0, 1, 2))
     return replace(with_dense_layouts(draw), dynamic=not draw.dynamic, grown=grown)
 
 
-CHANGES: tuple[Callable[[Random, Draw], Draw], ...] = (
+MUTATIONS: tuple[Callable[[Random, Draw], Draw], ...] = (
     _one_tensor(_other_values),
     _one_tensor(_other_values),
     _one_tensor(_other_values),
@@ -395,9 +395,9 @@ CHANGES: tuple[Callable[[Random, Draw], Draw], ...] = (
     _other_constant,
     _other_constant,
     _repeat,
-    _company,
-    _company,
-    _way_out,
+    _toggle_neighbours,
+    _toggle_neighbours,
+    _toggle_returned,
     _symbols,
     _symbols,
 )

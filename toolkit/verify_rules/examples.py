@@ -1,13 +1,13 @@
-"""Programs that a module offers to be tried on: functions with inputs, traced to draws.
+"""Examples of a module: functions with inputs, traced to draws.
 
-A pass that says nowhere what it looks for, or looks for what drawing seldom hits (a convolution in
-front of a batch norm), has a function `examples()` in its module:
+A pass without a pattern, or with a rare pattern (a convolution before a batch norm), has a function
+`examples()` in its module:
 
     def examples():
         w = torch.nn.Parameter(torch.ones(3, 2))          # a parameter: a constant of the graph
         return [(lambda x, w: torch.mm(x, w) * 2, (torch.ones(4, 3), w))]
 
-Each is the draw from which others are drawn: with other sizes, dtypes, layouts, constants.
+Further draws mutate the sizes, dtypes, layouts and constants of each example.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ def load_examples(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
 def trace_example(
     function: Callable[..., object], inputs: Sequence[Tensor], *, stage: Stage = "joint"
 ) -> Draw:
-    """Return the draw of a function with inputs: traced to ATen, or as it is for `pre_grad`."""
+    """Return the draw of a function: traced to ATen; for `pre_grad` by symbolic tracing."""
     plain = [each.detach() for each in inputs]
     is_captured = stage == "pre_grad"
     graph = symbolic_trace(function) if is_captured else graphs.trace_calls(function, plain)
@@ -67,20 +67,20 @@ def _tensor_draw(tensor: Tensor, place: str = "input") -> TensorDraw:
 
 
 def read_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
-    """Return the draw of a graph of calls: its constants become operands, too.
+    """Return the draw of a graph of calls; its constants become operands.
 
     Args:
         module: The graph.
         operands: One for each placeholder.
     """
-    reading = _Reading(iter(operands))
+    reader = _GraphReader(iter(operands))
     for node in module.graph.nodes:
-        reading.read(node, module)
-    return Draw(DrawProgram(tuple(reading.calls), tuple(reading.results)), reading.bound)
+        reader.read(node, module)
+    return Draw(DrawProgram(tuple(reader.calls), tuple(reader.results)), reader.bound)
 
 
-class _Reading:
-    """A graph as it is read."""
+class _GraphReader:
+    """The calls and operands of a graph, read node by node."""
 
     def __init__(self, operands: Iterable[TensorDraw]) -> None:
         self.operands = iter(operands)

@@ -1,4 +1,4 @@
-"""Build the graph and the inputs of a draw: the program, its neighbours, its ways out, its types.
+"""Build the graph and inputs of a draw: program, neighbours, results, types.
 
 x = placeholder                       an operand
 alias = aten.alias(x)                 ... that is a view
@@ -29,12 +29,12 @@ from ctk.toolkit.verify_rules.operands import Constant, Operand, SharedOperand, 
 
 aten = torch.ops.aten
 WRITTEN = 3
-"""What a neighbour writes."""
+"""The number that a neighbour writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnGraph:
-    """A graph with the inputs that it is typed by.
+    """A graph with the inputs that determine its types.
 
     Attributes:
         graph: Its nodes have types after `add_types`.
@@ -53,26 +53,26 @@ def build_graph(draw: Draw) -> DrawnGraph:
 
 
 def run_inputs(draw: Draw) -> tuple[Tensor, ...]:
-    """Return the inputs that a draw's graph is run with: those of its types, or larger ones."""
+    """Return the inputs to run the graph of a draw with: as typed, or larger."""
     tensors = [tensor for each in draw.bound.values() for tensor in operand_tensors(each)]
     return tuple(grow_operand(t, draw).tensor() for t in tensors if t.place != "constant")
 
 
 def operand_tensors(operand: Operand) -> tuple[TensorDraw, ...]:
-    """Return the tensors that an operand holds."""
+    """Return the tensors of an operand."""
     if isinstance(operand, TensorDraw):
         return (operand,)
     return operand if isinstance(operand, tuple) else ()
 
 
 def grow_operand(tensor: TensorDraw, draw: Draw) -> TensorDraw:
-    """Return an operand as large as the run wants it: symbols stand for sizes above 1."""
+    """Return an operand in the size of the run: sizes above 1 are symbols and may grow."""
     by = draw.grown if draw.dynamic else 0
     return replace(tensor, shape=tuple(size + by if size > 1 else size for size in tensor.shape))
 
 
 def add_types(built: DrawnGraph, *, dynamic: bool) -> tuple[Any, tuple[Tensor, ...]]:
-    """Write the type of each node on it; return the fake mode and the fake inputs."""
+    """Annotate each node with its type; return the fake mode and the fake inputs."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     mode = fake.new_fake_mode()
@@ -88,7 +88,7 @@ def add_types(built: DrawnGraph, *, dynamic: bool) -> tuple[Any, tuple[Tensor, .
 
 
 class _Builder:
-    """The graph of one draw as it grows."""
+    """The graph of one draw under construction."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -121,7 +121,7 @@ class _Builder:
         return [self._add(aten.clone.default, (result,)) for result in results]
 
     def _place(self, name: str, operand: Operand) -> None:
-        """Make the nodes of tensors: placeholders first, because they stand first in a graph."""
+        """Add the nodes of tensors: first of all, because a graph starts with its placeholders."""
         tensors = operand_tensors(operand)
         nodes = [
             self._tensor(f"{name}_{index}" if index else name, tensor)
@@ -157,7 +157,7 @@ class _Builder:
         return [self._size(size) for size in cast("tuple[int, ...]", value)]
 
     def _size(self, size: int) -> int | Node:
-        """Return a number of a list; where sizes are symbols, the symbol that is equal to it."""
+        """Return a number of a list, or the symbol of an equal size."""
         if size not in self.sizes:
             return size
         node, dim = self.sizes[size]
@@ -192,7 +192,7 @@ class _Builder:
                 self._neighbour(each, node)
 
     def _node(self, of: str | int) -> Node | None:
-        """Return what a neighbour stands by; None where that is not there yet."""
+        """Return the node that a neighbour reads or writes; None before it is built."""
         return self.bases.get(of) if isinstance(of, str) else self.calls.get(of)
 
     def _neighbour(self, each: Neighbour, node: Node) -> None:
@@ -200,7 +200,8 @@ class _Builder:
             self._add(aten.fill_.Scalar, (node, WRITTEN))
             return
         reader = node if each.kind == "return" else self._add(aten.clone.default, (node,))
-        self.outputs += [] if each.kind == "drop" else [reader]
+        if each.kind != "drop":
+            self.outputs.append(reader)
 
     def _add(
         self, target: object, args: tuple[Argument, ...], kwargs: dict[str, Argument] | None = None

@@ -1,8 +1,8 @@
-"""Programs to try a whole pass on, which says nowhere what it looks for.
+"""Programs for a whole pass, which has no declared pattern.
 
-Cases: 1. each operator that the pass mentions, by itself and on top of each other; 2. for a pass
-that mentions none, `GENERAL`: things twice, things unused, views, copies, constants; 3. a `Grammar`
-of these operators, for all that is larger: chains, diamonds, operands that are used again.
+Cases: 1. each operator that the pass mentions, by itself and applied to each other; 2. for a pass
+that mentions none, `GENERAL`: repeated calls, views, copies, constants; 3. a `Grammar` of these
+operators for larger programs: chains, diamonds, operands that are used again.
 """
 
 import operator
@@ -28,7 +28,7 @@ COMMON: tuple[object, ...] = (
     *(aten.neg.default, aten.clone.default, aten.alias.default, aten.transpose.int),
     *(aten.add.Tensor, aten.mul.Tensor, aten.relu.default),
 )
-"""What stands around the operators of a pass."""
+"""Operators to surround those of a pass with."""
 
 
 def _program(*calls: DrawCall) -> DrawProgram:
@@ -58,18 +58,20 @@ def programs_around(
 ) -> tuple[DrawProgram, ...]:
     """Return each operator on variables, with and without its optional arguments, and in pairs."""
     known = [each for each in targets if _makes_tensors(each)]
-    found: list[DrawProgram] = []
+    programs: list[DrawProgram] = []
     for target in known:
         plain, *others = _forms(target)
-        found += [_grown((target, form), hints=hints) for form in (plain, *others)]
+        programs += [_build_chain((target, form), hints=hints) for form in (plain, *others)]
     for above in known:
         for below in known:
-            found.append(_grown((below, _forms(below)[0]), (above, _forms(above)[0]), hints=hints))
-    return tuple(each for each in found if each.roles)
+            programs.append(
+                _build_chain((below, _forms(below)[0]), (above, _forms(above)[0]), hints=hints)
+            )
+    return tuple(each for each in programs if each.roles)
 
 
 def _forms(target: object) -> list[list[ArgumentRole]]:
-    """Return which arguments a call gives: the fewest, all by position, and each by name."""
+    """Return lists of arguments to pass: the fewest, all by position, and each by name."""
     roles = arguments_of(target)
     fewest = [each for each in roles if each.required] or roles[:1]
     positional = [each for each in roles if not each.keyword or each.required]
@@ -81,24 +83,26 @@ DRAWN = ("dtype", "memory_format", "alpha", "beta", "rounding_mode", "correction
 
 
 def _is_drawn(role: ArgumentRole, fewest: Sequence[ArgumentRole] = ()) -> bool:
-    """Return whether an argument that is given by name is drawn; `device` is not."""
+    """Return whether a keyword argument is drawn; `device`, for example, is not."""
     is_known = role.name in DRAWN or "number" in role.kind or role.kind == "float"
     return role not in fewest and (is_known or role.kind in ("str", "Optional[str]"))
 
 
 def _makes_tensors(target: object) -> bool:
-    """Return whether an operator takes and gives tensors; of functions nothing is known."""
+    """Return whether an operator returns tensors; a function counts if it has arguments."""
     if operators.declared_by(target) is None:
         return bool(arguments_of(target))
     return any("Tensor" in kind for kind in operators.results_of(target))
 
 
-def _grown(*steps: tuple[object, list[ArgumentRole]], hints: tuple[object, ...]) -> DrawProgram:
-    """Return a chain: each call takes the one before as its first tensor."""
-    growing = _Growing(hints)
+def _build_chain(
+    *steps: tuple[object, list[ArgumentRole]], hints: tuple[object, ...]
+) -> DrawProgram:
+    """Return a chain: each call reads the previous one as its first tensor."""
+    builder = _ProgramBuilder(hints)
     for target, roles in steps:
-        growing.call(target, roles)
-    return growing.program()
+        builder.call(target, roles)
+    return builder.program()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +118,17 @@ class Grammar:
     hints: tuple[object, ...] = ()
 
     def grow(self, random: Random) -> DrawProgram:
-        """Return a program: an operand may be a new one, an earlier one, or an earlier result."""
+        """Return a random program: operands are new, or earlier operands or results."""
         known = [each for each in self.targets if _makes_tensors(each)] or [*COMMON]
-        growing = _Growing(self.hints, random)
+        builder = _ProgramBuilder(self.hints, random)
         for _ in range(random.choice((1, 2, 2, 2, 3, 3, 4))):
             target = random.choice(known if random.random() < 0.85 else COMMON)
-            growing.call(target, _some(random, target))
-        return growing.program()
+            builder.call(target, _some(random, target))
+        return builder.program()
 
 
 def _some(random: Random, target: object) -> list[ArgumentRole]:
-    """Return the arguments that a call gives, in the order of the schema."""
+    """Return random arguments to pass, in the order of the schema."""
     roles = arguments_of(target)
     positional = [each for each in roles if not each.keyword]
     required = max(1, sum(each.required for each in positional))
@@ -137,8 +141,8 @@ def _some(random: Random, target: object) -> list[ArgumentRole]:
 
 
 @dataclass(slots=True)
-class _Growing:
-    """A program as it grows; without `random` it is a chain of calls with operands of their own."""
+class _ProgramBuilder:
+    """A program under construction; without `random` a chain of calls with new operands."""
 
     hints: tuple[object, ...]
     random: Random | None = None
@@ -148,13 +152,13 @@ class _Growing:
     used: set[int] = field(default_factory=set[int])
 
     def program(self) -> DrawProgram:
-        """Return the program; what nothing uses is a result."""
+        """Return the program; its results are the unused values."""
         refs = [each.number for each in self.tensors if isinstance(each, CallResult)]
         results = tuple(number for number in refs if number not in self.used)
         return DrawProgram(tuple(self.calls), results or tuple(refs[-1:]), self.hints)
 
     def call(self, target: object, roles: Sequence[ArgumentRole]) -> None:
-        """Add a call with these arguments; of several results, the first two are taken."""
+        """Add a call with these arguments; of several results, the first two are used."""
         is_first = True
         args: list[object] = []
         kwargs: dict[str, object] = {}
@@ -192,17 +196,17 @@ class _Growing:
         variables = [each for each in self.tensors if isinstance(each, Variable)]
         chance = self.random.random() if self.random else 0.0 if is_first else 1.0
         if refs and is_first and chance < 0.7:
-            found: Variable | CallResult = refs[-1]
+            tensor: Variable | CallResult = refs[-1]
         elif self.random and variables and chance < (0.85 if is_first else 0.4):
-            found = self.random.choice(variables)
+            tensor = self.random.choice(variables)
         elif self.random and self.tensors and chance < (0.9 if is_first else 0.55):
-            found = self.random.choice(self.tensors)
+            tensor = self.random.choice(self.tensors)
         else:
-            found = self._variable(role)
-            self.tensors.append(found)
-        if isinstance(found, CallResult):
-            self.used.add(found.number)
-        return found
+            tensor = self._variable(role)
+            self.tensors.append(tensor)
+        if isinstance(tensor, CallResult):
+            self.used.add(tensor.number)
+        return tensor
 
     def _variable(self, role: ArgumentRole) -> Variable:
         return Variable(f"{role.name}_{len(self.calls)}_{len(self.tensors)}")

@@ -1,14 +1,15 @@
-"""What a pass mentions: operators, and numbers, types and words, in its code and what that uses.
+"""The vocabulary of a pass: operators, numbers, types and words in its code and its callees.
 
     if node.target is torch.ops.aten.mul.Tensor:      -> aten.mul.Tensor, no other overload
     _SPLITS = frozenset({aten.split.Tensor})          -> aten.split.Tensor, where `_SPLITS` is used
     if node.target is aten.add:                       -> every overload of aten.add
     if str(node.target) == "aten.mul.Tensor":         -> aten.mul.Tensor
-    if node.target is torch.relu:                     -> torch.relu, if no operator is mentioned
+    if node.target is torch.relu:                     -> torch.relu, unless operators are named
     if node.args[1] == -1:                            -> -1, and not 1, which is an index
 
-Read off the source: nothing is called. Names are those of the module, of what encloses a function,
-and of its own assignments and imports; other modules of the user are followed, torch and ctk not.
+Extracted from the source without calling it. Names resolve in the module, in the scopes around a
+function, and in its own assignments and imports; the user's other modules are followed, torch and
+ctk are not.
 """
 
 import ast
@@ -32,33 +33,33 @@ KNOWN_CODE = frozenset({"torch", "ctk", "numpy", "pytest", *sys.stdlib_module_na
 
 
 def operators_in(values: Iterable[object]) -> list[object]:
-    """Return the operators, or else the torch functions, among what a definition mentions."""
-    found: dict[object, None] = {}
+    """Return the operators among the mentions of a definition, or else the torch functions."""
+    known: dict[object, None] = {}
     functions: dict[object, None] = {}
     words: dict[object, None] = {}
     for value in values:
         if operators.kind_of(value) == "packet":
-            found |= dict.fromkeys(operators.overloads_of(value))
+            known |= dict.fromkeys(operators.overloads_of(value))
         elif operators.declared_by(value) is not None:
-            found[value] = None
+            known[value] = None
         elif isinstance(value, str):
-            (found if value.startswith("aten") else words).update(
+            (known if value.startswith("aten") else words).update(
                 dict.fromkeys(_operators_named(value))
             )
         elif _is_torch_function(value):
             functions[value] = None
-    return sorted(found or functions or words, key=str)
+    return sorted(known or functions or words, key=str)
 
 
 def hints_in(values: Iterable[object]) -> tuple[object, ...]:
-    """Return the numbers, dtypes, formats and words among what a definition mentions."""
+    """Return the numbers, dtypes, formats and words among the mentions of a definition."""
     kinds = (int, float, str, torch.dtype, torch.memory_format)
     hints = [each for each in values if isinstance(each, kinds)]
     return tuple({(type(each), repr(each)): each for each in hints}.values())
 
 
 def find_mentions(module: ModuleType, name: str) -> Iterator[object]:
-    """Yield what a definition of a module, and those that it uses, mention."""
+    """Yield the mentions of a definition of a module and of the definitions that it uses."""
     todo, seen = [(module, name)], {(module, name)}
     while todo:
         where, called = todo.pop()
@@ -79,7 +80,7 @@ def find_mentions(module: ModuleType, name: str) -> Iterator[object]:
 
 
 def find_function_mentions(function: Any, module: ModuleType) -> Iterator[object]:
-    """Yield what a function of a module mentions, with what it encloses."""
+    """Yield the mentions of a function of a module, its closure included."""
     outer = str(getattr(function, "__qualname__", "")).partition(".")[0]
     yield from find_mentions(module, outer)
     for cell in getattr(function, "__closure__", None) or ():
@@ -99,7 +100,7 @@ def helpers_of(module: ModuleType) -> set[str]:
 
 
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
-    """Return the statements of a module that define a name; none where there is no source."""
+    """Return the statements of a module that define a name; none without source."""
     try:
         return _parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
@@ -112,7 +113,7 @@ def _parse(source: str) -> dict[str, ast.stmt]:
 
 
 def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
-    """Return the names of a module, and those that a definition assigns or imports itself."""
+    """Return the names of a module, and the names that a definition assigns or imports."""
     names: dict[str, object] = dict(vars(module))
     for node in ast.walk(definition):
         if isinstance(node, ast.Import):
@@ -131,7 +132,7 @@ def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
 
 
 def _import_torch(name: str) -> ModuleType | None:
-    """Return a module of torch that code imports when it runs; others are left alone."""
+    """Return a module of torch that code imports when it runs; None for other modules."""
     return importlib.import_module(name) if name.partition(".")[0] == "torch" else None
 
 
@@ -146,7 +147,7 @@ def _uses(node: ast.AST, value: object, module: ModuleType) -> Iterator[tuple[Mo
 
 
 def _members(value: object) -> Iterator[object]:
-    """Yield a value, or what its collection holds."""
+    """Yield a value, or the items of a collection."""
     if isinstance(value, (list, tuple, set, frozenset, Mapping)):
         yield from cast("Iterable[object]", value)
     elif value is not None:
@@ -154,7 +155,7 @@ def _members(value: object) -> Iterator[object]:
 
 
 def _value(node: ast.AST, names: Mapping[str, object]) -> object:
-    """Return what an expression stands for; None where a part of it is computed."""
+    """Return the value of an expression; None if a part of it is computed."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -170,7 +171,7 @@ def _value(node: ast.AST, names: Mapping[str, object]) -> object:
 
 
 def _operators_named(word: str) -> tuple[object, ...]:
-    """Return the operators that a word names: `aten.mul.Tensor`, `aten::mul`, `mul`."""
+    """Return the operators of a name: `aten.mul.Tensor`, `aten::mul`, `mul`."""
     found = re.fullmatch(r"(?:aten(?:\.|::))?([a-z_]\w*)(?:\.(\w+))?", word)
     packet = getattr(aten, found[1], None) if found else None
     if found is None or operators.kind_of(packet) != "packet":

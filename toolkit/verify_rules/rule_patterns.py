@@ -1,7 +1,7 @@
-"""The patterns of rules as programs: the one place that knows what the matcher's patterns are.
+"""Convert the matcher's patterns to programs.
 
-Sizes and what matches anything become variables, so that they are drawn. Operands that may be
-swapped are tried in each order, as the matcher does.
+Sizes and wildcards become variables, so that drawing chooses them. Operands that the matcher may
+swap are tried in each order.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from ctk.toolkit.verify_rules.examples import read_graph
 from ctk.toolkit.verify_rules.operands import TensorDraw
 
 ORDERS = 8
-"""How many orders of swapped operands are tried at most."""
+"""The largest number of orders of swapped operands to try."""
 
 
 def programs_of(pattern: Pattern, hints: tuple[object, ...] = ()) -> tuple[DrawProgram, ...]:
@@ -67,7 +67,7 @@ def _part(part: object, numbers: Mapping[Op, int], name: str) -> object:
 
 
 def _call(target: object, operands: list[object]) -> DrawCall:
-    """Return a call without the arguments that have their defaults."""
+    """Return a call without the arguments that equal their defaults."""
     if operators.kind_of(target) != "overload":
         return DrawCall(target, tuple(operands))
     declared = operators.arguments_of(target)
@@ -89,7 +89,7 @@ def _is_default(operand: object, default: object) -> bool:
 
 
 def seeds_of(rule: AnyRule) -> Iterator[Draw]:
-    """Yield the draw of a rule that was traced from a function: that of its example inputs."""
+    """Yield the draw of the example inputs of a rule that was traced from a function."""
     guard = rule.guard
     replacement = guard.args[0] if isinstance(guard, partial) and guard.args else None
     if isinstance(replacement, Replacement):

@@ -1,7 +1,4 @@
-"""What operators say of their arguments: which are tensors, and what the others are.
-
-Types are those of the operator's schema; of a Python function, its annotations.
-"""
+"""The arguments of operators by their schema, and of Python functions by their annotations."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +19,7 @@ RANKS: Mapping[object, int] = {
     aten.baddbmm.default: 3,
     aten.convolution.default: 4,
 }
-"""How many dimensions the tensors of an operator have, where drawing would seldom hit it."""
+"""How many dimensions the tensors of an operator have, where random ranks seldom match."""
 
 CHANNELS: frozenset[object] = frozenset(
     {
@@ -31,11 +28,11 @@ CHANNELS: frozenset[object] = frozenset(
         aten.batch_norm.default,
     }
 )
-"""Operators whose kernels read one number per channel of four operands, and check no sizes."""
+"""Operators whose kernels read one number per channel of four operands, unchecked."""
 
 
 def is_defined(target: object, operands: Sequence[object]) -> bool:
-    """Return whether torch says what a call does: a kernel that checks no sizes reads anything."""
+    """Return whether a call is defined: some kernels read past the end of an operand."""
     if target not in CHANNELS or not isinstance(operands[0], torch.Tensor):
         return True
     count = operands[0].shape[1] if operands[0].dim() > 1 else None
@@ -45,7 +42,7 @@ def is_defined(target: object, operands: Sequence[object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRole:
-    """What one argument of an operator takes.
+    """One argument of an operator.
 
     Attributes:
         name: Of the argument: `dim`.
@@ -53,7 +50,7 @@ class ArgumentRole:
         rank: How many dimensions it must have; None if any.
         required: Whether it has no default.
         keyword: Whether it is given by name only.
-        makes: Whether the operator takes no tensor, so that its numbers are sizes.
+        makes: Whether the operator takes no tensor: its numbers are sizes.
         hints: Numbers, types and words that the code of a rule mentions.
     """
 
@@ -94,7 +91,7 @@ def roles_of_call(
 
 
 def arguments_of(target: object) -> list[ArgumentRole]:
-    """Return the arguments of what a node calls; those of a method are unknown."""
+    """Return the arguments of a node's target; none for a method, which has no schema."""
     if isinstance(target, str):
         return []
     if operators.declared_by(target) is not None:

@@ -1,8 +1,8 @@
-"""Make a counter-example smaller: the same kind of difference, the least of every thing.
+"""Shrink a counter-example: the same kind of difference from the smallest draw.
 
-Greedy: the first simpler draw that still differs in the same way is the next to be made simpler,
-until none does. What is simpler says `size_of`, a total order, so that the end does not depend on
-luck. Deterministic: it draws nothing.
+Greedy: the first simpler draw that still differs in the same way replaces the draw, until none
+does. `size_of` is a total order on draws, so the result does not depend on the path. Deterministic:
+no random numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def shrink(draw: Draw, differs: Callable[[Draw], bool]) -> Draw:
 
 
 def size_of(draw: Draw) -> tuple[object, ...]:
-    """Return how large a draw is; smaller tuples are simpler draws."""
+    """Return the size of a draw; a smaller tuple is a simpler draw."""
     tensors = draw.tensors().values()
     same = sum(isinstance(each, SharedOperand) for each in draw.bound.values())
     return (

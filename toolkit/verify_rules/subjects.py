@@ -1,7 +1,7 @@
-"""What is verified: each rule of a table by itself, and each pass that makes its rewrites itself.
+"""The subjects of verification: each rule of a table, and each pass without a table.
 
-A rule belongs to the pass that uses its table, and has the numerics that it declares itself, or
-those of its pass; without one it counts as exact.
+A rule belongs to the pass that uses its table. Its numerics are its own, else those of its pass,
+else exact.
 """
 
 import importlib
@@ -40,16 +40,16 @@ Step = Pass | FunctionPass
 
 @dataclass(frozen=True, slots=True)
 class RuleSubject:
-    """One thing to verify.
+    """A rule or a whole pass to verify.
 
     Attributes:
         name: Of the rule; of a whole pass: `any rewrite`.
-        step: The pass that makes this rewrite, and no other.
+        step: A pass that makes this rewrite only.
         stage: Where it runs.
-        programs: What graphs are built from.
+        programs: Graphs are built from these.
         seeds: Draws to start from: the examples of the module.
-        place: Where the pass itself is found: `path/to/file.py:PASS`; empty for one of ours, which
-            runs in every compile; None where there is no pass around the rule.
+        place: Of the pass: `path/to/file.py:PASS`; empty for a pass of ctk, which runs in every
+            compile; None if the rule belongs to no pass.
         grammar: More programs, for a whole pass.
     """
 
@@ -72,7 +72,7 @@ class RuleSubject:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The pass that a rule is said to belong to."""
+    """A pass known by name only."""
 
     name: str
     numerics: Numerics = "exact"
@@ -101,14 +101,14 @@ WHOLE = "any rewrite"
 
 
 def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubject, ...]:
-    """Return what a module has to verify: its rules, and the passes that are no tables of rules.
+    """Return the subjects of a module: its rules, and its passes without a table of rules.
 
-    A plain function of a graph, a module or a rewriter is a pass, if no other definition uses it.
-    It is exact unless its attribute `numerics` says otherwise.
+    A plain function of a graph, a module or a rewriter is a pass if no other definition uses it.
+    Its numerics are exact unless it has an attribute `numerics`.
 
     Args:
         module: The module.
-        name: Of the only object of it to verify; None: all.
+        name: Of the only object to verify; None: all.
     """
     values = {k: v for k, v in vars(module).items() if name in (None, k)}
     steps = _steps(values, module)
@@ -134,7 +134,7 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
 
 
 def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[object]]:
-    """Return the passes of a module: objects, and classes without one; and what each mentions."""
+    """Return the passes of a module, instances and classes without one, with their mentions."""
     made = [each for each in values.values() if isinstance(each, Pass)]
     made = [each for each in made if type(each).__module__ == module.__name__]
     made += [_made(each) for each in values.values() if _is_own_pass(each, module, made)]
@@ -142,13 +142,13 @@ def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[
 
 
 def enable_pass(step: Pass) -> Pass:
-    """Return a pass that is off unless asked for, or where it sees no gain, switched on."""
+    """Return a pass with its option `enabled` switched on, in place of off or `auto`."""
     on = {False: True, "auto": "always"}.get(getattr(step, "enabled", True))
     return step if on is None else replace(cast("Any", step), enabled=on)
 
 
 def _owner(steps: Mapping[Step, object], module: ModuleType) -> Step | Owner:
-    """Return the pass that a table without one belongs to: the only one, if there is one."""
+    """Return the pass of a table without one: the only pass of the module, if it has one."""
     return next(iter(steps)) if len(steps) == 1 else Owner(module.__name__.rpartition(".")[2])
 
 
@@ -169,7 +169,7 @@ def _function_passes(
 
 
 def numerics_of(function: object) -> Numerics:
-    """Return what a function says of its numerics; one that says nothing is tried as exact."""
+    """Return the declared numerics of a function; exact by default."""
     return getattr(function, "numerics", "exact")
 
 
@@ -179,8 +179,14 @@ def _takes_graph(function: FunctionType) -> bool:
         return False
     annotation = parameters[0].annotation
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    is_said = text.rpartition(".")[2] in ("Graph", "GraphModule", "Rewriter")
-    return is_said or parameters[0].name in ("graph", "gm", "module", "rewriter", "graph_module")
+    is_annotated = text.rpartition(".")[2] in ("Graph", "GraphModule", "Rewriter")
+    return is_annotated or parameters[0].name in (
+        "graph",
+        "gm",
+        "module",
+        "rewriter",
+        "graph_module",
+    )
 
 
 def _whole(module: ModuleType, step: Step) -> RuleSubject:
@@ -202,11 +208,11 @@ UNDRAWN: Mapping[str, str] = {
     "fuse_quantized": "oneDNN's layers of integers crash the process on operands that drawing "
     "changes; drawn programs of `tests/properties/test_quantized_properties.py` try it",
 }
-"""Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
+"""Passes of ctk that are tried only if their module is named, and the reasons."""
 
 
 def our_subjects() -> tuple[RuleSubject, ...]:
-    """Return the subjects of our own passes, in the order of their tables."""
+    """Return the subjects of the passes of ctk, in the order of their tables."""
     steps = [step for table in PASSES.values() for step in table]
     passes = dict.fromkeys(step for step in steps if step.name not in UNDRAWN)
     modules = dict.fromkeys(sys.modules[type(step).__module__] for step in passes)
@@ -214,7 +220,7 @@ def our_subjects() -> tuple[RuleSubject, ...]:
 
 
 def _place(module: ModuleType, step: Step | RuleTable) -> str | None:
-    """Return where users of a config find a pass: by an object of the module, or by its class."""
+    """Return the reference to a pass for a config: to an object of the module, or its class."""
     if any(_is_in(step, table) for table in PASSES.values()):
         return ""
     known: list[object] = [step]
@@ -229,13 +235,13 @@ def _is_in(step: object, table: Iterable[Pass]) -> bool:
 
 
 def stage_of(step: Step | Owner) -> Stage:
-    """Return the first stage whose table has a pass; `joint` for one that is in none."""
-    found: list[Stage] = [stage for stage, table in PASSES.items() if _is_in(step, table)]
-    return found[0] if found else "joint"
+    """Return the first stage whose table holds a pass; `joint` without one."""
+    stages: list[Stage] = [stage for stage, table in PASSES.items() if _is_in(step, table)]
+    return stages[0] if stages else "joint"
 
 
 def _tables(values: Iterable[object]) -> list[RuleTable]:
-    """Return the tables among values; rules by themselves are one more."""
+    """Return the tables among values; rules outside of tables form one more."""
     found: dict[RuleTable, None] = {}
     known: dict[AnyRule, None] = {}
     for value in values:
@@ -250,7 +256,7 @@ def _tables(values: Iterable[object]) -> list[RuleTable]:
 
 
 def _is_own_pass(value: object, module: ModuleType, made: list[Pass]) -> bool:
-    """Return whether a class of this module is a pass of which it has no object."""
+    """Return whether a class of this module is a pass without an instance."""
     return (
         isinstance(value, type)
         and issubclass(value, Pass)
@@ -265,12 +271,10 @@ def _made(kind: object) -> Pass:
 
 
 def load_rules_module(name: str | Path | ModuleType) -> tuple[ModuleType, str | None]:
-    """Return a module by its name or its file, and the name in it that `MODULE:NAME` adds.
-
-    The module is run if it was not loaded.
+    """Load a module by its name or file; return it, and NAME if given as `MODULE:NAME`.
 
     Raises:
-        ConfigError: There is no such file, module or name, or its code raises.
+        ConfigError: The file, module or name does not exist, or its code raises.
     """
     if isinstance(name, ModuleType):
         return name, None

@@ -65,7 +65,7 @@ def _apply(
     subject: RuleSubject, draw: Draw, drawn: DrawnGraph, before: Outcome, typed: tuple[object, ...]
 ) -> RuleTrial:
     after = copy_graph_module(drawn.graph)
-    numbering = Numbering(None, Config(codegen="eager"))  # refuses what every code generator does
+    numbering = Numbering(None, Config(codegen="eager"))  # as strict as all code generators
     try:
         run_stage(after, subject.stage, (subject.step,), numbering)
     except Exception as error:  # any exception refutes the rule

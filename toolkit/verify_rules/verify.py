@@ -1,7 +1,6 @@
-"""The operation `verify_rules`: draw, try, and shrink what refutes a rule.
+"""The operation `verify_rules`: draw graphs, apply the rule, and shrink a counter-example.
 
-What it does not do: it proves nothing. `holds` says that so many accepted draws told no
-difference.
+It proves nothing: `holds` means that a number of accepted draws showed no difference.
 """
 
 import math
@@ -18,7 +17,7 @@ from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.verify_rules.boundary_draws import list_boundary_draws
 from ctk.toolkit.verify_rules.drawing import (
     draw_near,
-    draw_wildly,
+    draw_randomly,
     draws_with_hints,
     with_other_values,
 )
@@ -39,24 +38,24 @@ Say = Callable[[str], None]
 DRAWS = 300
 """How many accepted draws a rule gets by default."""
 
-PATIENCE = 10
-"""How many draws there are at most for each accepted one that is wanted, and `TRIES` more."""
+DRAWS_PER_ACCEPTED = 10
+"""The largest number of draws per accepted draw; `TRIES` is added to the total."""
 
 TRIES = 400
 
 VALUES = 3
-"""With how many more sets of numbers each accepted graph is run."""
+"""How many more sets of numbers each accepted graph is run with."""
 
 FIRST = 4
-"""How often each operator that a pass mentions is drawn by itself before all else."""
+"""How often each operator that a pass mentions is drawn by itself, before other draws."""
 
 REMEMBERED = 30
-"""How many draws that were accepted, of a family, and that the guard refused, are kept."""
+"""The capacity of each pool of draws: of a family of accepted ones, of refused ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class CounterExample:
-    """A draw that refutes a rule, as small as it could be made, and what it shows."""
+    """A draw that refutes a rule, shrunk, and its trial."""
 
     draw: Draw
     trial: RuleTrial
@@ -68,13 +67,13 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What is known of one rule.
+    """The result for one rule.
 
     Attributes:
         subject: The rule.
         drawn: How many draws were made.
         accepted: How many of them ran and were rewritten.
-        counter: What refutes it.
+        counter: Its counter-example, if it is refuted.
     """
 
     subject: RuleSubject
@@ -91,7 +90,7 @@ class RuleFinding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What is known of each rule, in order. As a string: the answer in one line."""
+    """The findings in order. As a string: the result in one line."""
 
     findings: tuple[RuleFinding, ...]
     seed: int = 0
@@ -131,21 +130,21 @@ def verify_rules(
     rules: Iterable[str] = (),
     say: Say = _silent,
 ) -> VerifyReport:
-    """Try rules on drawn graphs and operands: does anybody see a difference?
+    """Try rules on drawn graphs and operands, and look for an observable difference.
 
     Args:
         modules: Modules, their names, or files, with rule tables, rules or passes; `MODULE:NAME`
-            and `FILE.py:NAME` are one of these; none: those of our own passes.
+            and `FILE.py:NAME` name one of these; none: all passes of ctk.
         draws: How many draws each rule must accept.
-        seed: Decides every draw.
+        seed: Determines every draw.
         rules: Names of rules or passes; none: all.
-        say: Told what is being tried.
+        say: Called with the name of each subject.
 
     Raises:
-        ConfigError: A module cannot be loaded, or no rule has such a name.
+        ConfigError: A module cannot be loaded, or a rule name is unknown.
     """
-    found = [subject for each in modules for subject in subjects_in(*load_rules_module(each))]
-    subjects = _chosen(found if modules else our_subjects(), tuple(rules))
+    subjects = [subject for name in modules for subject in subjects_in(*load_rules_module(name))]
+    subjects = _select(subjects if modules else our_subjects(), tuple(rules))
     findings: list[RuleFinding] = []
     for subject in subjects:
         say(f"{subject.pass_name}: {subject.name}")
@@ -153,7 +152,7 @@ def verify_rules(
     return VerifyReport(tuple(findings), seed)
 
 
-def _chosen(subjects: Sequence[RuleSubject], names: Sequence[str]) -> list[RuleSubject]:
+def _select(subjects: Sequence[RuleSubject], names: Sequence[str]) -> list[RuleSubject]:
     known = {each.name for each in subjects} | {each.pass_name for each in subjects}
     for name in names:
         if name not in known:
@@ -165,10 +164,10 @@ def _chosen(subjects: Sequence[RuleSubject], names: Sequence[str]) -> list[RuleS
 
 
 def verify_subject(subject: RuleSubject, *, draws: int = DRAWS, seed: int = 0) -> RuleFinding:
-    """Try one rule, up to so many accepted draws or the first that refutes it."""
-    search = _Search(Random(f"{seed}:{subject.pass_name}:{subject.name}"), subject)
+    """Try one rule until it is refuted or has accepted `draws` draws."""
+    search = _DrawSearch(Random(f"{seed}:{subject.pass_name}:{subject.name}"), subject)
     accepted = drawn = 0
-    while accepted < draws and drawn < draws * PATIENCE + TRIES:
+    while accepted < draws and drawn < draws * DRAWS_PER_ACCEPTED + TRIES:
         draw = search.next()
         drawn += 1
         trial = try_draw(subject, draw)
@@ -176,7 +175,9 @@ def verify_subject(subject: RuleSubject, *, draws: int = DRAWS, seed: int = 0) -
         if trial.outcome == "same":
             draw, trial = _with_more_values(search.random, subject, draw, trial)
         if trial.outcome == "differs":
-            return RuleFinding(subject, drawn, accepted, _smallest(subject, draw, trial))
+            return RuleFinding(
+                subject, drawn, accepted, _shrink_counter_example(subject, draw, trial)
+            )
         search.learn(draw, trial)
     return RuleFinding(subject, drawn, accepted)
 
@@ -184,12 +185,12 @@ def verify_subject(subject: RuleSubject, *, draws: int = DRAWS, seed: int = 0) -
 def _with_more_values(
     random: Random, subject: RuleSubject, draw: Draw, trial: RuleTrial
 ) -> tuple[Draw, RuleTrial]:
-    """Return a draw of the same graph that differs; else the one that is known to do not."""
+    """Return a draw of the same graph that differs; else the given one."""
     for _ in range(VALUES):
         other = with_other_values(random, draw)
-        seen = try_other_values(subject, trial, other)
-        if seen.outcome == "differs":
-            return other, seen
+        other_trial = try_other_values(subject, trial, other)
+        if other_trial.outcome == "differs":
+            return other, other_trial
     return draw, trial
 
 
@@ -199,26 +200,26 @@ class _Family:
 
     Attributes:
         draws: Some of them.
-        corners: What is left of the corners around one of them; None: not asked for yet.
-        tried: How often one of the family was chosen to look around.
+        boundaries: The boundary draws left to try; None: not listed yet.
+        tried: How often the family was chosen.
     """
 
     draws: list[Draw] = field(default_factory=list[Draw])
-    corners: list[Draw] | None = None
+    boundaries: list[Draw] | None = None
     tried: int = 0
 
 
-class _Search:
-    """Chooses what to try next, by what was accepted so far.
+class _DrawSearch:
+    """Chooses the next draw by the outcomes of earlier draws.
 
-    First the examples, each operator by itself, and the numbers that a pass mentions; then corners
-    of accepted draws, draws near an accepted one or near one that the guard refused, and new ones.
-    Accepted draws are kept in families of the same calls and kinds of numbers. The family that was
-    looked at least comes first, and few calls before many: what fires easily takes no draws from
-    what fires seldom.
+    First the examples, each operator by itself, and the numbers that a pass mentions; then
+    boundaries of accepted draws, mutations of accepted and of refused draws, and new draws.
+    Accepted draws are kept in families of equal calls and kinds of numbers. The family that was
+    chosen least comes first, and few calls before many, so that programs that fire easily take no
+    draws from programs that fire seldom.
 
     Source: M. Böhme et al., Coverage-based Greybox Fuzzing as Markov Chain (AFLFast, CCS 2016),
-    which prefers seeds on rare paths; here the path is what the calls of a draw are given.
+    which prefers seeds on rare paths; here the arguments of the calls take the role of the path.
     """
 
     def __init__(self, random: Random, subject: RuleSubject) -> None:
@@ -228,11 +229,11 @@ class _Search:
         self.families: dict[object, _Family] = {}
         self.refused: list[Draw] = []
         alone = [each for each in subject.programs if len(each.calls) == 1]
-        self.first = [draw_wildly(random, each) for each in alone for _ in range(FIRST)]
+        self.first = [draw_randomly(random, each) for each in alone for _ in range(FIRST)]
         self.first += [draw for each in subject.programs for draw in draws_with_hints(random, each)]
         random.shuffle(self.first)
         if subject.grammar is None:
-            self.first.clear()  # a rule says in its pattern what it looks for
+            self.first.clear()  # the pattern of a rule suffices
 
     def next(self) -> Draw:
         if self.seeds:
@@ -241,31 +242,35 @@ class _Search:
             return self.first.pop()
         kind = self.random.random()
         if self.families and kind < 0.72:
-            return self._around(is_corner=kind < 0.5)
+            return self._around(is_boundary=kind < 0.5)
         if self.refused and kind < (0.8 if self.families else 0.4):
             return draw_near(self.random, self.random.choice(self.refused))
         return self._new()
 
-    def _around(self, *, is_corner: bool) -> Draw:
-        """Return a draw around an accepted one."""
+    def _around(self, *, is_boundary: bool) -> Draw:
+        """Return a boundary or mutation of an accepted draw."""
         some = self.random.sample(list(self.families.values()), min(3, len(self.families)))
         family = min(some, key=lambda each: each.tried * len(each.draws[0].program.calls) ** 2)
         family.tried += 1
-        if is_corner and (family.corners or family.corners is None or family.tried % 100 == 0):
-            if not family.corners:
-                family.corners = list_boundary_draws(self.random, max(family.draws, key=_elements))
-            return family.corners.pop()
+        if is_boundary and (
+            family.boundaries or family.boundaries is None or family.tried % 100 == 0
+        ):
+            if not family.boundaries:
+                family.boundaries = list_boundary_draws(
+                    self.random, max(family.draws, key=_elements)
+                )
+            return family.boundaries.pop()
         pair = self.random.choices(family.draws, k=2)
         return draw_near(self.random, max(pair, key=_elements))
 
     def _new(self) -> Draw:
         grammar = self.subject.grammar
         if grammar is not None and self.random.random() < 0.6:
-            return draw_wildly(self.random, grammar.grow(self.random))
-        return draw_wildly(self.random, self.random.choice(self.subject.programs))
+            return draw_randomly(self.random, grammar.grow(self.random))
+        return draw_randomly(self.random, self.random.choice(self.subject.programs))
 
     def learn(self, draw: Draw, trial: RuleTrial) -> None:
-        """Note what became of a draw that refuted nothing."""
+        """Record the outcome of a draw that refuted nothing."""
         if trial.outcome == "same":
             self._remember(self.families.setdefault(_kind(draw), _Family()).draws, draw)
         elif trial.outcome == "idle":
@@ -278,7 +283,7 @@ class _Search:
 
 
 def _kind(draw: Draw) -> object:
-    """Return what draws of one family have in common: calls, words, and kinds of numbers."""
+    """Return the key of a draw's family: calls, words, and kinds of numbers."""
     calls = tuple((each.target, len(each.args), *each.kwargs) for each in draw.program.calls)
     values = (each.value for each in draw.bound.values() if isinstance(each, Constant))
     words = tuple(each for each in values if each is None or isinstance(each, (bool, str)))
@@ -290,17 +295,17 @@ def _kind(draw: Draw) -> object:
 
 
 def _elements(draw: Draw) -> int:
-    """Return how much a draw shows: one element tells less than several."""
+    """Return the weight of a draw: several elements reveal more than one."""
     return sum(min(math.prod(each.shape), 8) for each in draw.tensors().values())
 
 
-def _smallest(subject: RuleSubject, draw: Draw, trial: RuleTrial) -> CounterExample:
+def _shrink_counter_example(subject: RuleSubject, draw: Draw, trial: RuleTrial) -> CounterExample:
     assert trial.difference is not None
     kind = trial.difference.kind
 
     def differs(candidate: Draw) -> bool:
-        seen = try_draw(subject, candidate).difference
-        return seen is not None and seen.kind == kind
+        difference = try_draw(subject, candidate).difference
+        return difference is not None and difference.kind == kind
 
     small = shrink(draw, differs)
     return CounterExample(small, try_draw(subject, small))
