@@ -28,7 +28,7 @@ from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_lines import graph_diff
 from ctk.toolkit.compile_log.check import Around, Checker
-from ctk.toolkit.compile_log.history import ErrorSize, error_size, is_measurable
+from ctk.toolkit.compile_log.error_history import ErrorSize, error_size, is_measurable
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
 from ctk.toolkit.processes.link import tell_alive

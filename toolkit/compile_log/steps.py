@@ -33,7 +33,7 @@ from ctk.compiler.observe import (
 )
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.scalars import size_hint
-from ctk.toolkit.compile_log.decomposed import Trace, origins, whole_operators
+from ctk.toolkit.compile_log.dispatch_graphs import Trace, origins, whole_operators
 from ctk.toolkit.compile_log.recorder import CompileLog, Event
 
 

@@ -13,7 +13,7 @@ from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
-from ctk.toolkit.compile_log.history import Change, error_history
+from ctk.toolkit.compile_log.error_history import Change, error_history
 from ctk.toolkit.compile_log.meta_values import told_findings
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ctk
-from ctk.toolkit.compile_log.history import error_size, last_place
+from ctk.toolkit.compile_log.error_history import error_size, last_place
 from tests.helpers.cli import ctk as run_ctk
 
 PROGRAM = """
