@@ -25,7 +25,7 @@ from ctk.toolkit.bisect.suspects import (
     of_rewrite,
     whole_pass,
 )
-from ctk.toolkit.compile_log.meta_values import WrongTold, wrong_told
+from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatches
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.search.blocks import likely_cause, single_cause
@@ -144,7 +144,7 @@ _OF_NUMBERS = ("accuracy", "nan")
 
 def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the operator whose fake implementation is wrong, if the case passes without it."""
-    told = [each for each in wrong_told(ask.case, seen.log) if _may_matter(each, seen)]
+    told = [each for each in find_meta_mismatches(ask.case, seen.log) if _may_matter(each, seen)]
     first = {each.where: each for each in reversed(told)}
     wheres = list(dict.fromkeys(each.where for each in told))
 
@@ -161,7 +161,7 @@ def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet 
     return CulpritSet("check", (culprit,))
 
 
-def _may_matter(wrong: WrongTold, seen: ObservedCompile) -> bool:
+def _may_matter(wrong: MetaMismatch, seen: ObservedCompile) -> bool:
     signature = seen.judgement.signature
     if signature is None or signature.kind not in _OF_NUMBERS:
         return True

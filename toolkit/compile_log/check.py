@@ -1,16 +1,9 @@
-"""Check: compare every value that survives a step of the compile, step by step, in one compile.
+"""Check: compare the values before and after each step of one compile.
 
-For each step the graph before it runs in float64 (the reference) and in its own dtype (eager's own
-error), the graph after it in its own dtype. Nodes are matched by name. A kernel is compared with
-its own nodes run in eager. So the first wrong step is found however many layers later the error
-would show, or hide. On the way from the captured graph to the traced one names change: there each
-value is looked for among those that came from its node, and each decomposed operator is run whole.
+The rule is explained in the package's docstring. A graph that raises, because the program itself
+raises, has values up to the raising node. A step after which nothing raises is wrong.
 
-A graph that raises has the values up to the raising node. The program itself raises there in eager;
-a step after which nothing raises is wrong, and the node that raised before it has the error.
-
-What it does not do: it vetoes nothing, so it proves nothing; bisect does that with a
-counterfactual.
+It vetoes nothing, so it proves nothing; `bisect` does that with a counterfactual.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,13 +44,13 @@ from ctk.toolkit.processes.link import tell_alive
 
 Values = Mapping[str, object]
 Inputs = tuple[object, ...] | None
-"""Given values for a graph's placeholders; None for those that its stage got."""
+"""Values for the placeholders of a graph; None: the inputs of its stage."""
 _SHAPE_KINDS = ("dtype", "shape", "structure")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the check says of one step.
+    """The result of the check for one step.
 
     Attributes:
         step: The step.
@@ -81,7 +74,7 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """The wrong node and what is wrong with it, or why a step is unknown."""
+        """The wrong node and its mismatch, or why a step is unknown."""
         mismatch = self.mismatch
         if mismatch is None:
             return self.reason
@@ -90,7 +83,7 @@ class Finding:
 
 
 def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
-    """Yield one finding per step of a finished compile, in order. The log must hold its calls."""
+    """Yield one finding per step of a finished compile, in order; the log must hold calls."""
     checker = Checker(case, log)
     for step in compile_steps(log):
         tell_alive()
@@ -112,61 +105,61 @@ class Around:
 
 
 class Checker:
-    """Runs the graphs of one log; keeps recent values: `after` a step is `before` the next."""
+    """Runs the graphs of one log; caches values, because `after` a step is `before` the next."""
 
     _KEPT = 4
 
     def __init__(self, case: Case, log: CompileLog) -> None:
         self._case = case
         self._stage_values: StageValues = stage_values(case, log)
-        self._cache: dict[tuple[int, torch.dtype | None], _Ran] = {}
+        self._cache: dict[tuple[int, torch.dtype | None], _GraphRun] = {}
         self._wrong_kernels: set[KernelId] = set()
-        self._error: object = _NOT_ASKED
+        self._error: object = _NOT_RUN
         self._has_wrong_decomposition = False
 
     def check(self, step: CompileStep) -> Finding:
         """Return the finding on one step; a graph that cannot run makes it unknown."""
         try:
             return self._check(step)
-        except _Unknown as unknown:
+        except _CannotRun as unknown:
             return Finding(step, "unknown", reason=str(unknown))
 
     def around(self, step: CompileStep) -> Around | None:
         """Return the values around a step; None if its graphs cannot run.
 
-        Of the way from the captured to the traced graph those around decompositions: each value of
-        an operator beside the node that stands for it.
+        Of the dispatch steps only decompositions: the values of each operator and of the node that
+        replaced it.
         """
         if step.counterparts is not None and step.kind != "decomposition":
             return None
         try:
             return self._around(step)
-        except _Unknown:
+        except _CannotRun:
             return None
 
     def exact(self, around: Around, name: str) -> object:
-        """Return a value of the graph before a step in float64; None where it has none."""
+        """Return a value of the graph before a step in float64; None if it has none."""
         step = around.step
         stage, inputs = self._before(step)
-        return self._ran(step.before, stage, inputs, torch.float64).values.get(name)
+        return self._run(step.before, stage, inputs, torch.float64).values.get(name)
 
     def _around(self, step: CompileStep) -> Around:
         stage, inputs = self._before(step)
-        before = self._ran(step.before, stage, inputs).values
+        before = self._run(step.before, stage, inputs).values
         if step.counterparts is None:
             after, names, _ = self._after(step, before)
             return Around(step, before, after, names)
-        traced, pairs = self._ran_traced(step).values, step.counterparts.items()
+        traced, pairs = self._run_traced(step).values, step.counterparts.items()
         made = {name: traced[nodes[-1]] for name, nodes in pairs if nodes[-1] in traced}
         return Around(step, before, made, [name for name in made if name in before])
 
     def _before(self, step: CompileStep) -> tuple[Stage, Inputs]:
-        """Return the stage of the graph before a step, and its inputs if they are given."""
+        """Return the stage of the graph before a step, and its inputs if the step has them."""
         if step.counterparts is None:
             return _stage_before(step), step.inputs
         if step.kind == "functionalize":
             return "captured", None
-        traced = self._ran_traced(step).values
+        traced = self._run_traced(step).values
         return step.stage, tuple(traced[name] for name in input_names(step.before))
 
     def _check(self, step: CompileStep) -> Finding:
@@ -174,7 +167,7 @@ class Checker:
             return self._check_dispatch(step, step.counterparts)
         before_stage = _stage_before(step)
         self._refuse_if_explained(step)
-        ran = self._ran(step.before, before_stage, step.inputs)
+        ran = self._run(step.before, before_stage, step.inputs)
         before = ran.values
         after, names, after_error = self._after(step, before)
         compared = 0
@@ -182,7 +175,7 @@ class Checker:
             compared += 1
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
-            exact = self._ran(step.before, before_stage, step.inputs, torch.float64).values
+            exact = self._run(step.before, before_stage, step.inputs, torch.float64).values
             rows = TABLE[step.numerics]
             mismatch = compare_values(name, before[name], after[name], exact.get(name), rows)
             if mismatch is not None and not self._excused(step, name, mismatch, before, after):
@@ -197,16 +190,16 @@ class Checker:
     def _check_dispatch(
         self, step: CompileStep, counterparts: Mapping[str, Sequence[str]]
     ) -> Finding:
-        """Compare each value with its counterparts in the traced graph: one of them must have it.
+        """Compare each value with its counterparts in the traced graph: one of them must agree.
 
-        1. Operators whole: their operands are values of the traced graph.
-        2. The captured graph, unless a decomposition is wrong: that explains the rest.
+        1. Whole operators: their operands are values of the traced graph.
+        2. The captured graph, unless a wrong decomposition explains the difference.
         """
         is_whole = step.kind == "decomposition"
         if not is_whole and self._has_wrong_decomposition:
-            raise _Unknown("a decomposition is wrong")
-        traced, (stage, inputs) = self._ran_traced(step), self._before(step)
-        ran, compared = self._ran(step.before, stage, inputs), 0
+            raise _CannotRun("a decomposition is wrong")
+        traced, (stage, inputs) = self._run_traced(step), self._before(step)
+        ran, compared = self._run(step.before, stage, inputs), 0
         for name, nodes in counterparts.items():
             values = [value for node in nodes if (value := traced.values.get(node)) is not None]
             if name not in ran.values or not values:
@@ -214,7 +207,7 @@ class Checker:
             value, compared = ran.values[name], compared + 1
             if any(identical(value, other) for other in values):
                 continue
-            exact = self._ran(step.before, stage, inputs, torch.float64).values.get(name)
+            exact = self._run(step.before, stage, inputs, torch.float64).values.get(name)
             mismatch = _nearest_mismatch(step, name, value, values, exact)
             if mismatch and name not in self._undetermined(step.before, stage, inputs, ran.values):
                 self._has_wrong_decomposition |= is_whole
@@ -224,38 +217,40 @@ class Checker:
             return Finding(step, "wrong", lost, raising_node(ran.error), compared)
         return Finding(step, "ok", compared=compared)
 
-    def _ran_traced(self, step: CompileStep) -> "_Ran":
-        """Run the traced graph; one that stops half-way holds too little to be compared with."""
+    def _run_traced(self, step: CompileStep) -> "_GraphRun":
+        """Run the traced graph; if it raises, it has too few values to compare with."""
         assert step.after is not None
-        traced = self._ran(step.after, "joint")
+        traced = self._run(step.after, "joint")
         if traced.error is not None:
-            raise _Unknown("the traced graph raises what the program raises")
+            raise _CannotRun("the traced graph raises the exception of the program")
         return traced
 
     def _after(
         self, step: CompileStep, before: Values
     ) -> tuple[Values, Sequence[str], Exception | None]:
-        """Return the values after the step, the names to compare in order, and what it raised."""
+        """Return the values after the step, the names to compare in order, and the exception."""
         error = None
         if step.values is not None:
             after = step.values
         elif step.after is not None:
-            ran = self._ran(step.after, step.stage)
+            ran = self._run(step.after, step.stage)
             after, error = ran.values, ran.error
         else:
-            raise _Unknown("the graph after it was not kept")
+            raise _CannotRun("the graph after it was not kept")
         names = [name for name in after if name in before]
         if step.kind == "partition" or not same_inputs(step.before, step.after or step.before):
-            names = [name for name in names if "." not in name]  # outputs and inputs are others
+            names = [
+                name for name in names if "." not in name
+            ]  # outputs and inputs correspond to no others
         return after, names, error
 
     def _excused(
         self, step: CompileStep, name: str, mismatch: Mismatch, before: Values, after: Values
     ) -> bool:
-        """Return whether a value that differs says nothing.
+        """Return whether a difference does not count.
 
-        1. Nobody reads it, or the program does not determine it (meaning.py).
-        2. A pass may give an inner node another type, or draw random numbers in another order.
+        1. The value is unused, or undetermined by the program (comparable_values.py).
+        2. A pass may change the type of an inner node, or the order of random draws.
         """
         if step.after is not None and "." not in name and name not in read_nodes(step.after):
             return True
@@ -268,7 +263,7 @@ class Checker:
     def _undetermined(
         self, graph: GraphModule, stage: Stage, given: Inputs, values: Values
     ) -> frozenset[str]:
-        """Return those of a graph's values that the program does not determine."""
+        """Return the names of the values that the program does not determine."""
         unwritten, modes = unwritten_nodes(graph), self._case.modes
         inputs = given or self._stage_values.inputs_of(stage, graph)
         if not unwritten or inputs is None:
@@ -279,29 +274,31 @@ class Checker:
             try:
                 changed = dict.fromkeys(unwritten, spoil)
                 others = graph_values(graph, inputs, values=others, changed=changed)
-            except Exception as error:  # what it raises now depends on what nobody has written
-                raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
+            except Exception as error:  # it depends on unwritten memory
+                raise _CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
         return undetermined_values(values, others)
 
     def _refuse_if_explained(self, step: CompileStep) -> None:
         """Raise for a step whose values are wrong because a kernel is.
 
-        1. The graph of a wrong kernel: that says nothing of what is between its kernels.
-        2. The partition's backward graph: it gets what the kernels of the forward graph saved.
+        1. The whole graph of a wrong kernel: the operators between its kernels remain unknown.
+        2. The partition's backward graph: it reads values that forward kernels saved.
         """
         wrong = [kernel for kernel in step.kernels if kernel in self._wrong_kernels]
         if wrong and len(step.kernels) > 1:
-            raise _Unknown(f"its kernel {wrong[0]} is wrong")
+            raise _CannotRun(f"its kernel {wrong[0]} is wrong")
         if step.kind == "partition" and self._wrong_kernels:
-            raise _Unknown(f"its inputs are what {min(map(str, self._wrong_kernels))} returned")
+            raise _CannotRun(
+                f"its inputs come from {min(map(str, self._wrong_kernels))}, which is wrong"
+            )
 
-    def _ran(
+    def _run(
         self,
         graph: GraphModule,
         stage: Stage,
         given: Inputs = None,
         dtype: torch.dtype | None = None,
-    ) -> "_Ran":
+    ) -> "_GraphRun":
         key = (id(graph), dtype)
         if key not in self._cache:
             ran = self._compute(graph, stage, given, dtype)
@@ -312,52 +309,52 @@ class Checker:
 
     def _compute(
         self, graph: GraphModule, stage: Stage, given: Inputs, dtype: torch.dtype | None
-    ) -> "_Ran":
+    ) -> "_GraphRun":
         inputs = self._stage_values.inputs_of(stage, graph) if given is None else given
         if inputs is None:
-            raise _Unknown("its inputs are not known: the compiled graph was not called")
+            raise _CannotRun("its inputs are not known: the compiled graph was not called")
         is_traced = stage in ("captured", "pre_grad")
         modes = self._case.modes
         with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
             if dtype is None:
                 values, error = values_and_error(graph, inputs)
                 if error is None or self._is_programs(error):
-                    return _Ran(graph, values, error)
-                raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
+                    return _GraphRun(graph, values, error)
+                raise _CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
             try:
-                return _Ran(graph, graph_values(graph, inputs, dtype=dtype))
-            except Exception:  # an operator refuses it: eager's values are the reference then
-                return _Ran(graph, {})
+                return _GraphRun(graph, graph_values(graph, inputs, dtype=dtype))
+            except Exception:  # without float64, eager's values are the reference
+                return _GraphRun(graph, {})
 
     def _is_programs(self, error: Exception) -> bool:
-        """Return whether an exception is what the program raises in eager: else nothing is known.
+        """Return whether the program raises this exception in eager.
 
-        A graph with operators that only a compiler runs raises too.
+        A graph with operators that run only in a compiler raises others.
         """
-        if self._error is _NOT_ASKED:
+        if self._error is _NOT_RUN:
             self._error = run_eager(self._case).error
         own = self._error
         return isinstance(own, Exception) and alike(raised(own), raised(error, compiling=False))
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
-    """What a graph gave: its values; up to the raising node if it raised what the program does."""
+class _GraphRun:
+    """The values of a graph, up to the raising node if it raises as the program does."""
 
     graph: GraphModule
     values: Values
     error: Exception | None = None
 
 
-_NOT_ASKED = object()
+_NOT_RUN = object()
 
 
-class _Unknown(Exception):
+class _CannotRun(Exception):
     """A graph cannot be run here."""
 
 
 def _lost_error(before: Exception, after: Exception | None) -> Mismatch | None:
-    """Return the mismatch of a step after which the program's exception is no more."""
+    """Return the mismatch of a step after which the program's exception is absent."""
     if after is not None or is_of_a_leaf(before):
         return None
     detail = f"{raised(before)}; nothing is raised after this step"
@@ -371,19 +368,19 @@ def _stage_before(step: CompileStep) -> Stage:
 def _nearest_mismatch(
     step: CompileStep, name: str, value: object, others: Sequence[object], exact: object
 ) -> Mismatch | None:
-    """Return how a value differs from all of the others; None if one of them will do.
+    """Return the mismatch of a value with all of the others; None if one of them agrees.
 
-    Of a captured node's traced values those of its form are candidates; without one, none is.
+    Of the traced values of a captured node only those of its shape and dtype are candidates.
     """
     if step.kind == "functionalize":
         others = [other for other in others if _is_alike(value, other)]
     rows = TABLE[step.numerics]
-    found = [compare_values(name, value, other, exact, rows) for other in others]
-    return found[-1] if found and all(found) else None
+    mismatches = [compare_values(name, value, other, exact, rows) for other in others]
+    return mismatches[-1] if mismatches and all(mismatches) else None
 
 
 def _is_alike(value: object, other: object) -> bool:
-    """Return whether both are tensors of one shape and type: one may stand for the other."""
+    """Return whether both are tensors of one shape and dtype."""
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     return value.shape == other.shape and value.dtype == other.dtype

@@ -1,19 +1,16 @@
-"""Which values of a graph mean something: those that the program determines, and that are read.
+"""Find the values of a graph worth comparing: determined by the program, and used.
 
-1. Undetermined: what nobody has written (`torch.empty`, the padding of a buffer), and where a
-   generator stands (the seed and offset that fused attention keeps for its backward pass). What is
-   computed from such a value may be determined all the same: a buffer that is overwritten, the
-   gradient of an attention without dropout. So the graph is run once more with other numbers in
-   those places; what differs then is undetermined too.
-2. Read: values on which an output, a write in place or an effect depends.
+1. Undetermined: unwritten memory (`torch.empty`, the padding of a buffer), and the position of a
+   generator (the seed and offset that fused attention keeps for its backward pass). A value that is
+   computed from one may be determined: a buffer that is overwritten, the gradient of an attention
+   without dropout. So the graph runs again with other numbers in those places, and a value that
+   changes is undetermined.
+2. Used: an output, a write in place or an effect depends on it.
 
     buffer = empty(4)              undetermined
     copied = copy(buffer, x)       determined: the same in both runs
-    unused = copied + 1            determined, but not read
-    return copied
-
-What it does not do: it compares nothing with another graph.
-"""
+    unused = copied + 1            determined, but unused
+    return copied"""
 
 import operator
 from collections.abc import Mapping
@@ -32,10 +29,10 @@ UNWRITTEN = frozenset(
         "empty_permuted", "empty_quantized",
     }
 )  # fmt: skip
-"""Operators whose result nobody has written."""
+"""Operators that return unwritten memory."""
 
 RESIZING = ("resize", "resize_")
-"""Operators that may add memory to what nobody has written."""
+"""Operators that may add unwritten memory."""
 
 GENERATOR_STATE: Mapping[str, tuple[int, ...]] = {
     "_scaled_dot_product_efficient_attention": (2, 3),
@@ -45,23 +42,18 @@ GENERATOR_STATE: Mapping[str, tuple[int, ...]] = {
     "_scaled_dot_product_cudnn_attention": (6, 7, 8),
     "_scaled_dot_product_fused_attention_overrideable": (6, 7, 8),
 }
-"""Results of operators that say where a generator stood, and memory kept for debugging."""
+"""Results of operators that hold the position of a generator, or debugging memory."""
 
 
 def unwritten_nodes(gm: GraphModule) -> frozenset[str]:
-    """Return the names of the nodes whose values nobody has determined."""
+    """Return the names of the nodes that return unwritten memory or a generator's position."""
     return frozenset(node.name for node in gm.graph.nodes if _is_unwritten(node))
 
 
 def undetermined_values(
     values: Mapping[str, object], others: Mapping[str, object]
 ) -> frozenset[str]:
-    """Return the names of the values that other numbers in unwritten places change.
-
-    Args:
-        values: Of a run.
-        others: Of a run with other numbers in the unwritten places.
-    """
+    """Return the names of the values that differ when unwritten places hold other numbers."""
     return frozenset(
         name
         for name, value in values.items()
@@ -70,7 +62,7 @@ def undetermined_values(
 
 
 def read_nodes(gm: GraphModule) -> frozenset[str]:
-    """Return the names of the nodes on which something depends that the caller gets or sees."""
+    """Return the names of the nodes on which an output, a write or an effect depends."""
     read: set[Node] = set()
     for node in reversed(gm.graph.nodes):
         is_root = node.op in ("output", "placeholder") or bool(mutated_arguments(node))
@@ -80,10 +72,13 @@ def read_nodes(gm: GraphModule) -> frozenset[str]:
 
 
 def spoil(value: object) -> None:
-    """Write other numbers into a tensor that nobody has written."""
+    """Overwrite a tensor with other numbers."""
     if isinstance(value, torch.Tensor) and value.numel() and value.device.type != "meta":
         with torch.no_grad():
-            value.logical_not_() if value.dtype == torch.bool else value.fill_(97)
+            if value.dtype == torch.bool:
+                value.logical_not_()
+            else:
+                value.fill_(97)
 
 
 def _is_unwritten(node: Node) -> bool:
@@ -95,7 +90,7 @@ def _is_unwritten(node: Node) -> bool:
 
 
 def _is_made_by_size(node: Node) -> bool:
-    """Return whether it is `torch.Tensor(4, 8)` or `x.new(4, 8)`: sizes, and no values."""
+    """Return whether a node is `torch.Tensor(4, 8)` or `x.new(4, 8)`: sizes, and no values."""
     sizes = node.args[1:] if node.op == "call_method" else node.args
     is_class = isinstance(node.target, type) and issubclass(node.target, torch.Tensor)
     is_maker = is_class or (node.op == "call_method" and node.target == "new")
@@ -103,7 +98,7 @@ def _is_made_by_size(node: Node) -> bool:
 
 
 def _name(node: Node) -> str:
-    """Return the name of what a node calls, without its overload."""
+    """Return the name of a node's target, without its overload."""
     if node.op == "call_method":
         return str(node.target)
     if node.op != "call_function":
@@ -115,14 +110,9 @@ def _name(node: Node) -> str:
 def draws_differ(
     graph: GraphModule, before: Mapping[str, object], after: Mapping[str, object]
 ) -> bool:
-    """Return whether a random node got the same operands but drew other numbers after the step.
+    """Return whether a random node of the graph after a step drew other numbers on equal operands.
 
-    Then values behind it say nothing: the step has moved, added or removed a draw.
-
-    Args:
-        graph: After the step.
-        before: Values before it.
-        after: Values after it.
+    The step then moved, added or removed a draw, and the values behind it cannot be compared.
     """
     for node in graph.graph.nodes:
         if not is_random(node) or node.name not in before or node.name not in after:

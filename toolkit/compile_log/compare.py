@@ -4,13 +4,10 @@
     right   captured   joint/fold                          forward   kernel
                                        first graph         first value
 
-Steps are aligned by what they are called: a pass by its id, the partition, the call of a whole
-graph by its stage, so that other targets line up as far as they have the same stages. A step that
-only one side has is compared with the graph before it. Graphs are the same when they compute the
-same with the same operators in one order, whatever their nodes are called; values are the same when
-each bit is, and the report says how far either is from float64.
-
-What it does not do: say which side is right.
+Steps are aligned by name: a pass by its id, the call of a whole graph by its stage, so that other
+targets align as far as they have the same stages. A step of one side only is compared with the
+graph before it. Graphs are equal up to the names of their nodes; values are equal bit by bit, and
+the report holds the error of both against float64. Neither side counts as right.
 """
 
 from collections import Counter
@@ -28,7 +25,7 @@ from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_lines import graph_diff
 from ctk.toolkit.compile_log.check import Around, Checker
-from ctk.toolkit.compile_log.error_history import ErrorSize, error_size, is_measurable
+from ctk.toolkit.compile_log.error_history import ErrorSize, is_measurable, measure_error
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
 from ctk.toolkit.processes.link import tell_alive
@@ -39,9 +36,9 @@ class GraphDifference:
     """The first graphs that differ.
 
     Attributes:
-        left: After which step the left compile has it: a stage (on entry) or `stage/pass`.
+        left: The step before the graph of the left compile: a stage (on entry) or `stage/pass`.
         right: The same of the right compile.
-        diff: What differs, as a unified diff of the graphs' lines.
+        diff: Unified diff of the graphs' lines.
     """
 
     left: str
@@ -54,12 +51,12 @@ class ValueDifference:
     """The first value that differs.
 
     Attributes:
-        step: The step after which it does.
-        side: `both` when both compiles have the step; else the one that has, whose value before
-            the step is the other one.
+        step: The step after which it differs.
+        side: `both` if both compiles have the step; else the side that has it, whose value before
+            the step is compared with the one after.
         value: Its name: a node, `output.N` or `input.N`.
         node: The node behind it.
-        left: How far the left value is from float64; None where it cannot be measured.
+        left: Error of the left value against float64; None if it cannot be measured.
         right: The same of the right value.
     """
 
@@ -73,7 +70,7 @@ class ValueDifference:
 
 @dataclass(frozen=True, slots=True)
 class MadeRewrite:
-    """Rewrites that one compile made and the other did not: so many of one rule, at these nodes."""
+    """Rewrites of one rule at some nodes that only one compile made."""
 
     pass_id: str
     rule: str
@@ -82,8 +79,8 @@ class MadeRewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """How two compiles differ; None and empty where they do not."""
+class CompileComparison:
+    """The differences of two compiles; None and empty where they agree."""
 
     graph: GraphDifference | None
     value: ValueDifference | None
@@ -96,11 +93,13 @@ class Comparison:
         return self.graph is None and self.value is None and not self.only_left + self.only_right
 
 
-def compare_logs(left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]) -> Comparison:
+def compare_logs(
+    left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]
+) -> CompileComparison:
     """Compare two finished compiles of one graph; both logs must hold their calls."""
-    graph = first_graph(left[1], right[1])
+    graph = find_first_graph(left[1], right[1])
     made = tuple(_rewrites(log, lowered=graph is None) for _, log in (left, right))
-    return Comparison(
+    return CompileComparison(
         graph,
         next(_values(left, right), None),
         _only(made[0], made[1]),
@@ -108,11 +107,11 @@ def compare_logs(left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]) 
     )
 
 
-def first_graph(left: CompileLog, right: CompileLog) -> GraphDifference | None:
+def find_first_graph(left: CompileLog, right: CompileLog) -> GraphDifference | None:
     """Return the first graphs that differ, in the order of the compiles.
 
-    Cases: 1. both have a step of that name, and other graphs after it; 2. only one has a step that
-    changes the graph: the other one's graph is the one before.
+    Cases: 1. both have the step, and different graphs after it; 2. only one has it: the graph of
+    the other side is the last one before.
     """
     sides = ([*_graphs(left)], [*_graphs(right)])
     names = tuple([name for name, _ in side] for side in sides)
@@ -122,13 +121,13 @@ def first_graph(left: CompileLog, right: CompileLog) -> GraphDifference | None:
             last[0] = sides[0][i] if i is not None else last[0]
             last[1] = sides[1][j] if j is not None else last[1]
             a, b = last
-            if a is not None and b is not None and structure(a[1]) != structure(b[1]):
+            if a is not None and b is not None and graph_structure(a[1]) != graph_structure(b[1]):
                 return GraphDifference(a[0], b[0], graph_diff(a[1], b[1]))
     return None
 
 
-def structure(gm: GraphModule) -> tuple[object, ...]:
-    """Return what a graph computes, whatever its nodes are called; equal for equal graphs."""
+def graph_structure(gm: GraphModule) -> tuple[object, ...]:
+    """Return the structure of a graph without the names of its nodes."""
     number = {node: index for index, node in enumerate(gm.graph.nodes)}
     lines = tuple(
         (
@@ -139,7 +138,7 @@ def structure(gm: GraphModule) -> tuple[object, ...]:
         for node in gm.graph.nodes
     )
     inner = children(gm, NO_SWAPS).items()
-    return (lines, tuple((name, structure(child)) for name, child in inner))
+    return (lines, tuple((name, graph_structure(child)) for name, child in inner))
 
 
 def _graphs(log: CompileLog) -> Iterator[tuple[str, GraphModule]]:
@@ -183,7 +182,7 @@ def _values(
 
 
 def _key(step: CompileStep) -> str:
-    """Return what a step is aligned by; all code generators of a whole graph are one step."""
+    """Return the name to align a step by; all code generators of a whole graph are one step."""
     return f"call of {step.stage}" if step.kind == "kernel" and step.inputs is None else step.where
 
 
@@ -209,7 +208,7 @@ def _size(value: object, exact: object) -> ErrorSize | None:
     if not (is_measurable(value) and is_measurable(exact)) or value.shape != exact.shape:
         return None
     assert isinstance(value, torch.Tensor)
-    return error_size(value, exact)
+    return measure_error(value, exact)
 
 
 def _rewrites(log: CompileLog, *, lowered: bool) -> Counter[tuple[str, str, tuple[str, ...]]]:
@@ -217,7 +216,7 @@ def _rewrites(log: CompileLog, *, lowered: bool) -> Counter[tuple[str, str, tupl
 
     Args:
         log: The compile.
-        lowered: Those of code generation, too: of other graphs they are others anyway.
+        lowered: Whether to count those of code generation, which differ for different graphs.
     """
     return Counter(
         (str(record.id), rewrite.id.rule, rewrite.nodes)
@@ -234,7 +233,7 @@ def _only(
     return tuple(MadeRewrite(*what, count=count) for what, count in (made - other).items())
 
 
-def shown(rewrites: Sequence[MadeRewrite], limit: int) -> Iterator[str]:
+def format_rewrites(rewrites: Sequence[MadeRewrite], limit: int) -> Iterator[str]:
     """Yield lines for people, the first `limit` of them."""
     for each in rewrites[:limit]:
         times = f" ({each.count} times)" if each.count > 1 else ""

@@ -1,8 +1,8 @@
 """The steps of dispatch as graphs that can be run: from the captured graph to the traced one.
 
-1. The captured graph beside the traced one: each captured value must be among those that came from
-   its node (`origins`). Values that were traced to nothing are not compared.
-2. A decomposition: each operator whole, beside what it was traced to.
+1. The captured graph and the traced one: each captured value must equal a value that came from its
+   node (`map_origins`). Values without a traced node are not compared.
+2. A decomposition: each operator whole, and the nodes that replaced it.
 
 All operators that one decomposition replaced make one graph, so that they are run in one go. Its
 inputs are values of the traced graph; its results are compared with values of the traced graph:
@@ -10,8 +10,8 @@ inputs are values of the traced graph; its results are compared with values of t
     traced:  x -> mul -> erf -> add -> mul_2      gelu(x) is mul_2
     whole:   x -> gelu                            compared with mul_2
 
-Operators that draw random numbers or leave memory as it was are left out: they give other values
-each time. So are results that the traced graph does not hold any more: nobody reads them.
+Left out: operators that draw random numbers or return unwritten memory, because their values
+change from run to run; and unused results, which the traced graph no longer holds.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ from ctk.toolkit.compile_log.recorder import Event
 
 @dataclass(frozen=True, slots=True)
 class WholeOperators:
-    """The operators of one decomposition, whole.
+    """The operators that one decomposition replaced, as a graph.
 
     Attributes:
-        graph: Calls them; its placeholders are named as the nodes of the traced graph.
-        results: For each of its values that counts, the node of the traced graph to compare.
+        graph: Calls them; its placeholders have the names of nodes of the traced graph.
+        results: For each value to compare, the node of the traced graph.
     """
 
     graph: GraphModule
@@ -42,13 +42,13 @@ class WholeOperators:
 
 
 @dataclass(slots=True)
-class Trace:
+class DispatchTrace:
     """Follows the events of one compile up to its first traced graph.
 
     Attributes:
-        captured: The graph that was traced: the captured one, or what pre_grad passes made of it.
-        decompositions: What was decomposed meanwhile.
-        is_over: Whether the traced graph has come.
+        captured: The graph to be traced: the captured one after its passes.
+        decompositions: The decompositions so far.
+        is_over: Whether the traced graph was seen.
     """
 
     captured: GraphModule | None = None
@@ -56,7 +56,7 @@ class Trace:
     is_over: bool = False
 
     def see(self, event: Event) -> GraphModule | None:
-        """Take an event; return the traced graph if this is the one that brings it."""
+        """Record an event; return the traced graph if the event holds it."""
         if self.is_over:
             return None
         if isinstance(event, StageRecord):
@@ -71,24 +71,25 @@ class Trace:
         return None
 
 
-def origins(traced: GraphModule, captured: GraphModule) -> Mapping[str, Sequence[str]]:
+def map_origins(traced: GraphModule, captured: GraphModule) -> Mapping[str, Sequence[str]]:
     """Return for each captured node the traced nodes that came from it.
 
-    Nothing where the traced graph draws random numbers: it may draw them in another order.
+    Empty if the traced graph draws random numbers, because tracing may reorder the draws.
     """
     if any(is_random(node) for node in traced.graph.nodes):
         return {}
     own = {node.name for node in captured.graph.nodes if node.op != "output"}
-    found: dict[str, list[str]] = {}
+    traced_nodes: dict[str, list[str]] = {}
     for node in traced.graph.nodes:
         name = nearest_origin(node, own)
         if name is not None and node.op == "call_function":
-            found.setdefault(name, []).append(node.name)
-    return {node.name: found[node.name] for node in captured.graph.nodes if node.name in found}
+            traced_nodes.setdefault(name, []).append(node.name)
+    names = (node.name for node in captured.graph.nodes)
+    return {name: traced_nodes[name] for name in names if name in traced_nodes}
 
 
 def nearest_origin(node: Node, own: Container[str]) -> str | None:
-    """Return the node among `own` that a node was made for last; its history nests."""
+    """Return the latest node among `own` in the nested history of a node."""
     queue = list(cast("list[Any]", node.meta.get("from_node") or []))[::-1]
     while queue:
         source = queue.pop(0)
@@ -98,10 +99,10 @@ def nearest_origin(node: Node, own: Container[str]) -> str | None:
     return None
 
 
-def whole_operators(record: PassRecord, traced: GraphModule) -> WholeOperators | None:
-    """Return the operators that a decomposition replaced; None when there is none to compare."""
+def build_whole_operators(record: PassRecord, traced: GraphModule) -> WholeOperators | None:
+    """Return the operators that a decomposition replaced; None if none can be compared."""
     names = {node.name for node in traced.graph.nodes}
-    builder = _Builder(names)
+    builder = _WholeOperatorBuilder(names)
     for made in record.decomposed:
         if is_repeatable(made.operator):
             builder.add(made)
@@ -115,7 +116,7 @@ def is_repeatable(operator: Callable[..., object]) -> bool:
     return torch.Tag.nondeterministic_seeded not in tags and "empty" not in name
 
 
-class _Builder:
+class _WholeOperatorBuilder:
     def __init__(self, known: set[str]) -> None:
         self._known = known
         self._graph = Graph()
@@ -125,7 +126,7 @@ class _Builder:
         self._results: dict[str, list[str]] = {}
 
     def add(self, made: Decomposed) -> None:
-        """Call an operator, if what it took and something that it gave are still in the graph."""
+        """Add an operator if its operands and one of its results are still in the graph."""
         operands = set(_names((made.args, dict(made.kwargs))))
         if operands <= self._known and self._known.intersection(_names(made.results)):
             self._calls.append(made)

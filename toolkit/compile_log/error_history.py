@@ -1,7 +1,7 @@
-"""The history of error: per value and step, how far it is from float64 before the step and after.
+"""The history of error: the error of each value against float64, before and after each step.
 
-A step may make a value worse and stay within its tolerance; a chain of such steps may not. Here
-every value that a step changes is measured, whether or not it counts as wrong:
+A step may increase an error within its tolerance; a chain of such steps may exceed it. So every
+value that a step changes is measured, whether or not it counts as wrong:
 
     step                   value   error before   after      worse by
     joint/reassociate      sum_1   0.5 ULP        12 ULP     24 times
@@ -12,9 +12,8 @@ elements: absolute, relative to the element (a typical one where it is smaller),
 the last place (ULP) of the value's dtype; "worse by" is the ratio of the root mean squares, where
 the error before is eager's own.
 
-What it does not do: judge. Values that are not floating point, or differ in dtype or shape, have no
-error and are left out, as are steps whose graphs cannot run. Of dispatch each decomposition is
-measured, not the way from the captured to the traced graph as a whole: names change there.
+Left out: values that are not floating point, or that change dtype or shape; steps whose graphs
+cannot run; and of dispatch everything but decompositions, because tracing renames the nodes.
 """
 
 import math
@@ -35,7 +34,7 @@ from ctk.toolkit.processes.link import tell_alive
 
 @dataclass(frozen=True, slots=True)
 class ErrorSize:
-    """How far a value is from its reference: the largest over its elements.
+    """Error of a value against its reference: the largest over its elements.
 
     Attributes:
         max_abs: Largest absolute error.
@@ -51,8 +50,8 @@ class ErrorSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What one step did to the error of one value.
+class ErrorChange:
+    """The change of the error of one value in one step.
 
     Attributes:
         step: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
@@ -72,37 +71,32 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """The error after, as a multiple of the error before; infinite if that was none."""
+        """The error after as a multiple of the error before; infinite if that was zero."""
         if self.after.rms == self.before.rms:
             return 1.0
         return self.after.rms / self.before.rms if self.before.rms else math.inf
 
     @property
     def growth_ulp(self) -> float:
-        """How many units in the last place the step adds; negative if it makes the value better."""
+        """How many units in the last place the step adds; negative if it removes some."""
         if self.after.max_ulp == self.before.max_ulp:
             return 0.0  # both may be infinite
         return self.after.max_ulp - self.before.max_ulp
 
 
-def error_history(case: Case, log: CompileLog) -> tuple[Change, ...]:
-    """Return what each step of a finished compile did to each value it changed, worst first.
-
-    Args:
-        case: What was compiled.
-        log: Its compile; must hold its calls.
-    """
+def measure_error_history(case: Case, log: CompileLog) -> tuple[ErrorChange, ...]:
+    """Return the error changes of a finished compile, worst first; the log must hold its calls."""
     checker = Checker(case, log)
-    found: list[Change] = []
+    changes: list[ErrorChange] = []
     for step in compile_steps(log):
         tell_alive()
         around = checker.around(step)
         if around is not None:
-            found += _changes(checker, around)
-    return tuple(sorted(found, key=lambda change: change.growth_ulp, reverse=True))
+            changes += _changes(checker, around)
+    return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
 
 
-def _changes(checker: Checker, around: Around) -> Iterator[Change]:
+def _changes(checker: Checker, around: Around) -> Iterator[ErrorChange]:
     for name in around.names:
         before, after = around.before[name], around.after[name]
         if identical(before, after):
@@ -112,13 +106,13 @@ def _changes(checker: Checker, around: Around) -> Iterator[Change]:
             continue
         if before.dtype != after.dtype or not before.shape == after.shape == exact.shape:
             continue
-        sizes = (error_size(value, exact) for value in (before, after))
+        sizes = (measure_error(value, exact) for value in (before, after))
         dtype = str(before.dtype).removeprefix("torch.")
-        yield Change(around.step.where, name, around.node(name), dtype, *sizes)
+        yield ErrorChange(around.step.where, name, around.node(name), dtype, *sizes)
 
 
-def error_size(value: Tensor, exact: Tensor) -> ErrorSize:
-    """Return how far a value is from its reference; NaN or Inf where that has none is infinite.
+def measure_error(value: Tensor, exact: Tensor) -> ErrorSize:
+    """Return the error of a value; infinite for NaN or Inf at a finite reference.
 
     Args:
         value: Of a floating or complex dtype; its last place is the unit of `max_ulp`.
@@ -140,10 +134,10 @@ def error_size(value: Tensor, exact: Tensor) -> ErrorSize:
 
 
 def _size(absolute: Tensor) -> Tensor:
-    """Return what errors are relative to: the element, but a typical one where it is smaller.
+    """Return the size that an error is relative to: of the element, at least the median.
 
-    An element that is much smaller than its neighbours is what cancellation left over, and carries
-    their error (repro_templates/numbers/compare.py measures in the same way).
+    An element much smaller than its neighbours is the remainder of a cancellation and carries their
+    error (repro_templates/numbers/compare.py measures in the same way).
     """
     nonzero = absolute[absolute > 0]
     return absolute.clamp(min=float(nonzero.median())) if nonzero.numel() else absolute

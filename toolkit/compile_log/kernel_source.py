@@ -1,4 +1,4 @@
-"""The lines of a generated kernel that compute one value: its store, and what flows into it.
+"""The lines of a generated kernel that compute one value: its store and the operands of it.
 
 Inductor writes one statement per operation, `tmp3 = tmp1 + tmp2`, in C++ and in Triton, so a walk
 upwards from the store over the names that a statement uses finds the computation:
@@ -6,7 +6,7 @@ upwards from the store over the names that a statement uses finds the computatio
     tmp0 = tl.load(in_ptr0 + (x0), xmask)
     tmp1 = tl.load(in_ptr1 + (x0), xmask)      <- of another value: left out, shown as ...
     tmp2 = tl_math.abs(tmp0)
-    tl.store(out_ptr0 + (x0), tmp2, xmask)     <- the store of the value that is asked for
+    tl.store(out_ptr0 + (x0), tmp2, xmask)     <- the store of the requested value
 
 It does not parse the language: a statement that spans lines shows its first line only.
 """
@@ -23,7 +23,7 @@ _TEMPORARY = re.compile(r"\btmp\w*")
 def excerpt(record: KernelRecord, node: str) -> str:
     """Return the lines of a kernel that compute a node, under the kernel's name, numbered.
 
-    The whole body, as far as it is short, when the node is stored under no name that is known.
+    The whole body, up to `MAX_LINES`, if the name of the node's store is unknown.
     """
     lines = (record.source or "").splitlines()
     pointer = record.stores.get(node)

@@ -1,14 +1,13 @@
-"""What the compiler was told of each value, beside what eager gives: shape, type, strides.
+"""Compare the metadata that the compiler assumes for each value with eager: shape, dtype, strides.
 
-Every traced node says what its value will look like (`meta["val"]`), as the operator's fake (meta)
-implementation told. The graph is run on real values, and each node compared:
+Every traced node holds the metadata of its value (`meta["val"]`), computed by the operator's fake
+(meta) implementation. The graph runs on real values, and each node is compared:
 
-    copysign   told f32[5, 6] strides (6, 1)    eager gives strides (1, 5)    wrong
-    add        told strides (6, 1)              its operand has others: says nothing of add
+    copysign   expects f32[5, 6] strides (6, 1)   eager gives strides (1, 5)    wrong
+    add        expects strides (6, 1)             its operand differs: skipped
 
-Only a node whose operands are as told is at fault. Symbolic sizes are compared by their hints.
-
-What it does not do: it compares no numbers, and not which values share memory.
+Only a node whose operands match is at fault. Symbolic sizes are compared by their hints. Numbers
+and shared memory are not compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,15 +33,15 @@ from ctk.toolkit.execution.node_values import values_and_error
 
 
 @dataclass(frozen=True, slots=True)
-class WrongTold:
-    """A node whose value is not what the compiler was told.
+class MetaMismatch:
+    """A node whose value differs from its metadata.
 
     Attributes:
-        where: The step that told it: `dispatch/meta.OPERATOR`.
+        where: The step that computed the metadata: `dispatch/meta.OPERATOR`.
         node: Name of the node.
-        operator: What it calls.
+        operator: Its target.
         graph: The traced graph.
-        mismatch: What differs: `shape`, `dtype` or `stride`.
+        mismatch: Of kind `shape`, `dtype` or `stride`.
     """
 
     where: str
@@ -56,8 +55,8 @@ class WrongTold:
         return str(self.operator).partition(".")[0] in ("aten", "prims")
 
 
-def wrong_told(case: Case, log: CompileLog) -> Iterator[WrongTold]:
-    """Yield each node of the traced graphs of a finished compile that is not what was told."""
+def find_meta_mismatches(case: Case, log: CompileLog) -> Iterator[MetaMismatch]:
+    """Yield each node of the traced graphs of a finished compile that differs from its metadata."""
     known = stage_values(case, log)
     done: set[str] = set()
     for record in log.stages():
@@ -74,49 +73,44 @@ def wrong_told(case: Case, log: CompileLog) -> Iterator[WrongTold]:
                 yield wrong
 
 
-def told_findings(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:
-    """Yield the steps that told what makes a case fail.
+def find_meta_findings(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:
+    """Yield the metadata mismatches that may cause a failure of a kind.
 
-    What torch's own operators tell differs often, and mostly nobody sees it: only what differs in
-    the way the results do is a finding.
-
-    Args:
-        case: The case.
-        log: Its compile.
-        kind: How it fails.
+    Torch's own operators mismatch often and mostly without effect: they count only if the mismatch
+    has the kind of the failure.
     """
-    for wrong in wrong_told(case, log):
+    for wrong in find_meta_mismatches(case, log):
         if wrong.mismatch.kind == kind or not wrong.is_of_torch:
             graph = wrong.graph
-            step = CompileStep("told", "dispatch", wrong.where, graph, None, "exact")
+            step = CompileStep("meta", "dispatch", wrong.where, graph, None, "exact")
             yield Finding(step, "wrong", wrong.mismatch, wrong.node, 1)
 
 
 def _as_captured(case: Case, graph: GraphModule) -> tuple[object, ...] | None:
-    """Return the captured inputs for a traced graph of the same inputs; None if it has others.
+    """Return the captured inputs if a traced graph has the same ones; None if it has others.
 
-    A compiled graph that raised has told no inputs.
+    For a compiled graph that raised, whose inputs were not recorded.
     """
-    told = [tensor_of(node) for node in graph.graph.nodes if node.op == "placeholder"]
-    if len(told) != len(case.inputs):
+    expected = [tensor_of(node) for node in graph.graph.nodes if node.op == "placeholder"]
+    if len(expected) != len(case.inputs):
         return None
-    pairs = zip(told, case.inputs, strict=True)
+    pairs = zip(expected, case.inputs, strict=True)
     is_same = all(isinstance(v, Tensor) and t is not None and t.shape == v.shape for t, v in pairs)
     return case.inputs if is_same else None
 
 
-def _of_graph(graph: GraphModule, values: Mapping[str, object]) -> Iterator[WrongTold]:
+def _of_graph(graph: GraphModule, values: Mapping[str, object]) -> Iterator[MetaMismatch]:
     other = {node.name: _mismatch(node, values.get(node.name)) for node in graph.graph.nodes}
     for node in graph.graph.nodes:
         mismatch, operator = other[node.name], _operator(node)
         if mismatch is None or operator is None:
             continue
         if not any(other[operand.name] for operand in _operands(node)):
-            yield WrongTold(str(fake_kernel_id(operator)), node.name, operator, graph, mismatch)
+            yield MetaMismatch(str(fake_kernel_id(operator)), node.name, operator, graph, mismatch)
 
 
 def _operator(node: Node) -> Callable[..., object] | None:
-    """Return the operator that gave a value; for an element of a tuple, that of the tuple."""
+    """Return the operator that computes a value; for an element of a tuple, that of the tuple."""
     source = node
     while source.op == "call_function" and getattr(source.target, "__name__", "") == "getitem":
         source = source.all_input_nodes[0]
@@ -132,24 +126,26 @@ def _operands(node: Node) -> list[Node]:
 
 
 def _mismatch(node: Node, real: object) -> Mismatch | None:
-    told = tensor_of(node)
-    if not isinstance(told, Tensor) or not isinstance(real, Tensor):
+    expected = tensor_of(node)
+    if not isinstance(expected, Tensor) or not isinstance(real, Tensor):
         return None
-    if told.layout is not torch.strided or real.layout is not torch.strided:
+    if expected.layout is not torch.strided or real.layout is not torch.strided:
         return None
     try:
-        sizes, strides = ([size_hint(s) for s in each] for each in (told.shape, told.stride()))
+        sizes, strides = (
+            [size_hint(s) for s in each] for each in (expected.shape, expected.stride())
+        )
     except CaseError:  # a size that only run time knows
         return None
     if sizes != list(real.shape):
-        return Mismatch(node.name, "shape", _said(sizes, list(real.shape)))
-    if told.dtype != real.dtype:
-        return Mismatch(node.name, "dtype", _said(told.dtype, real.dtype))
+        return Mismatch(node.name, "shape", _detail(sizes, list(real.shape)))
+    if expected.dtype != real.dtype:
+        return Mismatch(node.name, "dtype", _detail(expected.dtype, real.dtype))
     seen = [i for i, size in enumerate(sizes) if size > 1] if real.numel() else []
     if any(strides[i] != real.stride(i) for i in seen):
-        return Mismatch(node.name, "stride", _said(tuple(strides), tuple(real.stride())))
+        return Mismatch(node.name, "stride", _detail(tuple(strides), tuple(real.stride())))
     return None
 
 
-def _said(told: object, real: object) -> str:
-    return f"the compiler is told {told}, the operator gives {real}"
+def _detail(expected: object, real: object) -> str:
+    return f"the compiler expects {expected}, the operator gives {real}"

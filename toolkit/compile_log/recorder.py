@@ -1,7 +1,4 @@
-"""CompileLog and Recorder: everything the toolkit knows of one compile, and the vetoes it asks for.
-
-Dump, check and bisect are functions over a finished log; none of them sits inside the compile.
-"""
+"""`CompileLog`: the events of one compile. `Recorder`: fills it, and applies a `Veto`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,9 +25,9 @@ EVERY_KERNEL = "*"
 @document
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What must not happen: passes and kernels by the `str` of their id, rewrites by number.
+    """Events to suppress: passes and kernels by the `str` of their id, rewrites by number.
 
-    `fuel` is how many rewrites may happen; None means all. The kernel `*` stands for all of them.
+    `fuel` limits the number of rewrites; None: no limit. The kernel `*` stands for all kernels.
     """
 
     passes: frozenset[str] = frozenset()
@@ -65,13 +62,13 @@ class Recorder:
     """The Observer that fills a `CompileLog` and applies a `Veto`.
 
     Args:
-        veto: What must not happen.
+        veto: Events to suppress.
         keep_rewrites: Keep a copy of the graph after each rewrite.
         keep_calls: Keep the values of each compiled graph's first call.
-        on_event: Called with each event as it arrives (dump writes folders from it, so that a crash
-            loses nothing).
+        on_event: Called with each event as it arrives; a dump writes its folders here, so that a
+            crash loses nothing.
         on_start: Called with the id of each pass and kernel before it runs, and of each kernel
-            before it is called: what a crash leaves.
+            before a call: the last one of a crash.
     """
 
     def __init__(
@@ -94,7 +91,7 @@ class Recorder:
     def allow_pass(self, pass_id: PassId) -> bool:
         identity = str(pass_id)
         self._start(identity)
-        # A whole backend is asked about as a pass, by the name of its one kernel.
+        # A whole backend counts as a pass with the name of its one kernel.
         return identity not in self.veto.passes and identity not in self.veto.kernels
 
     def allow_rewrite(self, rewrite_id: RewriteId) -> bool:

@@ -1,10 +1,9 @@
-"""What a compile log says happened to the graph, as steps that can be run and compared.
+"""Convert a compile log to steps that can be run and compared.
 
 A step leads from one graph to the next: a pass, the partition into forward and backward, or a
-kernel (some nodes of a graph, or all of it, and what their compiled form returned). A kernel of
-many is looked at by itself: its nodes get the values that the other kernels returned in that call,
-so that an error of another kernel is not taken for its own. This module finds the graphs and the
-values to feed them; it compares nothing.
+kernel: some or all nodes of a graph, and the values that the compiled kernel returned. The nodes of
+one kernel of many read the values that the other kernels returned in that call, so that an error of
+another kernel is not attributed to it. This module compares nothing.
 """
 
 import operator
@@ -33,7 +32,11 @@ from ctk.compiler.observe import (
 )
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.scalars import size_hint
-from ctk.toolkit.compile_log.dispatch_graphs import Trace, origins, whole_operators
+from ctk.toolkit.compile_log.dispatch_graphs import (
+    DispatchTrace,
+    build_whole_operators,
+    map_origins,
+)
 from ctk.toolkit.compile_log.recorder import CompileLog, Event
 
 
@@ -42,24 +45,23 @@ class CompileStep:
     """One step of the graph.
 
     Attributes:
-        kind: What kind of step it is. `decomposition`: operators whole, beside what they were
-            traced to. `functionalize`: the captured graph, beside the traced one. `told`: what an
-            operator's fake implementation told of its results; it changes no graph.
+        kind: `decomposition`: whole operators and the nodes that replaced them. `functionalize`:
+            the captured graph and the traced one. `meta`: the metadata from an operator's fake
+            implementation; it changes no graph.
         where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
-        before: The graph before it; its values are what must survive. For one kernel of many: its
-            nodes.
+        before: The graph before it, whose values must survive. For one kernel of many: its nodes.
         after: The graph after it; None for a kernel, which has `values`.
-        numerics: What the step declares to do to values.
+        numerics: As the step declares.
         record: The pass that made it.
-        kernels: For a kernel: its id; for the call of a graph with many kernels: all of theirs.
+        kernels: For a kernel: its id; for the call of a graph with many kernels: all their ids.
         inputs: Values for the placeholders of `before`; None: those of the stage.
-        values: What a kernel returned, by the name of the node; for a whole graph its results as
-            `output.0` and its inputs after the call as `input.0`.
-        counterparts: For a step of dispatch: for each value of `before` that is compared, the nodes
-            of `after`, one of which must have it.
+        values: The results of a kernel by node; for a whole graph its results as `output.0` and
+            its inputs after the call as `input.0`.
+        counterparts: For a step of dispatch: for each value of `before` to compare, the nodes of
+            `after`, one of which must agree.
     """
 
-    kind: Literal["pass", "partition", "kernel", "decomposition", "functionalize", "told"]
+    kind: Literal["pass", "partition", "kernel", "decomposition", "functionalize", "meta"]
     stage: Stage
     where: str
     before: GraphModule
@@ -152,10 +154,10 @@ def compile_steps(log: CompileLog) -> Iterator[CompileStep]:
     """Yield the steps of one compile in the order of the pipeline; idle passes are left out.
 
     The order is that of the data, not of the events: the backward graph is compiled before the
-    forward kernel runs, but is fed with what that kernel saved.
+    forward kernel runs, but reads values that this kernel saved.
     """
     stages = [record.stage for record in log.stages()]
-    # Inductor freezes the graph that comes from dispatch; `ctk` the one that its passes have seen.
+    # Inductor freezes the graph from dispatch; ctk freezes after its own passes.
     freezes_first = "frozen" in stages and "forward" not in stages[: stages.index("frozen")]
     order = _FREEZES_FIRST if freezes_first else _ORDER
     yield from sorted(_in_event_order(log), key=partial(_rank, order))
@@ -170,7 +172,7 @@ def _rank(order: Sequence[str], step: CompileStep) -> int:
 
 def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
     joint: GraphModule | None = None
-    trace = Trace()
+    trace = DispatchTrace()
     for event in log.events:
         yield from _dispatch(trace, event)
         if isinstance(event, StageRecord) and event.stage in ("joint", "frozen"):
@@ -185,13 +187,13 @@ def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
             yield from _kernels(event, log)
 
 
-def _dispatch(trace: Trace, event: Event) -> Iterator[CompileStep]:
-    """Yield what happened on the way to the first traced graph, when it comes."""
+def _dispatch(trace: DispatchTrace, event: Event) -> Iterator[CompileStep]:
+    """Yield the steps of dispatch when the event holds the first traced graph."""
     traced = trace.see(event)
     if traced is None:
         return
     for record in trace.decompositions:
-        whole = whole_operators(record, traced)
+        whole = build_whole_operators(record, traced)
         if whole is not None:
             yield CompileStep(
                 "decomposition", "dispatch", str(record.id), whole.graph, traced, record.numerics,
@@ -200,12 +202,12 @@ def _dispatch(trace: Trace, event: Event) -> Iterator[CompileStep]:
     if trace.captured is not None:
         yield CompileStep(
             "functionalize", "dispatch", "dispatch/functionalize", trace.captured, traced,
-            "reassociates", counterparts=origins(traced, trace.captured),
+            "reassociates", counterparts=map_origins(traced, trace.captured),
         )  # fmt: skip
 
 
 def _partition(joint: GraphModule, event: StageRecord) -> Iterator[CompileStep]:
-    """An inference graph goes on as it is: nothing is partitioned."""
+    """Yield the partition; an inference graph is not partitioned."""
     if not same_graph(joint, event.graph):
         yield CompileStep("partition", event.stage, "joint/partition", joint, event.graph, "exact")
 
@@ -223,7 +225,7 @@ def _pass(record: PassRecord) -> CompileStep:
 
 
 def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
-    """Yield each kernel that told its values, then the whole graph: what is between them."""
+    """Yield each kernel with recorded values, then the whole graph."""
     nodes = {record.id: record.nodes for record in log.kernels()}
     known = dict(zip(input_names(call.graph), call.inputs, strict=False))
     for kernel in call.kernels:
@@ -239,10 +241,10 @@ def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
 def _one_of_many(
     call: CallRecord, kernel: KernelCall, nodes: Iterable[str], known: Mapping[str, object]
 ) -> CompileStep:
-    """Return the step of one kernel, with two kinds of nodes run along with its own.
+    """Return the step of one kernel, with two kinds of nodes besides its own.
 
-    1. Nodes outside of all kernels, whose values nobody told.
-    2. `getitem` of a result that is a tuple: they are what can be compared of it.
+    1. Nodes outside of all kernels, whose values were not recorded.
+    2. `getitem` of a result that is a tuple, because only elements are compared.
     """
     elements = dict(_elements(call.graph, kernel.values))
     wanted = {*nodes, *elements}
@@ -287,7 +289,7 @@ def _kernel(
 
 
 def node_of(step: CompileStep, name: str) -> str | None:
-    """Return the node behind a value's name; for `output.2`, what the output node lists there."""
+    """Return the node of a value's name; for `output.2`, the third operand of the output node."""
     head, _, index = name.partition(".")
     graph = step.after or step.before
     if not index:

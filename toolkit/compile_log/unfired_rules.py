@@ -1,6 +1,6 @@
-"""Why a rule fired nowhere in a compile: asked on the graphs that its pass was given.
+"""Explain why a rule did not fire in a compile, on the graphs that its pass received.
 
-A decomposition is a rule, too: `decompose.aten.gelu.default`. What chooses them says why.
+A decomposition counts as a rule: `decompose.aten.gelu.default`.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ DECOMPOSE = "decompose."
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """What a rule, or a whole pass, did in one run of the pass.
+    """The effect of a rule, or a whole pass, in one run of the pass.
 
     Attributes:
         step: The pass.
-        fired: How often it rewrote.
-        reason: Why it did nowhere; None if it did, or would now.
-        notes: What the pass says of the nodes that it looked at.
+        fired: The number of its rewrites.
+        reason: Why there is none; None if there is one, or would be now.
+        notes: Of the pass, on the nodes that it considered.
     """
 
     step: str
@@ -39,12 +39,12 @@ class WhyNot:
         return "\n  ".join((f"{self.step}: {said}", *self.notes))
 
 
-def why_nots(log: CompileLog, name: str) -> list[WhyNot]:
-    """Return what a rule did in each run of its pass, in the order of the compile.
+def explain_rule(log: CompileLog, name: str) -> list[WhyNot]:
+    """Return the effect of a rule in each run of its pass, in the order of the compile.
 
     Args:
         log: Of the compile.
-        name: A rule; or a pass: all its rules, or what it says itself.
+        name: A rule, or a pass: all its rules, or the pass itself if it has none.
 
     Raises:
         ConfigError: No pass has such a rule.
@@ -52,13 +52,13 @@ def why_nots(log: CompileLog, name: str) -> list[WhyNot]:
     if name in _passes():
         rules = rule_tables().get(name)
         if rules is None:
-            return [_said(record) for record in log.passes() if record.id.name == name]
+            return [_explain_pass(record) for record in log.passes() if record.id.name == name]
         return [found for rule in rules.rules for found in _of_rule(log, name, rule)]
     return _of_rule(log, *_rule_named(name))
 
 
-def _said(record: PassRecord) -> WhyNot:
-    """Return what a pass without rules did in one run, and says of it."""
+def _explain_pass(record: PassRecord) -> WhyNot:
+    """Return the effect of a pass without rules in one run, with its notes."""
     fired = sum(not each.vetoed for each in record.rewrites)
     reason = "it was vetoed" if record.vetoed else "it rewrote nothing"
     return WhyNot(str(record.id), fired, None if fired else reason, record.notes)
@@ -75,16 +75,16 @@ def _of_rule(log: CompileLog, owner: str, rule: AnyRule) -> list[WhyNot]:
     return found
 
 
-def why_not_decomposed(log: CompileLog, name: str, chosen: tuple[str, ...]) -> WhyNot:
-    """Return whether an operator was taken apart in a compile, and why not.
+def explain_operator(log: CompileLog, name: str, chosen: tuple[str, ...]) -> WhyNot:
+    """Return whether an operator was decomposed in a compile, and why not.
 
     Args:
         log: Of the compile.
         name: `decompose.`, and the operator.
-        chosen: What the compile was told to take apart (`Config.decompositions`).
+        chosen: The operators to decompose, by `Config.decompositions`.
 
     Raises:
-        ConfigError: No operator of the compile, and none that can be taken apart, is called so.
+        ConfigError: No operator of the compile or of the decomposition table has this name.
     """
     step, operator = f"dispatch/{name}", name.removeprefix(DECOMPOSE)
     records = [each for each in log.passes() if str(each.id).startswith(step)]
@@ -96,7 +96,7 @@ def why_not_decomposed(log: CompileLog, name: str, chosen: tuple[str, ...]) -> W
 
 
 def _operator_named(log: CompileLog, name: str) -> Operator:
-    """Return an operator of the graphs of a compile, or one that can be taken apart."""
+    """Return an operator of the graphs of a compile or of the decomposition table."""
     calls = [n for s in log.stages() for n in s.graph.graph.nodes if n.op == "call_function"]
     known = {str(each): each for each in [*decomposable(), *(node.target for node in calls)]}
     if name not in known:

@@ -13,8 +13,8 @@ from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
-from ctk.toolkit.compile_log.error_history import Change, error_history
-from ctk.toolkit.compile_log.meta_values import told_findings
+from ctk.toolkit.compile_log.error_history import ErrorChange, measure_error_history
+from ctk.toolkit.compile_log.meta_values import find_meta_findings
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
@@ -41,7 +41,7 @@ class GraphCheck:
     judgement: Judgement
     findings: tuple[Finding, ...]
     log: CompileLog
-    history: tuple[Change, ...] = ()
+    history: tuple[ErrorChange, ...] = ()
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -89,7 +89,7 @@ class CheckReport:
         return tuple(finding for graph in self.graphs for finding in graph.wrong)
 
     @property
-    def history(self) -> tuple[Change, ...]:
+    def history(self) -> tuple[ErrorChange, ...]:
         """What each step did to the error of each value, of all graphs, worst first."""
         changes = (change for graph in self.graphs for change in graph.history)
         return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
@@ -184,7 +184,7 @@ def check_case(
             raise
         return GraphCheck(case, first, (), CompileLog())
     kind = judgement.signature.kind if judgement.fails and judgement.signature else None
-    told = told_findings(case, recorder.log, kind) if kind is not None else ()
+    told = find_meta_findings(case, recorder.log, kind) if kind is not None else ()
     findings = (*told, *check_log(case, recorder.log))
-    changes = error_history(case, recorder.log) if history else ()
+    changes = measure_error_history(case, recorder.log) if history else ()
     return GraphCheck(case, judgement, findings, recorder.log, changes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.compile_log.compare import Comparison, compare_logs
+from ctk.toolkit.compile_log.compare import CompileComparison, compare_logs
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.importers.base import overridden
@@ -44,7 +44,7 @@ class GraphDiff:
 
     cases: tuple[Case, Case]
     judgements: tuple[Judgement, Judgement]
-    comparison: Comparison
+    comparison: CompileComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class DiffReport:
         return f"{graph.cases[0].name}: {said}; {_first(graph.comparison)}"
 
 
-def _first(comparison: Comparison) -> str:
+def _first(comparison: CompileComparison) -> str:
     if comparison.is_same:
         return "the two compiles are the same, step by step"
     graph, value = comparison.graph, comparison.value

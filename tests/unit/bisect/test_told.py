@@ -9,7 +9,7 @@ from torch import Tensor
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
-from ctk.toolkit.compile_log.meta_values import wrong_told
+from ctk.toolkit.compile_log.meta_values import find_meta_mismatches
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.operations.check import check_case
@@ -85,18 +85,18 @@ def test_a_check_shows_the_step_that_told_it():
     report = check_case(case_of(narrowed_again, "aot_eager"))
     first = report.wrong[0]
     assert (first.where, first.node) == (WIDENED, "widened")
-    assert "the compiler is told torch.float32" in first.what
+    assert "the compiler expects torch.float32" in first.what
 
 
 def test_only_the_first_of_a_chain_is_at_fault_and_the_real_kernel_answers_without_it():
     case = case_of(turned_and_added, "aot_eager")
-    wrong = [*wrong_told(case, log_of(case, Veto()))]
+    wrong = [*find_meta_mismatches(case, log_of(case, Veto()))]
     assert [each.node for each in wrong] == ["turned", "turned_1"], (
         "`add` has its operand's strides"
     )
     assert {each.where for each in wrong} == {TURNED}
     assert {each.mismatch.kind for each in wrong} == {"stride"}
-    assert [*wrong_told(case, log_of(case, Veto(passes=frozenset({TURNED}))))] == []
+    assert [*find_meta_mismatches(case, log_of(case, Veto(passes=frozenset({TURNED}))))] == []
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -106,9 +106,9 @@ def test_nothing_is_said_of_a_program_that_passes(dynamic: bool):
     own = UserProgram(copied_sign, inputs, {}, "copied_sign", Path(__file__))
     (case,) = capture_cases(own, target="aot_eager", dynamic=dynamic)
     assert check_case(case).wrong == (), "strides that nobody sees are no finding"
-    assert [each.node for each in wrong_told(case, log_of(case, Veto()))] == ["copysign"]
+    assert [each.node for each in find_meta_mismatches(case, log_of(case, Veto()))] == ["copysign"]
     veto = Veto(passes=frozenset({"dispatch/meta.aten.copysign.Tensor"}))
-    assert [*wrong_told(case, log_of(case, veto))] == []
+    assert [*find_meta_mismatches(case, log_of(case, veto))] == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import ctk
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.cli.commands.diff import sides_of
-from ctk.toolkit.compile_log.compare import structure
+from ctk.toolkit.compile_log.compare import graph_structure
 from ctk.toolkit.operations.diff import Side
 from tests.helpers.case_folders import change_manifest, linear_case
 from tests.helpers.cli import ctk as run_ctk
@@ -47,7 +47,7 @@ class TestStructure:
         one = torch.fx.symbolic_trace(lambda x: torch.sin(x) + 1)
         other = torch.fx.symbolic_trace(lambda y: torch.sin(y) + 1)
         next(iter(other.graph.find_nodes(op="call_function", target=torch.sin)))._rename("s")
-        assert structure(one) == structure(other)
+        assert graph_structure(one) == graph_structure(other)
 
     def test_operators_constants_and_order_do(self) -> None:
         graphs = [
@@ -60,7 +60,7 @@ class TestStructure:
                 lambda x, y: torch.sin(x) + 2,
             )
         ]
-        assert len({structure(graph) for graph in graphs}) == len(graphs)
+        assert len({graph_structure(graph) for graph in graphs}) == len(graphs)
 
 
 class TestDiff:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ctk
-from ctk.toolkit.compile_log.error_history import error_size, last_place
+from ctk.toolkit.compile_log.error_history import last_place, measure_error
 from tests.helpers.cli import ctk as run_ctk
 
 PROGRAM = """
@@ -43,24 +43,24 @@ class TestErrorSize:
     def test_the_largest_counts(self) -> None:
         exact = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
         value = torch.tensor([1.0, 1.0 + 2.0**-21, 1.0])
-        found = error_size(value, exact)
+        found = measure_error(value, exact)
         assert (found.max_abs, found.max_ulp) == (2.0**-21, 4.0)
         assert found.rms == pytest.approx(2.0**-21 / math.sqrt(3))
 
     def test_what_cancellation_left_over_is_measured_by_its_neighbours(self) -> None:
         exact = torch.tensor([1.0, 1.0, 1e-12], dtype=torch.float64)
-        assert error_size(torch.tensor([1.0, 1.0, 1e-7]), exact).max_ulp < 1
+        assert measure_error(torch.tensor([1.0, 1.0, 1e-7]), exact).max_ulp < 1
 
     def test_nan_is_infinite_where_the_reference_has_none(self) -> None:
         exact = torch.tensor([1.0, math.inf], dtype=torch.float64)
-        assert error_size(torch.tensor([math.nan, math.nan]), exact).max_abs == math.inf
-        assert error_size(torch.tensor([1.0, math.nan]), exact).max_abs == 0.0
+        assert measure_error(torch.tensor([math.nan, math.nan]), exact).max_abs == math.inf
+        assert measure_error(torch.tensor([1.0, math.nan]), exact).max_abs == 0.0
 
     def test_complex_and_empty(self) -> None:
         exact = torch.tensor([1 + 1j], dtype=torch.complex128)
         value = torch.tensor([1 + 1.5j], dtype=torch.complex64)
-        assert error_size(value, exact).max_abs == 0.5
-        assert error_size(torch.empty(0), torch.empty(0)).max_ulp == 0.0
+        assert measure_error(value, exact).max_abs == 0.5
+        assert measure_error(torch.empty(0), torch.empty(0)).max_ulp == 0.0
 
 
 def program(folder: Path, amount: str) -> Path:

@@ -17,7 +17,7 @@ from ctk.compiler.patterns.replacement import search_pattern
 from ctk.compiler.pipeline import compile_fx
 from ctk.repro_templates.numbers.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder
-from ctk.toolkit.compile_log.unfired_rules import why_nots
+from ctk.toolkit.compile_log.unfired_rules import explain_rule
 from tests.helpers.case_zoo import capture
 from tests.helpers.cli import ctk
 
@@ -250,7 +250,7 @@ def returns_weights(q, k, v):
 )
 def test_must_not_fire(function, reason):
     _, log = compiled(function, Q, Q.cos(), Q.sin())
-    (said,) = why_nots(log, "attention_divided_inference")
+    (said,) = explain_rule(log, "attention_divided_inference")
     if reason is None:
         assert said.fired == 2
     else:
@@ -294,7 +294,7 @@ def test_a_mask_of_another_kind_is_left_alone():
     out, log = compiled(added, Q, Q.cos(), Q.sin(), mask)
     assert rules(log) == []
     torch.testing.assert_close(out, added(Q, Q.cos(), Q.sin(), mask))
-    (said,) = why_nots(log, "attention_divided_mask_inference")
+    (said,) = explain_rule(log, "attention_divided_mask_inference")
     assert "the mask is bool[5, 5], not torch.float32" in str(said)
 
 

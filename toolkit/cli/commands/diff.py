@@ -239,12 +239,12 @@ def sides_table(graph: "GraphDiff") -> "Table":
 
 
 def _made(side: str, made: "tuple[MadeRewrite, ...]") -> list[RenderableType]:
-    from ctk.toolkit.compile_log.compare import shown
+    from ctk.toolkit.compile_log.compare import format_rewrites
 
     if not made:
         return []
     count = sum(each.count for each in made)
-    lines = [f"  {line}" for line in shown(made, SHOWN)]
+    lines = [f"  {line}" for line in format_rewrites(made, SHOWN)]
     return ["", f"rewrites that only the {side} compile makes: {count}", *lines]
 
 

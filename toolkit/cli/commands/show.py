@@ -268,7 +268,7 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.store import load_case
     from ctk.toolkit.compile_log.recorder import Recorder
-    from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, why_not_decomposed, why_nots
+    from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, explain_operator, explain_rule
     from ctk.toolkit.execution.execute import run_compiled
     from ctk.toolkit.importers.base import overridden
     from ctk.toolkit.options import CaseOptions
@@ -278,9 +278,9 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     run_compiled(case, observer=recorder, is_called=False)
     if rule.startswith(DECOMPOSE):
         chosen = resolve(case.config).decompositions
-        found = [why_not_decomposed(recorder.log, rule, chosen)]
+        found = [explain_operator(recorder.log, rule, chosen)]
     else:
-        found = why_nots(recorder.log, rule)
+        found = explain_rule(recorder.log, rule)
     headline = f"{rule}: fired {sum(each.fired for each in found)} time(s)"
     data = {"rule": rule, "runs": [encode(each) for each in found]}
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))
