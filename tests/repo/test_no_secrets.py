@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.case.environment import RECORDED
+from ctk.toolkit.case.manifest import RECORDED
 from tests.helpers.modes import not_private
 from tests.helpers.project import ROOT
 from tests.helpers.warm_python import warm_python

@@ -14,7 +14,7 @@ from ctk.compiler.errors import CaseError, TrustError
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.fx.operators import higher_order_op
 from ctk.toolkit.case.graphs.callable_places import PLACES
-from ctk.toolkit.case.graphs.raw_memory import why_refused
+from ctk.toolkit.case.graphs.untrusted_calls import why_refused
 from ctk.toolkit.case.store import load_case
 from tests.helpers.hostile import Craft, first_call
 from tests.helpers.hostile_graphs import calling, changed, graph, identity, load, node, ref

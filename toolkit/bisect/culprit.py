@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
@@ -43,7 +43,7 @@ class Culprit:
         line: `FILE:LINE` of the user's program that is to blame, where no graph tells it; else "".
     """
 
-    stage: Place
+    stage: FailureOrigin
     name: str
     veto: Veto
     rewrite: int | None = None

@@ -12,10 +12,10 @@ from ctk.compiler.errors import CaseError, TrustError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.strict_json import Json, read_json
-from ctk.toolkit.case.graphs.callables import called_names
+from ctk.toolkit.case.graphs.callables import names_of_calls
 from ctk.toolkit.case.graphs.graph_json import target_names
 from ctk.toolkit.case.manifest import GRAPH, Manifest, read_manifest
-from ctk.toolkit.case.trust.demands import Demand, Given, Words, demands_of
+from ctk.toolkit.case.trust.demands import Demand, UserOverrides, CodeNames, demands_of
 
 _SHOWN = 20
 """How many demands a refusal lists."""
@@ -25,10 +25,10 @@ _NEXT = """next: if you trust who made it: --trust (in Python: trust=True)
   all that it would do: ctk show {folder}"""
 
 
-def words_of(manifest: Manifest, graph: Json) -> Words:
+def code_names_of(manifest: Manifest, graph: Json) -> CodeNames:
     """Return the words of a case that can name code."""
     calls = dict.fromkeys(target_names(graph))
-    return Words(manifest.target, manifest.config, manifest.imports, tuple(calls))
+    return CodeNames(manifest.target, manifest.config, manifest.imports, tuple(calls))
 
 
 def demands_in(folder: Path) -> tuple[Demand, ...]:
@@ -40,14 +40,19 @@ def demands_in(folder: Path) -> tuple[Demand, ...]:
     manifest = read_manifest(folder)
     try:
         return demands_of(
-            words_of(manifest, read_json(folder / GRAPH, next_step="", limit=GRAPH_NBYTES))
+            code_names_of(manifest, read_json(folder / GRAPH, next_step="", limit=GRAPH_NBYTES))
         )
     except CaseError:
-        return demands_of(words_of(manifest, {}))
+        return demands_of(code_names_of(manifest, {}))
 
 
 def check_trust(
-    folder: Path, words: Words, given: Given, *, allow_imports: Collection[str], alias: str
+    folder: Path,
+    words: CodeNames,
+    given: UserOverrides,
+    *,
+    allow_imports: Collection[str],
+    alias: str,
 ) -> None:
     """Refuse a case that would run, import or set anything but torch's own.
 
@@ -83,8 +88,8 @@ def trust_option(subject: Case | Path) -> str:
         if isinstance(subject, Path):
             found = demands_in(subject)
         else:
-            calls = called_names(subject.graph)
-            found = demands_of(Words(subject.target, subject.config, calls=calls))
+            calls = names_of_calls(subject.graph)
+            found = demands_of(CodeNames(subject.target, subject.config, calls=calls))
     except CaseError:
         return ""
     return " --trust" if found else ""

@@ -21,7 +21,7 @@ from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder, replace_file
-from ctk.toolkit.case.formats.scrub import scrub, scrubbed_lines
+from ctk.toolkit.case.formats.scrub import scrub, find_scrubbed_lines
 from ctk.toolkit.case.graphs.callables import is_file, registering_files
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in
@@ -172,7 +172,7 @@ def _scrubbed(data: bytes) -> bytes:
         text = data.decode("latin-1")
         return scrub(text).encode("latin-1")
     after = scrub(text)
-    numbers = ", ".join(map(str, scrubbed_lines(text, after)))
+    numbers = ", ".join(map(str, find_scrubbed_lines(text, after)))
     note = (
         f"\n{NOTE} secrets or home paths were taken out of line {numbers}: it may run differently\n"
     )

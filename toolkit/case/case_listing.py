@@ -30,7 +30,7 @@ _REASON_NBYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CaseEntry:
     """A case folder.
 
     Attributes:
@@ -52,7 +52,7 @@ class Entry:
     problem: str | None = None
 
 
-def find_entries(walk: Walk) -> list[Entry]:
+def find_cases(walk: Walk) -> list[CaseEntry]:
     """Return the cases at or below a folder, by path."""
     return [describe(folder) for folder in _case_folders(walk)]
 
@@ -66,18 +66,18 @@ def _case_folders(walk: Walk) -> Iterator[Path]:
             yield folder
 
 
-def describe(folder: Path) -> Entry:
+def describe(folder: Path) -> CaseEntry:
     """Return one case's entry; what is wrong with it becomes its `problem`."""
     folder, outer = whole_case(folder), folder
     if is_partial(folder) or not (folder / MANIFEST).exists():
-        return Entry(outer, age_seconds=_age_of_file(folder), problem=_why_half(folder))
+        return CaseEntry(outer, age_seconds=_age_of_file(folder), problem=_why_half(folder))
     try:
         manifest = read_manifest(folder)
     except CaseError as error:
         age = _age_of_file(folder / MANIFEST)
-        return Entry(outer, age_seconds=age, problem=one_line(first_line(error)))
+        return CaseEntry(outer, age_seconds=age, problem=one_line(first_line(error)))
     sizes = {name: record.nbytes for name, record in manifest.files.items()}
-    return Entry(
+    return CaseEntry(
         outer,
         manifest.name,
         manifest.target,

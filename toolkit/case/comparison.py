@@ -25,7 +25,7 @@ from ctk.toolkit.case.inputs import Inputs
 from ctk.toolkit.case.manifest import GRAPH, Manifest, check_files, read_manifest
 from ctk.toolkit.case.replacing import whole_case
 from ctk.toolkit.case.store import CONSTANTS, INPUTS, VALUES
-from ctk.toolkit.case.tensor_comparison import NOTHING, Difference, Stored, differences
+from ctk.toolkit.case.tensor_comparison import NOTHING, CaseDifference, StoredValues, compare_stored
 
 _NEXT = "copy the folder again"
 _SETTINGS = ("target", "config", "modes", "dynamic", "roles")
@@ -48,13 +48,13 @@ class CaseDiff:
     """
 
     graph: str
-    facts: tuple[Difference, ...]
-    inputs: tuple[Difference, ...]
-    constants: tuple[Difference, ...]
-    settings: tuple[Difference, ...]
+    facts: tuple[CaseDifference, ...]
+    inputs: tuple[CaseDifference, ...]
+    constants: tuple[CaseDifference, ...]
+    settings: tuple[CaseDifference, ...]
 
     @property
-    def rows(self) -> tuple[Difference, ...]:
+    def rows(self) -> tuple[CaseDifference, ...]:
         """All but the lines of the graph."""
         return (*self.settings, *self.inputs, *self.constants, *self.facts)
 
@@ -78,7 +78,7 @@ def compare_cases(left: Path, right: Path) -> CaseDiff:
     Raises:
         CaseError: One of them is no case, or a file of it is missing, damaged or was changed.
     """
-    one, other = _Opened.of(left), _Opened.of(right)
+    one, other = _CaseFiles.of(left), _CaseFiles.of(right)
     mine, others = one.rows, other.rows
     lines, other_lines = ([row.line for row in rows if row.line] for rows in (mine, others))
     diff = difflib.unified_diff(lines, other_lines, lineterm="", n=1)
@@ -86,14 +86,14 @@ def compare_cases(left: Path, right: Path) -> CaseDiff:
     return CaseDiff(
         graph="\n".join(line for line in shown if not line.startswith("@@")),
         facts=tuple(_facts(mine, others)),
-        inputs=tuple(differences(one.inputs, other.inputs)),
-        constants=tuple(differences(one.constants, other.constants)),
+        inputs=tuple(compare_stored(one.inputs, other.inputs)),
+        constants=tuple(compare_stored(one.constants, other.constants)),
         settings=tuple(_settings(one.manifest, other.manifest)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _CaseFiles:
     """A case whose files are whole."""
 
     folder: Path
@@ -101,7 +101,7 @@ class _Opened:
     graph: Json
 
     @classmethod
-    def of(cls, given: Path) -> "_Opened":
+    def of(cls, given: Path) -> "_CaseFiles":
         folder = whole_case(given)
         manifest = read_manifest(folder)
         check_files(folder, manifest)
@@ -113,24 +113,24 @@ class _Opened:
         return rows_of(self.graph)
 
     @property
-    def inputs(self) -> Stored:
+    def inputs(self) -> StoredValues:
         path = self.folder / INPUTS
         found = read_document(Inputs, path, next_step=_NEXT, limit=GRAPH_NBYTES)
         others = {name: argument_text(value) for name, value in found.values.items()}
-        return Stored.of(path, found.names, others, found.tensors, self._arrays(VALUES))
+        return StoredValues.of(path, found.names, others, found.tensors, self._arrays(VALUES))
 
     @property
-    def constants(self) -> Stored:
+    def constants(self) -> StoredValues:
         listed = member(self.graph, "constants", dict, GRAPH)
         index = convert(TensorIndex, listed, where=f"{GRAPH}: constants")
         names = sorted({*index.entries, *index.same})
-        return Stored.of(self.folder / GRAPH, names, {}, index, self._arrays(CONSTANTS))
+        return StoredValues.of(self.folder / GRAPH, names, {}, index, self._arrays(CONSTANTS))
 
     def _arrays(self, name: str) -> Mapping[str, Tensor]:
         return load_arrays(self.folder / name) if name in self.manifest.files else {}
 
 
-def _facts(left: list[Row], right: list[Row]) -> Iterator[Difference]:
+def _facts(left: list[Row], right: list[Row]) -> Iterator[CaseDifference]:
     """Yield what differs of nodes whose lines are the same."""
     others = {row.what: row for row in right}
     for row in left:
@@ -141,10 +141,10 @@ def _facts(left: list[Row], right: list[Row]) -> Iterator[Difference]:
             mine, theirs = row.data.get(key), other.data.get(key)
             if mine != theirs:
                 said = [one_line(json.dumps(each), _SHOWN) for each in (mine, theirs)]
-                yield Difference(one_line(f"{key} of {row.what}"), *said)
+                yield CaseDifference(one_line(f"{key} of {row.what}"), *said)
 
 
-def _settings(left: Manifest, right: Manifest) -> Iterator[Difference]:
+def _settings(left: Manifest, right: Manifest) -> Iterator[CaseDifference]:
     """Yield what is set otherwise; of options and modes, each that differs."""
     mine, others = encode(left), encode(right)
     for name in _SETTINGS:
@@ -153,15 +153,15 @@ def _settings(left: Manifest, right: Manifest) -> Iterator[Difference]:
             if one.get(key) != other.get(key):
                 what = f"{name}.{key}" if key else name
                 said = [one_line(str(each.get(key, NOTHING))) for each in (one, other)]
-                yield Difference(one_line(what), *said)
+                yield CaseDifference(one_line(what), *said)
     for name in dict.fromkeys([*left.sources, *right.sources]):
         records = [each.files.get(name) for each in (left, right)]
         if records[0] != records[1]:
             said = [f"{each.nbytes} bytes" if each else NOTHING for each in records]
-            yield Difference(one_line(name), said[0], said[1])
+            yield CaseDifference(one_line(name), said[0], said[1])
     if left.signature != right.signature:
         said = [str(each.signature or NOTHING) for each in (left, right)]
-        yield Difference("recorded failure", *map(one_line, said))
+        yield CaseDifference("recorded failure", *map(one_line, said))
 
 
 def _by_key(value: object) -> Mapping[str, object]:

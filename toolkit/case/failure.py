@@ -23,7 +23,7 @@ command or function of the user calls a failure.
 """
 
 
-Place = Literal[
+FailureOrigin = Literal[
     "dynamo", "runtime",
     "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered",
 ]  # fmt: skip
@@ -33,7 +33,7 @@ capture, guards, resumption, side effects. `runtime`: what is wrapped around com
 
 
 def _is_stage_place(where: str | None) -> bool:
-    return where is not None and where.partition("/")[0] in get_args(Place)
+    return where is not None and where.partition("/")[0] in get_args(FailureOrigin)
 
 
 @document

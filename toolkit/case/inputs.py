@@ -30,7 +30,7 @@ SMALL_BUFFER = 4096
 _WHERE = "inputs.json"
 
 
-def stored_values(case: Case, inputs: str) -> Keep:
+def choose_stored_values(case: Case, inputs: str) -> Keep:
     """Return which values are stored with `inputs` as in `store.save_case`."""
     buffers = {name for name, role in case.roles.items() if role.kind == "buffer"}
     constants = constants_of(case.graph).keys()

@@ -7,6 +7,7 @@ values (`store`).
 
 import hashlib
 import math
+import os
 import platform
 import re
 import sys
@@ -23,13 +24,12 @@ from pydantic import AfterValidator, Field
 from ctk.compiler.errors import CaseError
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Modes
-from ctk.toolkit.case.environment import recorded_variables
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, check_no_link
 from ctk.toolkit.case.formats.checked import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.case.formats.files import replace_file
 from ctk.toolkit.case.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.safetensors_file import check_header
 from ctk.toolkit.case.formats.schema import document, encode, read_document
 from ctk.toolkit.case.formats.scrub import scrub
@@ -58,7 +58,7 @@ def _checked_path(name: str) -> str:
     plain = re.fullmatch(r"[\w.+ -]+(/[\w.+ -]+)*", name)
     if len(name) <= NAME_LENGTH and plain and not path.is_absolute() and ".." not in path.parts:
         return name
-    raise ValueError(f"{quoted(name)} leads out of the case folder, or is no plain path")
+    raise ValueError(f"{quote_value(name)} leads out of the case folder, or is no plain path")
 
 
 FileName = Annotated[str, AfterValidator(_checked_path)]
@@ -128,6 +128,31 @@ class Manifest:
     schema: Literal[2] = SCHEMA
 
 
+RECORDED = (
+    "CTK_CHECK",
+    "CTK_ON_FAILURE",
+    "CTK_INPUTS",
+    "CTK_FUEL",
+    "CTK_DISABLE",
+    "CTK_QUOTA",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTHONHASHSEED",
+    "TORCHDYNAMO_DISABLE",
+)
+"""The only variables whose values are ever written to a dump."""
+
+
+def select_recorded_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the listed variables that are set."""
+    source = os.environ if environ is None else environ
+    return {name: source[name] for name in RECORDED if name in source}
+
+
 def make_provenance() -> Provenance:
     """Return who writes a case, where and when."""
     return Provenance(
@@ -136,7 +161,7 @@ def make_provenance() -> Provenance:
         torch=torch.__version__,
         python=platform.python_version(),
         platform=f"{sys.platform} {platform.machine()}",
-        environment=recorded_variables(),
+        environment=select_recorded_variables(),
     )
 
 

@@ -29,7 +29,7 @@ def root_error(error: BaseException) -> BaseException:
     return error
 
 
-def raised_in(error: BaseException) -> str:
+def find_raise_site(error: BaseException) -> str:
     """Return `stage/pass` when the pipeline left it on the exception, else `module:function`.
 
     1. `ctk_where` on the exception, on the one that it wraps, or on one in its chain of causes.

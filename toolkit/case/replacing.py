@@ -26,7 +26,7 @@ from ctk.toolkit.case.formats.files import (
     make_folder,
     replace_file,
     scratch_folder,
-    storing,
+    raise_storage_errors,
 )
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
 
@@ -50,7 +50,7 @@ def whole_case(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def replaced_case(folder: Path) -> Generator[Path]:
+def replace_case(folder: Path) -> Generator[Path]:
     """Give a folder to write a case into; it takes the place of the case in `folder`.
 
     Args:
@@ -63,7 +63,7 @@ def replaced_case(folder: Path) -> Generator[Path]:
     _remove_half_written(folder)
     with scratch_folder(folder / NEW.removeprefix(".")) as partial:
         yield partial
-        with storing(folder / NEW):
+        with raise_storage_errors(folder / NEW):
             shutil.rmtree(folder / NEW, ignore_errors=True)  # none that is whole: see `_finish`
             partial.rename(folder / NEW)
     _finish(folder)
@@ -79,7 +79,7 @@ def _finish(folder: Path) -> None:
         if name == Path(MANIFEST):
             _remove(folder, _old_files(folder) - files)
         _place(new / name, folder / name)
-    with storing(new), scratch_folder(folder / _OLD) as old:
+    with raise_storage_errors(new), scratch_folder(folder / _OLD) as old:
         new.rename(old / NEW)
 
 
@@ -102,14 +102,14 @@ def _old_files(folder: Path) -> set[Path]:
 
 def _remove(folder: Path, names: set[Path]) -> None:
     for name in names:
-        with storing(folder / name):
+        with raise_storage_errors(folder / name):
             (folder / name).unlink(missing_ok=True)
 
 
 def _place(file: Path, place: Path) -> None:
     """Put a file at a second place, in one step; the first stays."""
     make_folder(place.parent)
-    with scratch_folder(place) as partial, storing(place):
+    with scratch_folder(place) as partial, raise_storage_errors(place):
         try:
             os.link(file, partial / file.name)
         except OSError as error:

@@ -24,7 +24,7 @@ from ctk.compiler.torch_compat.dynamo import roles as torch_roles
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.schema import document
 
-Kind = Literal["parameter", "buffer", "input"]
+RoleKind = Literal["parameter", "buffer", "input"]
 Static = Literal["guarded", "unguarded"]
 """Dynamo's word: whether a call with another address compiles anew."""
 
@@ -46,7 +46,7 @@ class Role:
         static: Whether its address stays, and whether Dynamo guards that; None: it may change.
     """
 
-    kind: Kind
+    kind: RoleKind
     name: Line = ""
     static: Static | None = None
 
@@ -99,7 +99,7 @@ def _role(source: str, value: Tensor) -> tuple[str, Role]:
     """Return the name of the outermost object, and the role of a tensor in it."""
     static = torch_roles.static_type(value)
     table = _TABLE.search(source)
-    kind: Kind = "input"
+    kind: RoleKind = "input"
     if isinstance(value, Parameter):
         kind = "parameter"
     elif table is not None and table[1] == "buffers":

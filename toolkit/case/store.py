@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, TrustError, nearest
 from ctk.compiler.options.choices import InputsMode
-from ctk.toolkit.case.admission import check_trust, words_of
+from ctk.toolkit.case.admission import check_trust, code_names_of
 from ctk.toolkit.case.carried_sources import (
     SourcePlan,
     absolute_files,
@@ -43,7 +43,7 @@ from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_t
 from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.case.graphs.value_types import symbol_hints
-from ctk.toolkit.case.inputs import Inputs, pack_inputs, stored_values, unpack_inputs
+from ctk.toolkit.case.inputs import Inputs, pack_inputs, choose_stored_values, unpack_inputs
 from ctk.toolkit.case.manifest import (
     GRAPH,
     MANIFEST,
@@ -54,9 +54,9 @@ from ctk.toolkit.case.manifest import (
     read_manifest,
     write_manifest,
 )
-from ctk.toolkit.case.replacing import replaced_case, whole_case
+from ctk.toolkit.case.replacing import replace_case, whole_case
 from ctk.toolkit.case.roles import roles_in
-from ctk.toolkit.case.trust.demands import NOTHING, Given
+from ctk.toolkit.case.trust.demands import NO_OVERRIDES, UserOverrides
 
 TEXT, CONSTANTS = "graph.py", "constants.safetensors"
 INPUTS, VALUES = "inputs.json", "inputs.safetensors"
@@ -101,7 +101,7 @@ def save_case(
         raise CaseError(f"inputs={inputs!r} is none of {', '.join(modes)}{nearest(inputs, modes)}")
     folder = Path(folder)
     if overwrite and folder.is_dir():
-        with replaced_case(folder) as partial:
+        with replace_case(folder) as partial:
             _write_case(case, partial, inputs, portable)
         return folder
     with atomic_folder(folder) as partial:
@@ -110,7 +110,7 @@ def save_case(
 
 
 def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
-    keep, measure = stored_values(case, inputs), inputs != "none"
+    keep, measure = choose_stored_values(case, inputs), inputs != "none"
     graph, constants = graph_to_json(case.graph, keep=keep, measure=measure)
     values, arrays = pack_inputs(case, keep=keep, measure=measure)
     plan = plan_sources(case) if portable else SourcePlan(*absolute_references(case), {})
@@ -196,7 +196,7 @@ def load_case(
     *,
     trust: bool = False,
     allow_imports: Collection[str] = (),
-    given: Given = NOTHING,
+    given: UserOverrides = NO_OVERRIDES,
     device: str | None = None,
 ) -> Case:
     """Read a case; one that names code, or options that reach further, is refused without trust.
@@ -228,7 +228,7 @@ def load_case(
     check_files(folder, manifest)
     data = read_json(folder / GRAPH, next_step=_NEXT, limit=GRAPH_NBYTES)
     target, config = resolve_references(manifest, folder)
-    words = words_of(manifest, data)
+    words = code_names_of(manifest, data)
     if not trust:
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)

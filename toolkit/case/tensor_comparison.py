@@ -17,14 +17,14 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent
 from ctk.compiler.fx.types import tensor_text
 from ctk.toolkit.case.formats.plain_text import one_line
-from ctk.toolkit.case.formats.tensor_index import Entry, Storage, TensorIndex
+from ctk.toolkit.case.formats.tensor_index import TensorEntry, Storage, TensorIndex
 from ctk.toolkit.case.formats.tensors import unpack_tensors
 
 NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CaseDifference:
     """One thing that two cases have otherwise: what, on the left, on the right."""
 
     what: str
@@ -33,7 +33,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValues:
     """Values of one case by name, as they are stored.
 
     Attributes:
@@ -60,14 +60,14 @@ class Stored:
         others: Mapping[str, str],
         index: TensorIndex,
         arrays: Mapping[str, Tensor],
-    ) -> "Stored":
+    ) -> "StoredValues":
         """Return the values that a file describes; see the attributes."""
         lookers: dict[str, list[str]] = {}
         for name, entry in index.entries.items():
             lookers.setdefault(entry.storage, []).append(name)
         return cls(file, dict.fromkeys(names).keys(), others, index, arrays, lookers)
 
-    def find(self, name: str) -> tuple[Entry, Storage]:
+    def find(self, name: str) -> tuple[TensorEntry, Storage]:
         """Return how a tensor looks at memory, and that memory.
 
         Raises:
@@ -101,7 +101,7 @@ class Stored:
         }
         return one_line(", ".join([*parts, *(mark for mark, is_so in marks.items() if is_so)]))
 
-    def _memory(self, name: str, entry: Entry, storage: Storage) -> Iterator[str]:
+    def _memory(self, name: str, entry: TensorEntry, storage: Storage) -> Iterator[str]:
         """Yield what is unusual of its memory: who else has it, and where it is more than shown."""
         first = self.index.same.get(name)
         if first is not None:
@@ -126,22 +126,24 @@ class Stored:
         return unpack_tensors(index, self.arrays, device="cpu", where=where)[name]
 
 
-def differences(left: Stored, right: Stored) -> Iterator[Difference]:
+def compare_stored(left: StoredValues, right: StoredValues) -> Iterator[CaseDifference]:
     """Yield one for each value that differs, by name; then memory behind tensors that agree."""
     agreeing: list[str] = []
     for name in dict.fromkeys([*left.names, *right.names]):
         mine, others = left.says(name), right.says(name)
         changed = "" if NOTHING in (mine, others) else _changed(left, right, name)
         if mine != others:
-            yield Difference(one_line(name), mine, f"{others}; {changed}" if changed else others)
+            yield CaseDifference(
+                one_line(name), mine, f"{others}; {changed}" if changed else others
+            )
         elif changed:
-            yield Difference(one_line(name), mine, changed)
+            yield CaseDifference(one_line(name), mine, changed)
         elif name not in left.others:
             agreeing.append(name)
     yield from _behind(left, right, agreeing)
 
 
-def _changed(left: Stored, right: Stored, name: str) -> str:
+def _changed(left: StoredValues, right: StoredValues, name: str) -> str:
     """Return how the values of two tensors of one type differ; empty where nothing is compared."""
     if name in left.others or name in right.others:
         return ""
@@ -156,7 +158,9 @@ def _changed(left: Stored, right: Stored, name: str) -> str:
     return f"{count} of {mine.numel()} values differ" if count else ""
 
 
-def _behind(left: Stored, right: Stored, agreeing: Sequence[str]) -> Iterator[Difference]:
+def _behind(
+    left: StoredValues, right: StoredValues, agreeing: Sequence[str]
+) -> Iterator[CaseDifference]:
     """Yield memory that differs where none of the tensors that look at it does: in gaps."""
     known = set(agreeing)
     for name in agreeing:
@@ -164,10 +168,12 @@ def _behind(left: Stored, right: Stored, agreeing: Sequence[str]) -> Iterator[Di
         lookers = left.lookers[key]
         is_first = name == lookers[0] and known.issuperset(lookers)
         if is_first and not _is_same_memory(left, right, name):
-            yield Difference(one_line(f"memory of {key}"), "", "other values that no tensor shows")
+            yield CaseDifference(
+                one_line(f"memory of {key}"), "", "other values that no tensor shows"
+            )
 
 
-def _is_same_memory(left: Stored, right: Stored, name: str) -> bool:
+def _is_same_memory(left: StoredValues, right: StoredValues, name: str) -> bool:
     (entry, storage), (other_entry, other) = left.find(name), right.find(name)
     if (storage.values, storage.recipe) != (other.values, other.recipe):
         return False

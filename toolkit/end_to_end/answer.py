@@ -7,7 +7,7 @@ is told here.
 
 from dataclasses import dataclass
 
-from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement
 
@@ -34,7 +34,7 @@ class EndToEnd:
 
     judgement: Judgement
     call: int = 0
-    layer: Place | None = None
+    layer: FailureOrigin | None = None
     cause: str = ""
     line: str = ""
     evidence: tuple[str, ...] = ()

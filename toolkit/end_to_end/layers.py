@@ -15,12 +15,12 @@ What it does not do: name what in Dynamo is at fault (dynamo_culprit.py).
 from collections.abc import Callable
 from dataclasses import replace
 
-from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import Asking, Compared, ProgramQuestion, target_backend
 
-LADDER: tuple[tuple[str, Place, str], ...] = (
+LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
     ("eager", "dynamo", "Dynamo alone"),
     ("aot_eager", "dispatch", "Dynamo and AOT dispatch"),
     ("aot_eager_decomp_partition", "dispatch", "Dynamo, AOT dispatch and decompositions"),
@@ -93,7 +93,7 @@ def _said(judgement: Judgement) -> str:
     return str(judgement.signature) if judgement.fails else judgement.verdict.value
 
 
-def _cause_of(found: Compared, layer: Place) -> str:
+def _cause_of(found: Compared, layer: FailureOrigin) -> str:
     """Return roughly what is at fault: the kind of difference and the call tell."""
     signature = found.judgement.signature
     name = (signature.output or "") if signature is not None else ""
@@ -105,5 +105,5 @@ def _cause_of(found: Compared, layer: Place) -> str:
     return "capture" if layer == "dynamo" else ""
 
 
-def _later(layer: Place) -> str:
+def _later(layer: FailureOrigin) -> str:
     return "guards" if layer == "dynamo" else "second call"

@@ -24,7 +24,7 @@ from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, 
 from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.raise_site import raised_in
+from ctk.toolkit.case.raise_site import find_raise_site
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.execution.modes import current_modes, reference_state
@@ -172,7 +172,7 @@ def judged(found: Comparison, compiled: Sequence[Played]) -> Judgement:
     signature = Signature(
         kind,
         first.exception,
-        raised_in(raised) if is_raised and raised is not None else None,
+        find_raise_site(raised) if is_raised and raised is not None else None,
         output=first.name,
         message=first.detail,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaptureError, CaseError, CtkError, EagerError, ProgramError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.trust.demands import Words, demands_of
+from ctk.toolkit.case.trust.demands import CodeNames, demands_of
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
 from ctk.toolkit.importers.base import Importer
@@ -119,7 +119,7 @@ def are_strangers(cases: Sequence[Case], subject: Subject, request: CaseOptions)
     if request.trust or request.allow_imports or not isinstance(subject, str | Path):
         return False
     is_folder = _importer_of(str(subject)) is case_folder.IMPORTER
-    return is_folder and not any(demands_of(Words(case.target, case.config)) for case in cases)
+    return is_folder and not any(demands_of(CodeNames(case.target, case.config)) for case in cases)
 
 
 def name_of(subject: Subject) -> str:

@@ -9,11 +9,11 @@ from shlex import quote
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.case_listing import find_entries
+from ctk.toolkit.case.case_listing import find_cases
 from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.case.trust.demands import Given
+from ctk.toolkit.case.trust.demands import UserOverrides
 from ctk.toolkit.importers.base import Importer, overridden
 from ctk.toolkit.options import CaseOptions
 
@@ -32,7 +32,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     """
     path = Path(spec).expanduser()
     folders = case_folders(path.parent if path.is_file() else path)
-    given, allowed = Given(request.target, request.config), tuple(request.allow_imports)
+    given, allowed = UserOverrides(request.target, request.config), tuple(request.allow_imports)
     loaded = [
         load_case(folder, trust=request.trust, allow_imports=allowed, given=given)
         for folder in folders
@@ -52,7 +52,7 @@ def case_folders(folder: Path) -> list[Path]:
     if (folder / MANIFEST).exists():
         return [folder]
     walk = Walk(folder)
-    found = [entry.path for entry in find_entries(walk) if entry.problem is None]
+    found = [entry.path for entry in find_cases(walk) if entry.problem is None]
     if walk.is_cut:
         raise CaseError(f"{folder} holds more than {walk.limit:,} folders: name one in it")
     if not found:

@@ -18,7 +18,7 @@ from ctk.compiler.fx.types import tensor_text
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
@@ -65,7 +65,7 @@ def _shown(answer: object) -> str:
     if isinstance(answer, str) and answer in (verdict.value for verdict in Verdict):
         return f"{answer!r} (the verdict is ctk.Verdict.{answer.upper()})"
     is_plain = isinstance(answer, _PLAIN)
-    return f"{quoted(answer)} ({kind})" if is_plain else f"an object of type {kind}"
+    return f"{quote_value(answer)} ({kind})" if is_plain else f"an object of type {kind}"
 
 
 _PLAIN = (str, bytes, int, float)

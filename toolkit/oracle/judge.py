@@ -32,7 +32,7 @@ from ctk.repro_templates.numbers.layout import counted
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.case.raise_site import raised_in, root_error
+from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import raising_operator
@@ -134,7 +134,7 @@ def _judged_error(
         if alike(wanted, seen):
             return RunJudgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
         message = f"{seen.message}; eager raises {wanted}"
-        where = raised_in(compiled.error)
+        where = find_raise_site(compiled.error)
         return _answer(Signature("other-error", seen.name, where, message=message), expected)
     again = error if isinstance(error, _Lost) else run_eager(case).error
     if again is None or not alike(wanted, raised(again)):
@@ -155,7 +155,7 @@ def error_signature(outcome: Outcome) -> Signature:
     error = root_error(outcome.error)
     name = LOST_NAME if has_lost_cuda() else type(error).__name__
     kind = "compile-error" if outcome.phase == "compile" else "runtime-error"
-    where = raised_in(outcome.error)
+    where = find_raise_site(outcome.error)
     return Signature(kind, name, where, message=first_line(error))
 
 

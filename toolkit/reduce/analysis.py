@@ -11,7 +11,7 @@ from ctk.compiler.fx.effects import is_marker, mutated_arguments
 from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import Contents
+from ctk.toolkit.case.formats.content import ContentCache
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
 
 
@@ -47,11 +47,11 @@ class Facts:
     handed_on: dict[str, object] = field(
         default_factory=dict[str, object], compare=False, repr=False
     )
-    contents: Contents = field(default_factory=Contents, compare=False)
+    contents: ContentCache = field(default_factory=ContentCache, compare=False)
     may_run: bool = True
 
 
-def facts_of(case: Case, contents: Contents | None = None, *, may_run: bool = True) -> Facts:
+def facts_of(case: Case, contents: ContentCache | None = None, *, may_run: bool = True) -> Facts:
     """Run a case once in eager and return its facts."""
     with collection_put_off():
         infos, raised = node_infos(case)
@@ -61,7 +61,7 @@ def facts_of(case: Case, contents: Contents | None = None, *, may_run: bool = Tr
 def facts_from(
     case: Case,
     infos: Mapping[str, object],
-    contents: Contents | None = None,
+    contents: ContentCache | None = None,
     *,
     may_run: bool = True,
 ) -> Facts:
@@ -77,7 +77,7 @@ def facts_from(
         mutators=frozenset(node.name for node in calls if mutated_arguments(node)),
         inputs=frozenset(node.name for node in nodes if node.op in ("placeholder", "get_attr")),
         free=free,
-        contents=contents or Contents(),
+        contents=contents or ContentCache(),
         may_run=may_run,
     )
 

@@ -15,7 +15,7 @@ from ctk.compiler.errors import DoesNotReproduce
 from ctk.compiler.torch_compat.fx import operators
 from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import Contents
+from ctk.toolkit.case.formats.content import ContentCache
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
@@ -75,7 +75,7 @@ class Problem:
     on_improvement: Callable[[Case], object] | None = None
     cache: Cache = field(default_factory=Cache)
     digests: Digests = field(default_factory=Digests)
-    contents: Contents = field(default_factory=Contents)
+    contents: ContentCache = field(default_factory=ContentCache)
     may_run: bool = True
     is_own: bool = False
     left_out: dict[str, str] = field(default_factory=dict[str, str])

@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import Contents
+from ctk.toolkit.case.formats.content import ContentCache
 from ctk.toolkit.reduce.form_edits import CASTS
 from ctk.toolkit.reduce.settings_edits import unusual_modes
 from ctk.toolkit.reduce.value_edits import tensors_of
@@ -109,7 +109,7 @@ def _cast_to(node: Node) -> torch.dtype | None:
     return CASTS.get(str(node.target)) if node.op == "call_method" else None
 
 
-def values_of(case: Case, contents: Contents) -> Size:
+def values_of(case: Case, contents: ContentCache) -> Size:
     """Return how much there is to say about values: the sums, then tensor by tensor.
 
     Whether a script can build them, how many are not zero, how rough they are: `Content.rank`.
@@ -143,7 +143,7 @@ class Measured:
     """
 
     case: Case
-    contents: Contents = field(default_factory=Contents)
+    contents: ContentCache = field(default_factory=ContentCache)
     sizes: list[Size] = field(default_factory=list[Size])
 
     def size(self, rank: int) -> Size:

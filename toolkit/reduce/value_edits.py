@@ -16,7 +16,7 @@ from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
 from ctk.repro_templates.graph.values import placed
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.buildable import core_of, filled, rewritten
+from ctk.toolkit.case.formats.buildable import core_of, fill_tensor, rewrite_tensor
 from ctk.toolkit.case.formats.content import Number, index_of, text_of
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
@@ -31,7 +31,7 @@ class SetValues:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         tensors = tensors_of(case)
-        return with_values(case, {name: filled(tensors[name], f) for name, f in self.pairs})
+        return with_values(case, {name: fill_tensor(tensors[name], f) for name, f in self.pairs})
 
     def says(self) -> str:
         return ", ".join(f"{name} = {filling}" for name, filling in self.pairs)
@@ -225,7 +225,7 @@ def _rewritten(value: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor
             flat = torch.where(flat.to(_wide(flat)).isnan(), nan, flat)
         return flat.reshape(core.shape)
 
-    return rewritten(value, elements)
+    return rewrite_tensor(value, elements)
 
 
 def _wide(flat: torch.Tensor) -> torch.dtype:

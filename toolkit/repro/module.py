@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_json import constants_of
 from ctk.toolkit.case.graphs.python_source import (
-    computed_sizes,
+    find_computed_sizes,
     graph_to_python,
     only_dynamo_writes,
     signature_names,
@@ -64,7 +64,7 @@ def module_text(case: Case, sources: Sources) -> ModuleText:
         classes="\n".join(fold(line) for line in text[start.start() :].strip().splitlines()),
         constants=_constants(case, sources),
         arguments=tuple(signature_names(case.graph, {} if is_handed else case.dynamic)),
-        handed=computed_sizes(case.graph, case.dynamic) if is_handed else None,
+        handed=find_computed_sizes(case.graph, case.dynamic) if is_handed else None,
     )
 
 

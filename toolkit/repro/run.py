@@ -20,7 +20,7 @@ from safetensors.torch import save
 
 from ctk.toolkit.case.carried_sources import copy_sources, plan_sources
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.files import replace_file, storing, write_text
+from ctk.toolkit.case.formats.files import replace_file, raise_storage_errors, write_text
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import shorten_paths
@@ -216,5 +216,5 @@ def _write_data(script: Script, folder: Path) -> None:
     if script.data:
         replace_file(path, save(dict(script.data)))
     else:
-        with storing(path):
+        with raise_storage_errors(path):
             path.unlink(missing_ok=True)

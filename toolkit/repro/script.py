@@ -20,7 +20,7 @@ from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.case.graphs.callables import called_modules, is_file
+from ctk.toolkit.case.graphs.callables import modules_of_calls, is_file
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.processes.memory import default_limit_nbytes
@@ -209,7 +209,7 @@ def _settings(case: Case, plan: SourcePlan, traits: Traits, *, has_data: bool) -
 def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
     """Return the function that builds the program; operators of the user are registered first."""
     lines = ["def module():", '    """Build the program with its constants."""']
-    modules = (each for each in called_modules(case.graph) if not is_file(each))
+    modules = (each for each in modules_of_calls(case.graph) if not is_file(each))
     said = [f"importlib.import_module({literal(each)})" for each in modules]
     said += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
     lines += [f"    {each}  # its operators" for each in said]

@@ -23,7 +23,7 @@ from ctk.compiler.fx.clone import extent, overlaps, same_bits
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.case.formats.content import Content, Run, built, content_of, index_of, text_of
+from ctk.toolkit.case.formats.content import Content, ContentRun, build_content, content_of, index_of, text_of
 
 LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""
@@ -235,9 +235,9 @@ def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
 
 def _placed(tensor: torch.Tensor, sources: Sources) -> str | None:
     content = content_of(tensor)
-    if not content.is_recipe or not same_bits(tensor, built(content, tensor.shape, tensor.dtype)):
+    if not content.is_recipe or not same_bits(tensor, build_content(content, tensor.shape, tensor.dtype)):
         return None
-    base = built(Content(content.kind), tensor.shape, tensor.dtype)
+    base = build_content(Content(content.kind), tensor.shape, tensor.dtype)
     source = next(text for each in (_fill, _arange, _randn) if (text := each(base, sources)))
     sources.helpers.add("placed")
     pieces = [
@@ -251,7 +251,7 @@ def _placed(tensor: torch.Tensor, sources: Sources) -> str | None:
     return f"placed(\n    {source},\n    {{\n{inner}    }},\n)"
 
 
-def _place(run: Run, shape: Sequence[int]) -> str:
+def _place(run: ContentRun, shape: Sequence[int]) -> str:
     """Return the index of one element, or the range of several in row-major order."""
     if run.stop - run.start > 1:
         return f"range({run.start}, {run.stop})"

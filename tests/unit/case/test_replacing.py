@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import StorageError
-from ctk.toolkit.case.case_listing import find_entries
+from ctk.toolkit.case.case_listing import find_cases
 from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.replacing import NEW
 from ctk.toolkit.case.store import load_case, save_case
@@ -66,7 +66,7 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_case(killed: list[Path])
     assert names.count("old") > 5 and names.count("new") > 5
     assert all((folder / "repro.py").read_text() == "# another file" for folder in killed)
     for folder, name in zip(killed, names, strict=True):
-        (entry,) = find_entries(Walk(folder))
+        (entry,) = find_cases(Walk(folder))
         assert (entry.name, entry.path, entry.problem) == (name, folder, None)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.case.case_listing import find_entries
+from ctk.toolkit.case.case_listing import find_cases
 from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.importers import case_folder
 from tests.helpers.cli import BROKEN_PASS, GOOD, ctk, write
@@ -56,7 +56,7 @@ def test_an_operation_that_was_killed_early_and_one_that_nobody_can_read(
 
 def test_a_half_of_a_new_case_is_its_case(tmp_path: Path) -> None:
     (tmp_path / "graph0" / ".new.partial").mkdir(parents=True)
-    (entry,) = find_entries(Walk(tmp_path))
+    (entry,) = find_cases(Walk(tmp_path))
     assert entry.path == tmp_path / "graph0"
     assert entry.problem and "half-written" in entry.problem
 

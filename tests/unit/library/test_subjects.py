@@ -10,7 +10,7 @@ from torch.fx import symbolic_trace
 
 import ctk
 from ctk.compiler.errors import CaseError, ConfigError, ProgramError, TargetError
-from ctk.toolkit.case.folders import output_folder
+from ctk.toolkit.case.formats.files import make_output_folder
 from ctk.toolkit.importers import IMPORTERS, case_folder, load_cases, name_of, program
 from ctk.toolkit.options import CaseOptions, options_of
 from tests.helpers.cli import BROKEN_PASS, GOOD, TWO_GRAPHS, write
@@ -154,7 +154,7 @@ class TestFolders:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert [output_folder(None, "found").name for _ in range(3)] == [
+        assert [make_output_folder(None, "found").name for _ in range(3)] == [
             "found",
             "found_2",
             "found_3",
@@ -163,7 +163,7 @@ class TestFolders:
     def test_a_named_folder_must_be_empty(self, tmp_path: Path) -> None:
         write(tmp_path, "notes.txt", "mine")
         with pytest.raises(CaseError, match="is not empty"):
-            output_folder(tmp_path, "found")
+            make_output_folder(tmp_path, "found")
 
 
 class TestCheck:

@@ -6,7 +6,7 @@ import pytest
 
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.options.environment import Environment, misspelt, parse_size, read_environment
-from ctk.toolkit.case.environment import RECORDED, recorded_variables
+from ctk.toolkit.case.manifest import RECORDED, select_recorded_variables
 
 
 def test_nothing_set_is_the_default():
@@ -103,4 +103,4 @@ def test_sizes(text: str, nbytes: int):
 
 def test_only_listed_variables_are_recorded():
     environ = dict.fromkeys(RECORDED, "1") | {"MY_TORCH_SECRET_TOKEN": "s", "CTK_SECRET": "s"}
-    assert set(recorded_variables(environ)) == set(RECORDED)
+    assert set(select_recorded_variables(environ)) == set(RECORDED)

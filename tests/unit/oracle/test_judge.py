@@ -12,7 +12,7 @@ from ctk.compiler.observe import PassId
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.case.raise_site import raised_in
+from ctk.toolkit.case.raise_site import find_raise_site
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.oracle.judge import error_signature, judge
 from ctk.toolkit.targets.base import Target
@@ -281,7 +281,7 @@ def test_generated_code_has_no_name_of_its_own(filename):
     call = generated("def call(x):\n    raise AssertionError", filename, "anything")
     with pytest.raises(AssertionError) as caught:
         call(1)
-    assert raised_in(caught.value) == "generated"
+    assert find_raise_site(caught.value) == "generated"
 
 
 def test_frames_of_ctk_are_not_the_place():
@@ -289,7 +289,7 @@ def test_frames_of_ctk_are_not_the_place():
     ours = generated("def call():\n    raise OSError", "toolkit/x.py", "ctk.toolkit.x")
     with pytest.raises(OSError) as caught:
         call(ours)
-    assert raised_in(caught.value) == "user_pass:call"
+    assert find_raise_site(caught.value) == "user_pass:call"
     assert error_signature(Outcome(None, caught.value)).kind == "runtime-error"
 
 

@@ -18,7 +18,7 @@ FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEED
 """Names of fillings, from the simplest on. `randn:3` is normal with seed 3."""
 
 
-def filled(value: object, filling: str) -> object:
+def fill_tensor(value: object, filling: str) -> object:
     """Return a tensor with other values; all else stays (`rewritten`).
 
     Args:
@@ -27,10 +27,12 @@ def filled(value: object, filling: str) -> object:
     """
     if not isinstance(value, torch.Tensor):
         return value
-    return rewritten(value, lambda core: _content(tuple(core.shape), core.dtype, filling))
+    return rewrite_tensor(value, lambda core: _content(tuple(core.shape), core.dtype, filling))
 
 
-def rewritten(tensor: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+def rewrite_tensor(
+    tensor: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
     """Return a leaf with other values; all else stays, the place in its storage too.
 
     Args:

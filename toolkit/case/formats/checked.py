@@ -12,14 +12,14 @@ from pydantic import AfterValidator
 
 from ctk.repro_templates.graph.settings import SETTINGS
 from ctk.toolkit.case.formats.limits import NAME_LENGTH, TEXT_LENGTH
-from ctk.toolkit.case.formats.plain_text import is_plain, one_line, quoted
+from ctk.toolkit.case.formats.plain_text import is_plain, one_line, quote_value
 from ctk.toolkit.case.formats.scalars import dtypes
 
 
 def _spec(text: str) -> str:
     if is_plain(text, TEXT_LENGTH):
         return text
-    raise ValueError(f"{quoted(text)} is not one line of printable characters")
+    raise ValueError(f"{quote_value(text)} is not one line of printable characters")
 
 
 def _matching(pattern: str, what: str) -> AfterValidator:
@@ -28,7 +28,7 @@ def _matching(pattern: str, what: str) -> AfterValidator:
     def check(text: str) -> str:
         if len(text) <= NAME_LENGTH and compiled.fullmatch(text):
             return text
-        raise ValueError(f"{quoted(text)} is no {what}")
+        raise ValueError(f"{quote_value(text)} is no {what}")
 
     return AfterValidator(check)
 
@@ -37,14 +37,16 @@ def _float_dtype(name: str) -> str:
     found = dtypes().get(name)
     if found is not None and found.is_floating_point:
         return name
-    raise ValueError(f"{quoted(name)} is no floating dtype (`float32`)")
+    raise ValueError(f"{quote_value(name)} is no floating dtype (`float32`)")
 
 
 def _settings(found: Mapping[str, bool | str]) -> Mapping[str, bool | str]:
     for name, value in found.items():
         known = SETTINGS.get(name)
         if known is None or value not in known.allowed:
-            raise ValueError(f"{quoted(name)} = {quoted(str(value))} is no setting of torch")
+            raise ValueError(
+                f"{quote_value(name)} = {quote_value(str(value))} is no setting of torch"
+            )
     return found
 
 

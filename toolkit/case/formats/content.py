@@ -46,7 +46,7 @@ _PREFIX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ContentRun:
     """Elements from `start` to before `stop` that hold one number, of the tensor's dtype."""
 
     start: int
@@ -70,7 +70,7 @@ class Content:
     """
 
     kind: str
-    runs: tuple[Run, ...] = ()
+    runs: tuple[ContentRun, ...] = ()
     nonzeros: int = 0
     roughness: int = 0
     blocks: tuple[tuple[int, ...] | None, ...] = ()
@@ -97,7 +97,7 @@ NOTHING = Content("zeros")
 
 
 @dataclass(slots=True)
-class Contents:
+class ContentCache:
     """What tensors hold, worked out once for each.
 
     A tensor is known by its identity, as long as it lives and is not written to.
@@ -151,7 +151,7 @@ def short_content(tensor: torch.Tensor) -> Content | None:
     return Content("arange") if is_range else None
 
 
-def built(content: Content, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def build_content(content: Content, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return the contiguous CPU tensor that a recipe describes (`Content.is_recipe`)."""
     result = _filling(content.kind, shape, dtype)
     return placed(result, {range(run.start, run.stop): run.value for run in content.runs})
@@ -287,7 +287,7 @@ def _occupied(is_set: torch.Tensor) -> Iterator[tuple[int, ...] | None]:
     yield from reversed(found)
 
 
-def _runs(core: torch.Tensor) -> tuple[Run, ...] | None:
+def _runs(core: torch.Tensor) -> tuple[ContentRun, ...] | None:
     """Return the runs of non-zeros if they are few and Python can say their numbers."""
     bits = _bits(core)
     is_new = _any(bits[1:] != bits[:-1])
@@ -298,14 +298,14 @@ def _runs(core: torch.Tensor) -> tuple[Run, ...] | None:
     is_set = _any(bits[torch.tensor(starts, device="cpu")] != 0).tolist()
     flat = core.reshape(-1)
     runs = tuple(
-        Run(start, stop, number_of(flat[start]))
+        ContentRun(start, stop, number_of(flat[start]))
         for start, stop, has_value in zip(starts, stops, is_set, strict=True)
         if has_value
     )
     return runs if len(runs) <= RUNS and _rebuilds(flat, runs) else None
 
 
-def _rebuilds(flat: torch.Tensor, runs: tuple[Run, ...]) -> bool:
+def _rebuilds(flat: torch.Tensor, runs: tuple[ContentRun, ...]) -> bool:
     """Return whether Python's numbers give the same bits again: other NaN than torch's do not."""
     firsts = torch.stack([flat[run.start] for run in runs]) if runs else flat[:0]
     again = torch.zeros(len(runs), dtype=flat.dtype, device="cpu")
@@ -314,7 +314,7 @@ def _rebuilds(flat: torch.Tensor, runs: tuple[Run, ...]) -> bool:
     return same_bits(firsts, again)
 
 
-def _seeded(core: torch.Tensor, is_set: torch.Tensor) -> tuple[str, tuple[Run, ...]] | None:
+def _seeded(core: torch.Tensor, is_set: torch.Tensor) -> tuple[str, tuple[ContentRun, ...]] | None:
     """Return the filling that a tensor holds but for a few runs of zeros, and these."""
     if core.is_complex() or core.dtype == torch.bool:
         return None
@@ -322,11 +322,13 @@ def _seeded(core: torch.Tensor, is_set: torch.Tensor) -> tuple[str, tuple[Run, .
     if starts is None:
         return None
     zero = 0.0 if core.is_floating_point() else 0
-    holes = tuple(Run(start, stop, zero) for start, stop in starts)
+    holes = tuple(ContentRun(start, stop, zero) for start, stop in starts)
     seeds = [f"randn:{seed}" for seed in RECIPE_SEEDS] if core.is_floating_point() else []
     for kind in ("arange", *seeds):
-        if _may_be(kind, core) and same_bits(core, built(Content(kind, holes), *_form(core))):
-            is_natural = kind == "arange" and holes[:1] == (Run(0, 1, zero),)
+        if _may_be(kind, core) and same_bits(
+            core, build_content(Content(kind, holes), *_form(core))
+        ):
+            is_natural = kind == "arange" and holes[:1] == (ContentRun(0, 1, zero),)
             return kind, holes[is_natural:]
     return None
 

@@ -68,7 +68,7 @@ def replace_file(path: Path, data: bytes) -> None:
     Raises:
         StorageError: It cannot be written.
     """
-    with storing(path):
+    with raise_storage_errors(path):
         partial = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
         try:
             _write_new(partial, data)
@@ -108,7 +108,7 @@ def append_text(path: Path, text: str) -> None:
     """Add lines to a file, as `append_line` does."""
     data = scrub(text).encode("utf-8", "backslashreplace")
     make_folder(path.parent)
-    with storing(path):
+    with raise_storage_errors(path):
         handle = os.open(path, _APPENDED, _file_mode())
         try:
             _keep_to_owner(handle)
@@ -125,7 +125,7 @@ def new_file(path: Path) -> Path:
     Raises:
         StorageError: It cannot be made, or something is there.
     """
-    with storing(path):
+    with raise_storage_errors(path):
         _write_new(path, b"")
     return path
 
@@ -154,7 +154,7 @@ def make_folder(folder: Path) -> Path:
     Raises:
         StorageError: It cannot be made, or is a file.
     """
-    with storing(folder):
+    with raise_storage_errors(folder):
         missing = itertools.takewhile(lambda path: not path.is_dir(), (folder, *folder.parents))
         for each in reversed(list(missing)):
             with contextlib.suppress(FileExistsError):  # another process was faster, or a file
@@ -180,7 +180,7 @@ def atomic_folder(destination: Path) -> Generator[Path]:
     make_folder(destination.parent)
     with scratch_folder(destination) as partial:
         yield partial
-        with storing(destination):
+        with raise_storage_errors(destination):
             if destination.is_dir():
                 shutil.copymode(destination, partial)
             try:
@@ -204,7 +204,7 @@ def scratch_folder(destination: Path) -> Generator[Path]:
 def temporary_folder(prefix: str, root: str | Path | None = None) -> Generator[Path]:
     """Give a private folder in `root` (the temporary directory); gone when the block ends."""
     with contextlib.ExitStack() as stack:
-        with storing(Path(root or tempfile.gettempdir())):
+        with raise_storage_errors(Path(root or tempfile.gettempdir())):
             name = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix=prefix, dir=root, ignore_cleanup_errors=True)
             )
@@ -257,17 +257,32 @@ def claim_folder(candidates: Iterable[Path]) -> Path:
         StorageError: It cannot be made.
     """
     for folder in candidates:
-        with storing(folder), contextlib.suppress(FileExistsError):
+        with raise_storage_errors(folder), contextlib.suppress(FileExistsError):
             _make_folder(folder)
             return folder
     raise AssertionError("an endless count has ended")
+
+
+def make_output_folder(out: str | Path | None, default: str) -> Path:
+    """Make and return an empty folder: `out`, else the first free `<default>[_N]` here.
+
+    Raises:
+        CaseError: `out` holds something already.
+        StorageError: It cannot be made.
+    """
+    folder = Path(out).expanduser() if out is not None else free_path(Path(default))
+    with raise_storage_errors(make_folder(folder)):
+        is_empty = not any(folder.iterdir())
+    if not is_empty:
+        raise CaseError(f"{folder} is not empty; name a new folder, or remove it first")
+    return folder
 
 
 # --- errors -------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def storing(path: Path) -> Generator[None]:
+def raise_storage_errors(path: Path) -> Generator[None]:
     """Turn an `OSError` of the block, which writes `path`, into a `StorageError`."""
     try:
         yield

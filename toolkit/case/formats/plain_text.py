@@ -39,7 +39,7 @@ def many_lines(text: str) -> str:
     return "\n".join("\t".join(one_line(p, len(p)) for p in line.split("\t")) for line in lines)
 
 
-def quoted(value: object, limit: int = 80) -> str:
+def quote_value(value: object, limit: int = 80) -> str:
     """Return a value for a message: its `repr`, cut."""
     if isinstance(value, str | bytes | tuple | list):
         value = value[: 2 * limit]

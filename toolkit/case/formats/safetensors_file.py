@@ -15,7 +15,7 @@ from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.formats.files import new_file
 from ctk.toolkit.case.formats.limits import DIMENSIONS, HEADER_NBYTES, INT64, TENSORS, check_at_most
-from ctk.toolkit.case.formats.plain_text import one_line, quoted
+from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.strict_json import expect, items, parse_json
 
 _NATIVE = frozenset(
@@ -96,14 +96,14 @@ def _holds(name: str) -> bool:
 
 
 def _span(name: str, entry: object, where: str) -> tuple[int, int]:
-    place = f"{where}: tensor {quoted(name)}"
+    place = f"{where}: tensor {quote_value(name)}"
     known = expect(entry, dict, place)
     shape = items(known, "shape", int, place)
     offsets = items(known, "data_offsets", int, place)
     if len(shape) > DIMENSIONS or any(size not in INT64 or size < 0 for size in shape):
-        raise CaseError(f"{place}: {quoted(shape)} is no shape")
+        raise CaseError(f"{place}: {quote_value(shape)} is no shape")
     if len(offsets) != 2 or not 0 <= offsets[0] <= offsets[1]:
-        raise CaseError(f"{place}: {quoted(offsets)} are no offsets")
+        raise CaseError(f"{place}: {quote_value(offsets)} are no offsets")
     return offsets[0], offsets[1]
 
 

@@ -10,7 +10,7 @@ import torch
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.strict_json import expect, member
 
 _DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,3})?")
@@ -42,7 +42,7 @@ def dtype_from_name(name: str, where: str) -> torch.dtype:
     if name in known:
         return known[name]
     raise CaseError(
-        f"{where}: torch {torch.__version__} has no dtype {quoted(name)}{nearest(name, known)}"
+        f"{where}: torch {torch.__version__} has no dtype {quote_value(name)}{nearest(name, known)}"
     )
 
 
@@ -53,7 +53,7 @@ def device_from_name(name: str, where: str) -> torch.device:
         CaseError: It is no device of torch.
     """
     if not _DEVICE.fullmatch(name):
-        raise CaseError(f"{where}: {quoted(name)} is no device (`cpu`, `cuda:1`)")
+        raise CaseError(f"{where}: {quote_value(name)} is no device (`cpu`, `cuda:1`)")
     try:
         return torch.device(name)
     except RuntimeError as error:
@@ -75,7 +75,7 @@ def float_from_json(data: object, where: str) -> float:
         name = member(cast("dict[str, object]", data), "float", str, where)
         if name in ("nan", "inf", "-inf"):
             return float(name)
-        raise CaseError(f"{where}: {quoted(name)} is not nan, inf or -inf")
+        raise CaseError(f"{where}: {quote_value(name)} is not nan, inf or -inf")
     return expect(data, float, where)
 
 

@@ -96,7 +96,7 @@ def without_secrets(text: str) -> str:
     return _SHAPES.sub(MARK, text)
 
 
-def scrubbed_lines(before: str, after: str) -> list[int]:
+def find_scrubbed_lines(before: str, after: str) -> list[int]:
     """Return the numbers of the lines that `scrub` changed."""
     pairs = zip(before.splitlines(), after.splitlines(), strict=False)
     return [number for number, (old, new) in enumerate(pairs, 1) if old != new]

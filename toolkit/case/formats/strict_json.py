@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from ctk.compiler.errors import CaseError, nearest
 from ctk.toolkit.case.formats.bounded_file import read_bounded
 from ctk.toolkit.case.formats.limits import BRACKETS, DEPTH, DIGITS, DOCUMENT_NBYTES, check_at_most
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def _check_characters(text: bytes, where: str) -> None:
     try:
         str(json.loads(text)).encode("utf-8")
     except UnicodeEncodeError as error:
-        half = quoted(error.object[error.start : error.start + 1])
+        half = quote_value(error.object[error.start : error.start + 1])
         raise CaseError(f"{where}: {half} is half a character, a lone surrogate") from error
     except (ValueError, RecursionError):
         return  # the parser says what is wrong
@@ -124,7 +124,7 @@ def _once(pairs: list[tuple[str, object]]) -> Json:
     if len(data) == len(pairs):
         return data
     counts = Counter(name for name, _ in pairs)
-    raise ValueError(f"key {quoted(counts.most_common(1)[0][0])} is given twice")
+    raise ValueError(f"key {quote_value(counts.most_common(1)[0][0])} is given twice")
 
 
 def expect(value: object, kind: type[T], where: str) -> T:
@@ -187,7 +187,7 @@ def short(value: object) -> str:
     """Return a JSON value for an error message."""
     if isinstance(value, dict | list):
         value = _shortened(cast("dict[object, object] | list[object]", value))
-    text = "null" if value is None else quoted(value, 10_000)
+    text = "null" if value is None else quote_value(value, 10_000)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -27,13 +27,13 @@ from ctk.toolkit.case.formats.checked import NumberText
 from ctk.toolkit.case.formats.content import (
     Content,
     Number,
-    Run,
-    built,
+    ContentRun,
+    build_content,
     number_from,
     short_content,
     text_of,
 )
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.schema import document
 
 _CHUNK = 1 << 18
@@ -92,7 +92,7 @@ class Piece:
 
 @document
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRecipe:
     """The numbers themselves: zeros (or `arange`) but for a few pieces."""
 
     base: Literal["zeros", "arange"] = "zeros"
@@ -100,10 +100,10 @@ class Written:
     kind: Literal["written"] = "written"
 
 
-Recipe = Annotated[Normal | Uniform | Bernoulli | Written, Field(discriminator="kind")]
+Recipe = Annotated[Normal | Uniform | Bernoulli | WrittenRecipe, Field(discriminator="kind")]
 
 
-def written_recipe(values: Tensor) -> Written | None:
+def find_written_recipe(values: Tensor) -> WrittenRecipe | None:
     """Return the recipe that gives the same bits again, if it is much shorter than the values.
 
     Args:
@@ -113,7 +113,7 @@ def written_recipe(values: Tensor) -> Written | None:
     if content is None or len(content.runs) > max(1, values.numel() // 4):
         return None
     pieces = tuple(Piece(run.start, run.stop, text_of(run.value)) for run in content.runs)
-    return Written("arange" if content.kind == "arange" else "zeros", pieces)
+    return WrittenRecipe("arange" if content.kind == "arange" else "zeros", pieces)
 
 
 def default_recipe(dtype: torch.dtype, seed: int) -> Recipe:
@@ -186,7 +186,7 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
     Raises:
         CaseError: Its numbers do not fit.
     """
-    if isinstance(recipe, Written):
+    if isinstance(recipe, WrittenRecipe):
         return _write(recipe, numel, dtype, where)
     generator = torch.Generator("cpu").manual_seed(recipe.seed & 0xFFFFFFFF)
     match recipe:
@@ -199,21 +199,21 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
             return (drawn < recipe.share).to(dtype)
 
 
-def _write(recipe: Written, numel: int, dtype: torch.dtype, where: str) -> Tensor:
-    runs: list[Run] = []
+def _write(recipe: WrittenRecipe, numel: int, dtype: torch.dtype, where: str) -> Tensor:
+    runs: list[ContentRun] = []
     for piece in recipe.pieces:
         if not 0 <= piece.start < piece.stop <= numel:
-            span = quoted((piece.start, piece.stop))
+            span = quote_value((piece.start, piece.stop))
             raise CaseError(f"{where}: elements {span} are not among {numel}")
-        runs.append(Run(piece.start, piece.stop, _number(piece, dtype, where)))
-    return built(Content(recipe.base, tuple(runs)), (numel,), dtype)
+        runs.append(ContentRun(piece.start, piece.stop, _number(piece, dtype, where)))
+    return build_content(Content(recipe.base, tuple(runs)), (numel,), dtype)
 
 
 def _number(piece: Piece, dtype: torch.dtype, where: str) -> Number:
     try:
         return number_from(piece.value, dtype)
     except ValueError as error:
-        raise CaseError(f"{where}: {quoted(piece.value)} is no number of {dtype}") from error
+        raise CaseError(f"{where}: {quote_value(piece.value)} is no number of {dtype}") from error
 
 
 def _draw_normal(
@@ -250,7 +250,7 @@ def _plant(values: Tensor, recipe: Normal, where: str) -> None:
     if min(counts.values()) < 0 or total > values.numel():
         numbers = list(counts.values())
         raise CaseError(
-            f"{where}: {quoted(numbers)} special values do not fit {values.numel()} elements"
+            f"{where}: {quote_value(numbers)} special values do not fit {values.numel()} elements"
         )
     if total == 0:
         return

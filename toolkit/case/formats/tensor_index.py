@@ -35,7 +35,7 @@ class Storage:
 
 @document
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TensorEntry:
     """A tensor that looks at a storage."""
 
     storage: str
@@ -60,7 +60,7 @@ class TensorIndex:
         storages: What the entries look at, by key.
     """
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, TensorEntry]
     same: Mapping[str, str]
     storages: Mapping[str, Storage]
 

@@ -32,7 +32,7 @@ from ctk.toolkit.case.formats.limits import (
     check_at_most,
     memory_nbytes,
 )
-from ctk.toolkit.case.formats.plain_text import one_line, quoted
+from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.safetensors_file import from_array, to_array
 from ctk.toolkit.case.formats.scalars import (
     device_from_name,
@@ -43,13 +43,13 @@ from ctk.toolkit.case.formats.scalars import (
 from ctk.toolkit.case.formats.synthetic import (
     Recipe,
     Uniform,
-    Written,
+    WrittenRecipe,
     default_recipe,
     measure_recipe,
     synthesize,
-    written_recipe,
+    find_written_recipe,
 )
-from ctk.toolkit.case.formats.tensor_index import Entry, Storage, TensorIndex
+from ctk.toolkit.case.formats.tensor_index import TensorEntry, Storage, TensorIndex
 
 Keep = Callable[[str, Tensor, int], bool]
 """Whether to keep the values of a tensor: its name, the tensor, and how many numbers that is."""
@@ -103,7 +103,7 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
 class _Making:
     """A `Packed` while it is filled."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, TensorEntry]
     same: dict[str, str]
     storages: dict[str, Storage]
     arrays: dict[str, Tensor]
@@ -148,7 +148,7 @@ def _pack_group(group: Mapping[str, Tensor], made: _Making, *, keep: Keep, measu
         return
     storage, values = _dense(tensor) if dense else _raw(list(group.values()))
     storage = replace(storage, inference=tensor.is_inference())
-    written = written_recipe(values)
+    written = find_written_recipe(values)
     count = values.numel() if written is None else len(written.pieces)
     if all(keep(each, value, count) for each, value in group.items()):
         if written is None:
@@ -195,9 +195,9 @@ def _raw(tensors: Sequence[Tensor]) -> tuple[Storage, Tensor]:
     return _geometry(flat), flat
 
 
-def _entry(tensor: Tensor, key: str) -> Entry:
+def _entry(tensor: Tensor, key: str) -> TensorEntry:
     shape, stride = _sizes(tensor)
-    return Entry(
+    return TensorEntry(
         storage=key,
         offset=size_hint(tensor.storage_offset()),
         shape=tuple(shape),
@@ -269,7 +269,7 @@ def unpack_tensors(
     for name, same in index.same.items():
         if same not in tensors:
             raise CaseError(
-                f"{where}: {one_line(name, 100)}: no tensor {quoted(same)}{nearest(same, tensors)}"
+                f"{where}: {one_line(name, 100)}: no tensor {quote_value(same)}{nearest(same, tensors)}"
             )
         tensors[name] = tensors[same]
     return tensors
@@ -286,11 +286,11 @@ def _check_index(index: TensorIndex, where: str) -> None:
         check_at_most(count, TENSORS, f"{where}: {what}")
     limit, total = memory_nbytes(), 0
     for key, storage in index.storages.items():
-        place = f"{where}: storage {quoted(key)}"
+        place = f"{where}: storage {quote_value(key)}"
         total += _nbytes(storage.shape, storage.stride, storage.first, storage.dtype, place)
         check_at_most(total, limit, f"{place}: bytes, with those before it")
     for name, entry in index.entries.items():
-        place = f"{where}: {quoted(name)}"
+        place = f"{where}: {quote_value(name)}"
         _nbytes(entry.shape, entry.stride, entry.offset, entry.dtype, place)
         itemsize = dtype_from_name(entry.dtype, place).itemsize
         check_at_most(math.prod(entry.shape) * itemsize, limit, f"{place}: bytes of all elements")
@@ -306,7 +306,7 @@ def _nbytes(shape: Sequence[int], stride: Sequence[int], first: int, dtype: str,
 
 
 def _unpack_one(
-    entry: Entry,
+    entry: TensorEntry,
     index: TensorIndex,
     arrays: Mapping[str, Tensor],
     memory: dict[str, Tensor],
@@ -316,7 +316,7 @@ def _unpack_one(
 ) -> Tensor:
     key, storages = entry.storage, index.storages
     if key not in storages:
-        raise CaseError(f"{where}: no storage {quoted(key)}{nearest(key, storages)}")
+        raise CaseError(f"{where}: no storage {quote_value(key)}{nearest(key, storages)}")
     place = device_from_name(device or entry.device, where)
     if place.type == "meta":
         raise CaseError(f"{where}: a case holds no tensors without memory (device meta)")
@@ -336,7 +336,7 @@ def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
     shape, stride, first = storage.shape, storage.stride, storage.first
     _check_geometry(shape, stride, first, where)
     numel = math.prod(shape)
-    is_written = isinstance(storage.recipe, Written)
+    is_written = isinstance(storage.recipe, WrittenRecipe)
     if storage.recipe is not None and storage.values == ("written" if is_written else "synthetic"):
         values = synthesize(storage.recipe, numel, dtype, f"{where}: recipe")
     elif storage.values == "stored" and array is not None:
@@ -353,11 +353,11 @@ def _check_geometry(shape: Sequence[int], stride: Sequence[int], first: int, whe
     is_sane = len(shape) == len(stride) <= DIMENSIONS and min(numbers) >= 0
     if is_sane and max(numbers) in INT64 and first + extent(shape, stride) in INT64:
         return
-    shown = f"shape {quoted(shape)}, stride {quoted(stride)}, offset {quoted(first)}"
+    shown = f"shape {quote_value(shape)}, stride {quote_value(stride)}, offset {quote_value(first)}"
     raise CaseError(f"{where}: {shown} do not fit together, or into 64 bits")
 
 
-def _view(flat: Tensor, entry: Entry, where: str) -> Tensor:
+def _view(flat: Tensor, entry: TensorEntry, where: str) -> Tensor:
     """Return the tensor that looks at memory as its entry says."""
     shape, stride, offset = entry.shape, entry.stride, entry.offset
     _check_geometry(shape, stride, offset, where)
@@ -366,6 +366,6 @@ def _view(flat: Tensor, entry: Entry, where: str) -> Tensor:
     end = offset + extent(shape, stride)
     if 0 not in shape and end * dtype.itemsize > storage.nbytes():
         raise CaseError(
-            f"{where}: shape {quoted(shape)} with stride {quoted(stride)} leaves its storage"
+            f"{where}: shape {quote_value(shape)} with stride {quote_value(stride)} leaves its storage"
         )
     return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)

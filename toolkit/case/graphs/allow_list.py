@@ -15,7 +15,7 @@ import torch
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import operators
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 
 Function = Callable[..., Any]
 
@@ -182,7 +182,7 @@ def check_method(name: str) -> str:
     if name in methods():
         return name
     raise CaseError(
-        f"method {quoted(name)} is not one that a graph may call{nearest(name, methods())}"
+        f"method {quote_value(name)} is not one that a graph may call{nearest(name, methods())}"
     )
 
 
@@ -194,4 +194,4 @@ def check_attribute(name: object) -> None:
     """
     if not (isinstance(name, str) and name in ATTRIBUTES):
         hint = nearest(name, ATTRIBUTES) if isinstance(name, str) else ""
-        raise CaseError(f"getattr of {quoted(name)} is not allowed in a graph{hint}")
+        raise CaseError(f"getattr of {quote_value(name)} is not allowed in a graph{hint}")

@@ -20,7 +20,7 @@ from torch.fx import Node
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.scalars import (
     device_from_name,
     dtype_from_name,
@@ -163,7 +163,7 @@ class Decoder:
         if kind == "node":
             if name not in self.nodes:
                 raise CaseError(
-                    f"{where}: no node {quoted(name)} before it{nearest(name, self.nodes)}"
+                    f"{where}: no node {quote_value(name)} before it{nearest(name, self.nodes)}"
                 )
             return self.nodes[name]
         if kind == "target":
@@ -175,7 +175,7 @@ class Decoder:
         table = {"memory_format": _MEMORY_FORMATS, "layout": _LAYOUTS}.get(kind)
         if table is None or name not in table:
             raise CaseError(
-                f"{where}: {quoted(kind)} {quoted(name)} is no kind of value that ctk knows"
+                f"{where}: {quote_value(kind)} {quote_value(name)} is no kind of value that ctk knows"
             )
         return table[name]
 

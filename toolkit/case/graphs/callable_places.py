@@ -19,65 +19,65 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat.fx import operators
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 
-Kind = Literal["sub-graph", "operator", "mask"]
+CallableKind = Literal["sub-graph", "operator", "mask"]
 """`mask`: a tuple that ends with a sub-graph, as the block mask of flex attention."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CallablePlace:
     """An argument that is called: by position, or by name where the call gives it so."""
 
     index: int
     name: str
-    kind: Kind = "sub-graph"
+    kind: CallableKind = "sub-graph"
 
 
-_FIRST = (Place(0, "fn"),)
-_LOOP = (Place(0, "cond_fn"), Place(1, "body_fn"))
-_MUTATING = (Place(0, "_mutable_op", "operator"),)
-_OPERATOR = (Place(0, "op", "operator"),)
-_SECOND_OPERATOR = (Place(1, "op", "operator"),)
+_FIRST = (CallablePlace(0, "fn"),)
+_LOOP = (CallablePlace(0, "cond_fn"), CallablePlace(1, "body_fn"))
+_MUTATING = (CallablePlace(0, "_mutable_op", "operator"),)
+_OPERATOR = (CallablePlace(0, "op", "operator"),)
+_SECOND_OPERATOR = (CallablePlace(1, "op", "operator"),)
 
-PLACES: Mapping[str, tuple[Place, ...]] = {
-    "associative_scan": (Place(0, "combine_fn"),),
+PLACES: Mapping[str, tuple[CallablePlace, ...]] = {
+    "associative_scan": (CallablePlace(0, "combine_fn"),),
     "auto_functionalized": _MUTATING,
     "auto_functionalized_v2": _MUTATING,
-    "autograd_function_apply": (Place(0, "fwd"), Place(1, "bwd")),
-    "cond": (Place(1, "true_fn"), Place(2, "false_fn")),
-    "dynamo_bypassing_wrapper": (Place(1, "inner_fn"),),
-    "flex_attention": (Place(3, "score_mod"), Place(4, "block_mask", "mask")),
+    "autograd_function_apply": (CallablePlace(0, "fwd"), CallablePlace(1, "bwd")),
+    "cond": (CallablePlace(1, "true_fn"), CallablePlace(2, "false_fn")),
+    "dynamo_bypassing_wrapper": (CallablePlace(1, "inner_fn"),),
+    "flex_attention": (CallablePlace(3, "score_mod"), CallablePlace(4, "block_mask", "mask")),
     "flex_attention_backward": (
-        Place(7, "fw_graph"),
-        Place(8, "joint_graph"),
-        Place(9, "block_mask", "mask"),
+        CallablePlace(7, "fw_graph"),
+        CallablePlace(8, "joint_graph"),
+        CallablePlace(9, "block_mask", "mask"),
     ),
     "foreach_map": _FIRST,
     "graphsafe_run_with_rng_state": _OPERATOR,
-    "hints_wrapper": (Place(0, "body_fn"),),
-    "invoke_quant": (Place(0, "subgraph"),),
-    "invoke_quant_packed": (Place(0, "subgraph"),),
-    "invoke_subgraph": (Place(0, "subgraph"),),
-    "local_map_hop": (Place(0, "gm"),),
-    "map_impl": (Place(0, "f"),),
+    "hints_wrapper": (CallablePlace(0, "body_fn"),),
+    "invoke_quant": (CallablePlace(0, "subgraph"),),
+    "invoke_quant_packed": (CallablePlace(0, "subgraph"),),
+    "invoke_subgraph": (CallablePlace(0, "subgraph"),),
+    "local_map_hop": (CallablePlace(0, "gm"),),
+    "map_impl": (CallablePlace(0, "f"),),
     "out_dtype": _OPERATOR,
     "print": (),
-    "register_hook": (Place(1, "hook_body"),),
+    "register_hook": (CallablePlace(1, "hook_body"),),
     "run_and_save_rng_state": _OPERATOR,
-    "run_const_graph": (Place(0, "graph"),),
-    "run_dtensor_rng_op": (Place(2, "op", "operator"),),
+    "run_const_graph": (CallablePlace(0, "graph"),),
+    "run_dtensor_rng_op": (CallablePlace(2, "op", "operator"),),
     "run_with_rng_state": _SECOND_OPERATOR,
-    "scan": (Place(0, "combine_fn"),),
-    "strict_mode": (Place(0, "callable"),),
-    "tag_activation_checkpoint": (Place(0, "gmod"),),
+    "scan": (CallablePlace(0, "combine_fn"),),
+    "strict_mode": (CallablePlace(0, "callable"),),
+    "tag_activation_checkpoint": (CallablePlace(0, "gmod"),),
     "while_loop": _LOOP,
     "while_loop_stack_output": _LOOP,
     "with_effects": _SECOND_OPERATOR,
-    "wrap": (Place(0, "func"),),
-    "wrap_activation_checkpoint": (Place(0, "function"),),
-    "wrap_with_autocast": (Place(4, "wrapped_func"),),
-    "wrap_with_set_grad_enabled": (Place(1, "wrapped_func"),),
+    "wrap": (CallablePlace(0, "func"),),
+    "wrap_activation_checkpoint": (CallablePlace(0, "function"),),
+    "wrap_with_autocast": (CallablePlace(4, "wrapped_func"),),
+    "wrap_with_set_grad_enabled": (CallablePlace(1, "wrapped_func"),),
 }
 """The higher-order operators that a graph may call, and which of their arguments they call.
 
@@ -112,7 +112,7 @@ def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> Non
                     )
 
 
-def _places(node: Node) -> dict[int | str, Place]:
+def _places(node: Node) -> dict[int | str, CallablePlace]:
     if node.op != "call_function" or operators.kind_of(node.target) != "higher_order":
         return {}
     places = PLACES.get(str(node.target), ())
@@ -125,7 +125,7 @@ def _arguments(node: Node) -> Iterator[tuple[int | str, object]]:
 
 
 def _check_called(
-    value: object, place: Place, subgraphs: Collection[str], spot: str, operator: str
+    value: object, place: CallablePlace, subgraphs: Collection[str], spot: str, operator: str
 ) -> object:
     """Check an argument that is called; return what of it is not (the rest of a mask)."""
     rest: object = None
@@ -168,4 +168,4 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def _shown(value: object) -> str:
-    return f"node {value.name}" if isinstance(value, Node) else quoted(value)
+    return f"node {value.name}" if isinstance(value, Node) else quote_value(value)

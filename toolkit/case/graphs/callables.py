@@ -33,7 +33,7 @@ from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.usercode.python_files import is_of_folder, load_file
 from ctk.compiler.usercode.references import search_last
-from ctk.toolkit.case.formats.plain_text import one_line, quoted
+from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.case.graphs.callable_places import PLACES
 
@@ -77,7 +77,7 @@ def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Funct
     if name in known:
         return known[name]
     raise CaseError(
-        f"function {quoted(name)} is not one that a graph may call, or torch {torch.__version__} "
+        f"function {quote_value(name)} is not one that a graph may call, or torch {torch.__version__} "
         f"does not have it{nearest(name, known)}"
     )
 
@@ -90,7 +90,7 @@ def _op_from_name(parts: list[str]) -> Any:
         part.isidentifier() and part.isascii() and part[:2] != "__" for part in parts
     ):
         raise CaseError(
-            f"{quoted(shown)} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
+            f"{quote_value(shown)} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
         )
     is_known = operators.is_registered(f"{parts[0]}::{parts[1]}")
     found: Any = getattr(torch.ops, parts[0]) if is_known else None
@@ -121,7 +121,7 @@ def _check_higher_order(name: str) -> str:
     if name in PLACES:
         return name
     raise CaseError(
-        f"higher-order op {quoted(name)} cannot be kept in a case: only those that take graphs and "
+        f"higher-order op {quote_value(name)} cannot be kept in a case: only those that take graphs and "
         f"values can{nearest(name, PLACES)}"
     )
 
@@ -154,13 +154,13 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
     module, _, function = name.partition(":")
     if module not in allow_imports:
         raise CaseError(
-            f"the case calls {quoted(name)}; that runs code of module {module!r}. If you trust it, "
-            f"allow it: load_case(folder, allow_imports=({quoted(module)},))"
+            f"the case calls {quote_value(name)}; that runs code of module {module!r}. If you trust it, "
+            f"allow it: load_case(folder, allow_imports=({quote_value(module)},))"
         )
     found = getattr(sys.modules.get(module), function, None) if function.isidentifier() else None
     if callable(found) and getattr(found, "__module__", None) == module:
         return found
-    raise CaseError(f"module {module!r} has no function {quoted(function)} of its own")
+    raise CaseError(f"module {module!r} has no function {quote_value(function)} of its own")
 
 
 def module_of_target(name: str) -> str | None:
@@ -195,7 +195,7 @@ def is_file(module: str) -> bool:
     return module.endswith(".py")
 
 
-def called_names(gm: GraphModule) -> tuple[str, ...]:
+def names_of_calls(gm: GraphModule) -> tuple[str, ...]:
     """Return the names of the functions and operators that a graph and its sub-graphs call.
 
     Raises:
@@ -204,7 +204,7 @@ def called_names(gm: GraphModule) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(target_to_name, _called(gm))))
 
 
-def called_modules(gm: GraphModule) -> tuple[str, ...]:
+def modules_of_calls(gm: GraphModule) -> tuple[str, ...]:
     """Return the user's modules whose functions and operators a graph calls, as far as known."""
     found: dict[str | None, None] = {}
     for target in _called(gm):

@@ -8,6 +8,8 @@ What it does not do: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes
 calling conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
 """
 
+import builtins
+import keyword
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,8 +21,8 @@ from torch.fx import Graph, GraphModule, Node
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
 from ctk.compiler.observe import first_line
-from ctk.toolkit.case.formats.limits import NODES, check_at_most
-from ctk.toolkit.case.formats.plain_text import one_line, quoted
+from ctk.toolkit.case.formats.limits import NAME_LENGTH, NODES, check_at_most
+from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.schema import convert, encode
 from ctk.toolkit.case.formats.strict_json import Json, expect, items, member, optional
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
@@ -29,9 +31,8 @@ from ctk.toolkit.case.graphs.allow_list import check_attribute, check_method
 from ctk.toolkit.case.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.case.graphs.callable_places import check_callables
 from ctk.toolkit.case.graphs.callables import target_from_name, target_to_name
-from ctk.toolkit.case.graphs.names import check_identifier, check_name, check_path, is_identifier
 from ctk.toolkit.case.graphs.python_numbers import check_numbers
-from ctk.toolkit.case.graphs.untrusted import check_untrusted
+from ctk.toolkit.case.graphs.untrusted_calls import check_untrusted
 from ctk.toolkit.case.graphs.value_types import (
     META_KEY,
     check_value_json,
@@ -278,7 +279,7 @@ class _Reader:
         ops = [node.get("op") for node in listed]
         if ops.count("output") != 1 or ops[-1] != "output":
             raise CaseError(
-                f"{where}: a graph ends with its one output node; found ops {quoted(ops[-3:])}"
+                f"{where}: a graph ends with its one output node; found ops {quote_value(ops[-3:])}"
             )
         for node in listed:
             name = check_identifier(member(node, "name", str, where), f"{where}: node")
@@ -325,13 +326,13 @@ class _Reader:
 
 
 def _no_function(name: str) -> object:
-    raise CaseError(f"a value of a graph cannot be the function {quoted(name)}")
+    raise CaseError(f"a value of a graph cannot be the function {quote_value(name)}")
 
 
 def _placeholder_type(name: str | None, where: str) -> Any:
     if name is None or name in _TYPES:
         return _TYPES[name] if name else None
-    raise CaseError(f"{where}: {quoted(name)} is no type of an input{nearest(name, _TYPES)}")
+    raise CaseError(f"{where}: {quote_value(name)} is no type of an input{nearest(name, _TYPES)}")
 
 
 def _known(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
@@ -356,7 +357,7 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
         CaseError: The op is unknown, or the target is not one that a graph may have.
     """
     if op not in _OPS:
-        raise CaseError(f"{where}: {quoted(op)} is no op of a graph{nearest(op, _OPS)}")
+        raise CaseError(f"{where}: {quote_value(op)} is no op of a graph{nearest(op, _OPS)}")
     try:
         if op == "call_method":
             check_method(target)
@@ -377,4 +378,54 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
 def _check_keys(data: Mapping[str, object], known: Sequence[str], where: str) -> None:
     for key in data:
         if key not in known:
-            raise CaseError(f"{where}: unknown key {quoted(key)}; allowed: {', '.join(known)}")
+            raise CaseError(f"{where}: unknown key {quote_value(key)}; allowed: {', '.join(known)}")
+
+
+# --- names --------------------------------------------------------------------------------------
+# FX pastes names into the program that it generates and runs. So a name is ASCII (Python folds other
+# letters: a fullwidth `torch` would hide the module), not a keyword, hides nothing that such a
+# program reads, and is not an attribute of a `GraphModule`.
+
+
+def check_identifier(name: object, where: str) -> str:
+    """Return a name that a variable, an argument or an attribute may have.
+
+    Raises:
+        CaseError: It may not.
+    """
+    if isinstance(name, str) and is_identifier(name):
+        return name
+    raise CaseError(f"{where}: {quote_value(name)} is no name that a graph may use")
+
+
+def is_identifier(name: str) -> bool:
+    """Return whether Python reads a name as it is written: it folds letters beyond ASCII."""
+    is_name = len(name) <= NAME_LENGTH and name.isascii() and name.isidentifier()
+    return is_name and not keyword.iskeyword(name)
+
+
+def check_name(name: object, where: str) -> str:
+    """Check that a node may have this name: it must not hide what FX's programs read (`torch`).
+
+    Raises:
+        CaseError: It may not.
+    """
+    checked = check_identifier(name, where)
+    if hasattr(builtins, checked) or Graph().placeholder(checked).name == checked:
+        return checked
+    raise CaseError(f"{where}: FX reserves the name {checked!r}; rename that node")
+
+
+def check_path(path: str, where: str) -> str:
+    """Check the path of an attribute: it must not hide something that a GraphModule has itself.
+
+    Raises:
+        CaseError: It does, or is no path of names.
+    """
+    if len(path) > NAME_LENGTH:
+        raise CaseError(f"{where}: {quote_value(path)} is too long for an attribute")
+    for part in path.split("."):
+        check_identifier(part, where)
+        if part.startswith("__") or hasattr(GraphModule, part) or part in vars(torch.nn.Module()):
+            raise CaseError(f"{where}: attribute {path!r} would hide {part!r} of torch.nn.Module")
+    return path

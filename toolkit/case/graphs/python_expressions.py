@@ -41,7 +41,7 @@ PREFIX = {"operator.neg": "-", "operator.pos": "+", "operator.invert": "~", "ope
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class VariableNames:
     """The variables of a function, and the modules that its text turns out to need.
 
     Attributes:
@@ -53,7 +53,7 @@ class Names:
     imports: set[str]
 
 
-def expression(value: object, names: Names) -> str:
+def expression(value: object, names: VariableNames) -> str:
     """Return a value of a graph's arguments as a Python expression.
 
     Raises:
@@ -78,7 +78,7 @@ def expression(value: object, names: Names) -> str:
     return _leaf(value, names)
 
 
-def _sequence(value: Sequence[object], names: Names) -> str:
+def _sequence(value: Sequence[object], names: VariableNames) -> str:
     inner = _joined(value, names)
     if isinstance(value, torch.Size):
         return f"torch.Size([{inner}])"
@@ -87,7 +87,7 @@ def _sequence(value: Sequence[object], names: Names) -> str:
     return f"[{inner}]"
 
 
-def _leaf(value: object, names: Names) -> str:
+def _leaf(value: object, names: VariableNames) -> str:
     """Write a dtype, device, layout, memory format, range, Ellipsis or function."""
     encoded = cast("dict[str, Any]", encode_value(value, "argument"))
     kind, content = next(iter(encoded.items()))
@@ -100,11 +100,11 @@ def _leaf(value: object, names: Names) -> str:
     return f"torch.{content}"
 
 
-def _joined(values: Sequence[object], names: Names) -> str:
+def _joined(values: Sequence[object], names: VariableNames) -> str:
     return ", ".join(expression(value, names) for value in values)
 
 
-def function_text(name: str, names: Names) -> str:
+def function_text(name: str, names: VariableNames) -> str:
     """Return a function's name (`graph_targets`) as an expression, and note what to import."""
     if ":" in name:
         module, _, function = name.partition(":")
@@ -118,7 +118,7 @@ def function_text(name: str, names: Names) -> str:
     return name
 
 
-def call_text(node: Node, callee: str, names: Names) -> str:
+def call_text(node: Node, callee: str, names: VariableNames) -> str:
     """Return the line of a call: an operator, an index, an attribute, a method or a function.
 
     Args:
@@ -136,7 +136,7 @@ def call_text(node: Node, callee: str, names: Names) -> str:
     return f"{variable} = {_call(node, callee, names)}"
 
 
-def _call(node: Node, callee: str, names: Names) -> str:
+def _call(node: Node, callee: str, names: VariableNames) -> str:
     args = node.args
     if node.op == "call_function" and not node.kwargs:
         if callee in INFIX and len(args) == 2:
@@ -155,7 +155,7 @@ def _call(node: Node, callee: str, names: Names) -> str:
     return f"{function}({', '.join(parts)})"
 
 
-def _operand(value: object, names: Names) -> str:
+def _operand(value: object, names: VariableNames) -> str:
     """Write an operand; a literal in parentheses where it would bind in another way."""
     text = expression(value, names)
     is_bare = isinstance(value, Node) or text.startswith(("float(", "complex(", "torch."))
@@ -163,7 +163,7 @@ def _operand(value: object, names: Names) -> str:
     return text if is_bare else f"({text})"
 
 
-def _index(value: object, names: Names) -> str:
+def _index(value: object, names: VariableNames) -> str:
     """Write an index with `:` for slices."""
     if isinstance(value, slice):
         return _slice(value, names)
@@ -173,11 +173,11 @@ def _index(value: object, names: Names) -> str:
     return expression(value, names)
 
 
-def _index_part(value: object, names: Names) -> str:
+def _index_part(value: object, names: VariableNames) -> str:
     return _slice(value, names) if isinstance(value, slice) else expression(value, names)
 
 
-def _slice(value: slice, names: Names) -> str:
+def _slice(value: slice, names: VariableNames) -> str:
     start, stop, step = (
         "" if part is None else expression(part, names)
         for part in (value.start, value.stop, value.step)

@@ -31,8 +31,13 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.walk import attribute_targets, children, fetch
 from ctk.toolkit.case.graphs.allow_list import BUILTINS
-from ctk.toolkit.case.graphs.callables import called_names, target_to_name
-from ctk.toolkit.case.graphs.python_expressions import Names, call_text, expression, function_text
+from ctk.toolkit.case.graphs.callables import names_of_calls, target_to_name
+from ctk.toolkit.case.graphs.python_expressions import (
+    VariableNames,
+    call_text,
+    expression,
+    function_text,
+)
 from ctk.toolkit.case.graphs.value_types import symbol_of, value_comment
 
 _RESERVED = frozenset({"torch", "operator", "math", "self", "constants", "graph", *BUILTINS})
@@ -105,11 +110,11 @@ def graph_to_python(
 
 def only_dynamo_writes(gm: GraphModule) -> bool:
     """Return whether Dynamo could not capture a graph's text again, because of an operator."""
-    names = (name for name in called_names(gm) if name.startswith("torch.ops.higher_order."))
+    names = (name for name in names_of_calls(gm) if name.startswith("torch.ops.higher_order."))
     return any(name not in _CAPTURED_AGAIN for name in names)
 
 
-def computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
+def find_computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
     """Return which placeholders are sizes of others: by position, the other's and the dimension."""
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     found = _computed_sizes(gm, dynamic).items()
@@ -160,7 +165,7 @@ def _add_builder(program: _Program, gm: GraphModule, name: str, *, prefix: str) 
     """Add a function that builds a graph node by node, and returns it as a `GraphModule`."""
     attributes = _attribute_texts(program, gm, name, prefix)
     root = ", ".join(f'"{path}": {value}' for path, value in attributes.items())
-    text = Names(_variables(gm), program.imports)
+    text = VariableNames(_variables(gm), program.imports)
     lines = [f"def {name}(constants):", "    graph = torch.fx.Graph()"]
     for node in gm.graph.nodes:
         is_function = node.op == "call_function"
@@ -210,7 +215,7 @@ def _constant_text(gm: GraphModule, path: str, prefix: str, imports: set[str]) -
     value = fetch(gm, path)
     if isinstance(value, torch.Tensor):
         return f'constants["{prefix}{path}"]'
-    return expression(value, Names({}, imports))
+    return expression(value, VariableNames({}, imports))
 
 
 def _forward(
@@ -219,7 +224,7 @@ def _forward(
     names = _variables(gm)
     sizes = _computed_sizes(gm, dynamic)
     by_name = {node.name: text for node, text in names.items()}
-    text = Names(names, imports)
+    text = VariableNames(names, imports)
     parameters = ["self", *_parameters(gm, text, without=sizes)]
     yield f"def forward({', '.join(parameters)}):"
     for node, (owner, dim) in sizes.items():
@@ -246,7 +251,9 @@ def _variables(gm: GraphModule) -> dict[Node, str]:
     return found
 
 
-def _parameters(gm: GraphModule, text: Names, without: Mapping[Node, object]) -> Iterator[str]:
+def _parameters(
+    gm: GraphModule, text: VariableNames, without: Mapping[Node, object]
+) -> Iterator[str]:
     for node in gm.graph.find_nodes(op="placeholder"):
         stars = "*" * str(node.target).count("*")
         default = f"={expression(node.args[0], text)}" if node.args else ""
@@ -254,7 +261,7 @@ def _parameters(gm: GraphModule, text: Names, without: Mapping[Node, object]) ->
             yield f"{stars}{text.nodes[node]}{default}"
 
 
-def _statement(node: Node, text: Names, fields: Mapping[str, str]) -> str | None:
+def _statement(node: Node, text: VariableNames, fields: Mapping[str, str]) -> str | None:
     """Return the line of a node; None for a placeholder."""
     if node.op == "placeholder":
         return None

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
 
@@ -51,7 +51,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CodeNames:
     """The words of a case that can name code.
 
     Attributes:
@@ -68,7 +68,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UserOverrides:
     """What the user says in place of a case's own words, and so needs no trust.
 
     Attributes:
@@ -80,12 +80,12 @@ class Given:
     config: Mapping[str, object] | None = None
 
 
-NOTHING = Given()
+NO_OVERRIDES = UserOverrides()
 
 
 def demands_of(
-    words: Words,
-    given: Given = NOTHING,
+    words: CodeNames,
+    given: UserOverrides = NO_OVERRIDES,
     *,
     allow_imports: Collection[str] = (),
     aliases: Collection[str] = (),
@@ -100,15 +100,15 @@ def demands_of(
     """
     found: list[Demand] = []
     if given.target is None and words.target not in HARMLESS:
-        found.append(Demand("target", quoted(words.target), "manifest.json: target"))
+        found.append(Demand("target", quote_value(words.target), "manifest.json: target"))
     if given.target in (None, words.target, *aliases):  # another target drops the case's options
         own = {key: each for key, each in words.config.items() if key not in (given.config or {})}
         found += _of_config(words.target, own)
     imports = (name for name in words.imports if name not in allow_imports)
-    found += [Demand("import", quoted(name), "manifest.json: imports") for name in imports]
-    calls = [name for name in words.calls if not is_torchs(name)]
+    found += [Demand("import", quote_value(name), "manifest.json: imports") for name in imports]
+    calls = [name for name in words.calls if not is_torch_name(name)]
     left = dict.fromkeys(name for name in calls if not _is_allowed(name, allow_imports))
-    return (*found, *(Demand("call", quoted(name), "graph.json") for name in left))
+    return (*found, *(Demand("call", quote_value(name), "graph.json") for name in left))
 
 
 def _is_allowed(name: str, allow_imports: Collection[str]) -> bool:
@@ -119,7 +119,7 @@ def _is_allowed(name: str, allow_imports: Collection[str]) -> bool:
     return name.partition(":")[0] in allow_imports if ":" in name else bool(allow_imports)
 
 
-def is_torchs(name: str) -> bool:
+def is_torch_name(name: str) -> bool:
     """Return whether a name in a graph means a function of torch or Python, not of other code.
 
     `torch.ops.<namespace>...` counts by its namespace; what else is allowed, `graphs` decides.
@@ -133,11 +133,11 @@ def _of_config(target: str, config: Mapping[str, object]) -> Iterator[Demand]:
     for key, value in config.items():
         if is_harmless is not None and is_harmless(key, value):
             continue
-        where = f"manifest.json: config of {quoted(target)}"
+        where = f"manifest.json: config of {quote_value(target)}"
         passes = list(_passes(value)) if key == "custom_passes" else []
-        yield from (Demand("pass", quoted(each), where) for each in passes)
+        yield from (Demand("pass", quote_value(each), where) for each in passes)
         if not passes:
-            yield Demand("option", f"{quoted(key)} to {quoted(value)}", where)
+            yield Demand("option", f"{quote_value(key)} to {quote_value(value)}", where)
 
 
 def _passes(value: object) -> Iterable[object]:

@@ -13,7 +13,7 @@ from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_folder
 
 if TYPE_CHECKING:
-    from ctk.toolkit.case.case_listing import Entry
+    from ctk.toolkit.case.case_listing import CaseEntry
     from ctk.toolkit.operations.session.operation_listing import OperationEntry
 
 
@@ -33,7 +33,7 @@ def ls(
     An operation (bisect-pass, minify, diagnose) that is not done is listed with the command that
     goes on.
     """
-    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.case_listing import find_cases
     from ctk.toolkit.case.formats.folder_walk import Walk
     from ctk.toolkit.operations.session.operation_listing import find_operations
     from ctk.toolkit.watch.watch_session import dump_folder
@@ -45,7 +45,7 @@ def ls(
             return Answer(ExitCode.NO_FAILURE, said, {"cases": [], "operations": []})
         raise CaseError(f"no such folder: {root}")
     walk = Walk(root)
-    entries, operations = find_entries(walk), find_operations(Walk(root))
+    entries, operations = find_cases(walk), find_operations(Walk(root))
     cut = f"there are more than {walk.limit:,} folders: the others were not looked into"
     return Answer(
         ExitCode.NO_FAILURE,
@@ -81,7 +81,7 @@ def place_of(path: Path, root: Path) -> Path:
     return path.relative_to(root) if path != root else path
 
 
-def headline(root: Path, entries: "list[Entry]", operations: "list[OperationEntry]") -> str:
+def headline(root: Path, entries: "list[CaseEntry]", operations: "list[OperationEntry]") -> str:
     """Return how many cases there are, how many fail and how many cannot be used."""
     count = len(operations)
     more = f"; {count} operation(s), {sum(bool(each.go_on) for each in operations)} to go on with"
@@ -91,7 +91,7 @@ def headline(root: Path, entries: "list[Entry]", operations: "list[OperationEntr
     return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}{more if count else ''}"
 
 
-def advice_on(entries: "list[Entry]") -> tuple[str, ...]:
+def advice_on(entries: "list[CaseEntry]") -> tuple[str, ...]:
     """Return what to do about folders that cannot be used; nothing when there are none."""
     if all(entry.problem is None for entry in entries):
         return ()
@@ -101,7 +101,7 @@ def advice_on(entries: "list[Entry]") -> tuple[str, ...]:
     )
 
 
-def rows_of(root: Path, entries: "list[Entry]") -> Table:
+def rows_of(root: Path, entries: "list[CaseEntry]") -> Table:
     """Return one row per case."""
     rows = table("case", "target", "calls", "age", "state")
     for entry in entries:
@@ -117,7 +117,7 @@ def rows_of(root: Path, entries: "list[Entry]") -> Table:
     return rows
 
 
-def as_data(entry: "Entry | OperationEntry") -> dict[str, object]:
+def as_data(entry: "CaseEntry | OperationEntry") -> dict[str, object]:
     """Return the JSON form of an entry."""
     changes = {"path": str(entry.path), "age_seconds": round(entry.age_seconds)}
     return {**dataclasses.asdict(entry), **changes}

@@ -185,10 +185,10 @@ def show_case(folder: Path) -> Answer:
 
 def refuse_no_case(folder: Path) -> None:
     """Raise the error for a folder without a manifest; it names the cases below it."""
-    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.case_listing import find_cases
     from ctk.toolkit.case.formats.folder_walk import Walk
 
-    found = [entry for entry in find_entries(Walk(folder)) if entry.problem is None]
+    found = [entry for entry in find_cases(Walk(folder)) if entry.problem is None]
     hint = f"; there are cases in it: ctk show {quote(str(found[0].path))}" if found else ""
     raise CaseError(
         f"{folder} is no case: it has no manifest.json{hint}\n"
@@ -292,7 +292,7 @@ def show_diagnosis(folder: Path) -> Answer:
     Raises:
         CaseError: Its diagnosis.json cannot be read.
     """
-    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.case_listing import find_cases
     from ctk.toolkit.case.formats.folder_walk import Walk
     from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.as_json import read_json
@@ -302,7 +302,7 @@ def show_diagnosis(folder: Path) -> Answer:
 
     record = read_json(folder)
     headline, *lines = summary(record, folder)
-    cases = [str(entry.path) for entry in find_entries(Walk(folder)) if entry.problem is None]
+    cases = [str(entry.path) for entry in find_cases(Walk(folder)) if entry.problem is None]
     lines += [f"look at it: ctk show {quote(path)}" for path in cases]
     command = None if is_done(record) else resume_hint(folder)
     lines += [f"to go on: {command}"] if command else []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.watch.child_start import BOOK
@@ -41,8 +41,8 @@ class Suspect:
     rule: str = ""
 
     @property
-    def stage(self) -> Place:
-        return cast("Place", self.id.partition("/")[0])
+    def stage(self) -> FailureOrigin:
+        return cast("FailureOrigin", self.id.partition("/")[0])
 
     def __str__(self) -> str:
         rewrite = f", rewrite {self.number} ({self.rule})" if self.kind == "rewrite" else ""

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Place, Signature
+from ctk.toolkit.case.failure import FailureOrigin, Signature
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import document, read_document, write_document
@@ -49,7 +49,7 @@ class CulpritRecord:
         line: `FILE:LINE` of the user's program that is to blame; empty where a graph tells more.
     """
 
-    stage: Place
+    stage: FailureOrigin
     pass_: Line
     kind: Literal["pass", "kernel"]
     rewrite: int | None

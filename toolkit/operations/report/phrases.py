@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ctk.toolkit.case.failure import FailureKind, Place
+from ctk.toolkit.case.failure import FailureKind, FailureOrigin
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.reduce.driver import Reason
 
@@ -40,7 +40,7 @@ MEANINGS: Mapping[FailureKind, str] = {
 }
 """What each kind of failure says."""
 
-PLACES: Mapping[Place, str] = {
+PLACES: Mapping[FailureOrigin, str] = {
     "dynamo": "Dynamo: what it captures, guards, resumes and does around graphs, with any backend",
     "runtime": "what is wrapped around compiled graphs, or a later call; no graph alone shows it",
     "captured": "the graph as Dynamo captured it, on its way to the compiler",

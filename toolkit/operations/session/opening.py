@@ -18,8 +18,8 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.folders import output_folder
-from ctk.toolkit.case.graphs.callables import called_modules
+from ctk.toolkit.case.formats.files import make_output_folder
+from ctk.toolkit.case.graphs.callables import modules_of_calls
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.session.running_operation import Done, Operation
@@ -152,7 +152,7 @@ def new_journal(out: str | Path | None, default: str, header: Header) -> tuple[J
             f"{out} holds an earlier run; go on with it: the same command with --resume, or name "
             "another folder"
         )
-    folder = output_folder(out, default)
+    folder = make_output_folder(out, default)
     return start_journal(folder, header), folder
 
 
@@ -232,7 +232,7 @@ def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
         ):  # options that no file can hold: an object of the library's caller
             for place, path in plan_sources(case).copies.items():
                 yield place, digest_of(path)
-        for module in called_modules(case.graph):
+        for module in modules_of_calls(case.graph):
             file = getattr(sys.modules.get(module), "__file__", None)
             if file is not None:
                 yield module, digest_of(Path(file))

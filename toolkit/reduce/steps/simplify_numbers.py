@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import Content, Run
+from ctk.toolkit.case.formats.content import Content, ContentRun
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.numbers import Ladder, ladders
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, ladder_of_edits
@@ -50,7 +50,7 @@ def _runs(name: str, tensor: Tensor, content: Content) -> Iterator[Proposal]:
             yield _climb(name, shape, run, ladder)
 
 
-def _climb(name: str, shape: tuple[int, ...], run: Run, ladder: Ladder) -> Monotone:
+def _climb(name: str, shape: tuple[int, ...], run: ContentRun, ladder: Ladder) -> Monotone:
     def edit(n: int) -> SetNumber:
         return SetNumber(name, shape, run.start, run.stop, run.value, ladder.number(n))
 

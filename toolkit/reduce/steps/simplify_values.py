@@ -10,7 +10,7 @@ import torch
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, is_possible
-from ctk.toolkit.case.formats.content import Content, Run
+from ctk.toolkit.case.formats.content import Content, ContentRun
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, ladder_of_edits
 from ctk.toolkit.reduce.value_edits import SetValues, changeable, core_shape
@@ -56,7 +56,7 @@ def _pairs(
 def _rank_of_ones(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the rank of ones: a few non-zeros are less to say, other fillings are more."""
     count = torch.Size(core_shape(tensor)).numel()
-    return Content("zeros", (Run(0, count, 1.0),), count).rank
+    return Content("zeros", (ContentRun(0, count, 1.0),), count).rank
 
 
 def _suiting(index: int, value: torch.Tensor) -> str | None:

@@ -8,7 +8,7 @@ import torch
 
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.formats.buildable import FILLINGS, filled, is_possible, raw_bytes
+from ctk.toolkit.case.formats.buildable import FILLINGS, fill_tensor, is_possible, raw_bytes
 from ctk.toolkit.case.formats.content import content_of
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
@@ -34,7 +34,7 @@ UNUSUAL = {
 @pytest.mark.parametrize("tensor", UNUSUAL.values(), ids=UNUSUAL)
 def test_unusual_strides_are_filled_recognised_and_written(tensor: torch.Tensor) -> None:
     for filling in (name for name in FILLINGS if is_possible(tensor, name)):
-        other = filled(tensor, filling)
+        other = fill_tensor(tensor, filling)
         assert isinstance(other, torch.Tensor)
         assert (other.shape, other.stride()) == (tensor.shape, tensor.stride())
         assert content_of(other).is_recipe
@@ -68,7 +68,7 @@ def test_a_repro_with_unusual_strides_fails_and_heals(tmp_path: Path) -> None:
 
 def test_a_tensor_with_other_values_stays_where_it_is_in_its_storage():
     tensor = torch.nn.Parameter(torch.arange(30.0)[7:19].view(3, 4).t())
-    other = filled(tensor, "ones")
+    other = fill_tensor(tensor, "ones")
     assert isinstance(other, torch.nn.Parameter) and other.requires_grad and other.is_leaf
     assert (other.storage_offset(), other.stride()) == (7, (1, 4))
     assert other.tolist() == torch.ones(4, 3).tolist()

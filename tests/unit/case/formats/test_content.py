@@ -11,11 +11,11 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import same_bits
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.formats.content import (
-    Contents,
-    Run,
+    ContentCache,
+    ContentRun,
     block_count,
     block_range,
-    built,
+    build_content,
     content_of,
     index_of,
     levels,
@@ -24,7 +24,7 @@ from ctk.toolkit.case.formats.content import (
     rank_of,
     text_of,
 )
-from ctk.toolkit.case.formats.synthetic import Piece, Written, synthesize, written_recipe
+from ctk.toolkit.case.formats.synthetic import Piece, WrittenRecipe, synthesize, find_written_recipe
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn,
@@ -38,14 +38,14 @@ def one(value: float, place: int = 40, count: int = 144) -> torch.Tensor:
 
 def test_few_numbers_are_runs() -> None:
     assert content_of(torch.zeros(12, 12)).runs == ()
-    assert content_of(torch.ones(12, 12)).runs == (Run(0, 144, 1.0),)
+    assert content_of(torch.ones(12, 12)).runs == (ContentRun(0, 144, 1.0),)
     found = content_of(torch.tensor([0, 0, 7, 7, 0, 1.5]))
-    assert (found.kind, found.runs) == ("zeros", (Run(2, 4, 7.0), Run(5, 6, 1.5)))
+    assert (found.kind, found.runs) == ("zeros", (ContentRun(2, 4, 7.0), ContentRun(5, 6, 1.5)))
     assert found.nonzeros == 3
 
 
 def test_numbers_are_said_with_the_digits_that_their_dtype_needs() -> None:
-    assert content_of(torch.tensor([0.1, 0.0])).runs == (Run(0, 1, 0.1),)
+    assert content_of(torch.tensor([0.1, 0.0])).runs == (ContentRun(0, 1, 0.1),)
     assert number_of(torch.tensor(1e30)) == 1e30
     assert number_of(torch.tensor(0.1, dtype=torch.float16)) == 0.1
 
@@ -54,7 +54,7 @@ def test_seeded_values_are_recognised_even_with_zeros_in_them() -> None:
     values = randn((90, 90), seed=3)
     assert content_of(values).kind == "randn:3"
     values.view(-1)[100:5000] = 0
-    assert (content_of(values).kind, content_of(values).runs) == ("randn:3", (Run(100, 5000, 0.0),))
+    assert (content_of(values).kind, content_of(values).runs) == ("randn:3", (ContentRun(100, 5000, 0.0),))
     values.view(-1)[0] = 2
     assert content_of(values).kind == "data"
     assert content_of(torch.arange(100)).kind == "arange"
@@ -73,8 +73,8 @@ def test_recipes_of_any_dtype_rebuild_the_same_bits(dtype: torch.dtype) -> None:
                 values[place] = torch.tensor(number, dtype=dtype)
     values = values.to(dtype)
     content = content_of(values)
-    assert content.kind == "zeros" and same_bits(built(content, (40,), dtype), values)
-    recipe = written_recipe(values)
+    assert content.kind == "zeros" and same_bits(build_content(content, (40,), dtype), values)
+    recipe = find_written_recipe(values)
     assert recipe is not None and same_bits(synthesize(recipe, 40, dtype, "x"), values)
 
 
@@ -83,7 +83,7 @@ def test_a_nan_of_other_bits_is_no_recipe_and_its_sign_is_kept() -> None:
     odd[3] = 0x7FC00001
     assert content_of(odd.view(torch.float32)).kind == "data"
     odd[3] = -0x400000  # what processors make of 0 / 0
-    assert written_recipe(odd.view(torch.float32)) == Written("zeros", (Piece(3, 4, "-nan"),))
+    assert find_written_recipe(odd.view(torch.float32)) == WrittenRecipe("zeros", (Piece(3, 4, "-nan"),))
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,9 +100,9 @@ def test_any_number_survives_as_text(number: complex) -> None:
 def test_text_that_is_no_number_of_the_dtype_is_a_case_error() -> None:
     for text, dtype in (("1.5", torch.int64), ("2", torch.bool), ("e", torch.float32)):
         with pytest.raises(CaseError, match=r"x: .*is no number of torch"):
-            synthesize(Written("zeros", (Piece(0, 1, text),)), 4, dtype, "x")
+            synthesize(WrittenRecipe("zeros", (Piece(0, 1, text),)), 4, dtype, "x")
     with pytest.raises(CaseError, match=r"x: .*2, 5.* are not among 4"):
-        synthesize(Written("zeros", (Piece(2, 5, "1.0"),)), 4, torch.float32, "x")
+        synthesize(WrittenRecipe("zeros", (Piece(2, 5, "1.0"),)), 4, torch.float32, "x")
 
 
 DESCENDING = (
@@ -139,11 +139,11 @@ def test_an_index_is_that_of_the_element() -> None:
 
 def test_what_has_no_numbers_of_its_own_holds_nothing() -> None:
     for value in (3, torch.empty(0), torch.empty(2, device="meta"), torch.eye(3).to_sparse()):
-        assert Contents().of(value).rank[:2] == (0, 0)
+        assert ContentCache().of(value).rank[:2] == (0, 0)
 
 
 def test_contents_are_worked_out_once_until_written_to() -> None:
-    contents, values = Contents(), torch.zeros(9)
+    contents, values = ContentCache(), torch.zeros(9)
     first = contents.of(values)
     assert contents.of(values) is first
     values[3] = 1

@@ -14,7 +14,7 @@ from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.trust import ctk_options, inductor_options
-from ctk.toolkit.case.trust.demands import Given, Words, demands_of
+from ctk.toolkit.case.trust.demands import UserOverrides, CodeNames, demands_of
 from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
 from ctk.toolkit.targets import TARGETS, target_names
 
@@ -92,7 +92,7 @@ def test_no_allowed_name_sounds_like_a_place_a_process_or_a_log() -> None:
 
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
 def test_a_mode_of_torch_compile_needs_no_trust(mode: str) -> None:
-    assert demands_of(Words("inductor", inductor_mode_options(mode))) == ()
+    assert demands_of(CodeNames("inductor", inductor_mode_options(mode))) == ()
 
 
 def test_each_target_is_decided() -> None:
@@ -117,23 +117,23 @@ def test_what_a_plain_config_of_ctk_holds_is_harmless() -> None:
         verify=False,
         freezing=True,
     )
-    assert demands_of(Words("ctk", config.differences())) == ()
-    assert demands_of(Words("ctk", {"fold_constants.max_nbytes": 3, "fuel": None})) == ()
-    assert demands_of(Words("ctk", {"custom_passes": {"joint": []}})) == ()
+    assert demands_of(CodeNames("ctk", config.differences())) == ()
+    assert demands_of(CodeNames("ctk", {"fold_constants.max_nbytes": 3, "fuel": None})) == ()
+    assert demands_of(CodeNames("ctk", {"custom_passes": {"joint": []}})) == ()
 
 
 def test_the_operators_of_torch_are_harmless_by_name() -> None:
     names = ["torch.ops.aten.sin.default", "torch.ops.higher_order.cond", "torch.relu", "math.pi"]
-    assert demands_of(Words("ctk", calls=names)) == ()
+    assert demands_of(CodeNames("ctk", calls=names)) == ()
     ours = {"aten", "prim", "prims", "rngprims", "quantized_decomposed", "higher_order"}
     assert ours | operators.TORCH_NAMESPACES >= TORCH_NAMESPACES
     assert {"profiler", "symm_mem", "c10d", "_test", "onnx"}.isdisjoint(TORCH_NAMESPACES)
 
 
 class TestWhatTheUserSays:
-    WORDS = Words("my.py:f", {"path": "/x", "more": 1}, ("mod",), ("mod:f", "torch.ops.mod.g"))
+    WORDS = CodeNames("my.py:f", {"path": "/x", "more": 1}, ("mod",), ("mod:f", "torch.ops.mod.g"))
 
-    def demanded(self, given: Given = Given(), **more: Any) -> list[str]:  # noqa: B008  frozen
+    def demanded(self, given: UserOverrides = UserOverrides(), **more: Any) -> list[str]:  # noqa: B008  frozen
         return [f"{each.kind} {each.what}" for each in demands_of(self.WORDS, given, **more)]
 
     def test_nothing(self) -> None:
@@ -147,31 +147,31 @@ class TestWhatTheUserSays:
         ]
 
     def test_another_target_drops_the_options_too(self) -> None:
-        found = self.demanded(Given("eager"), allow_imports=("mod",))
+        found = self.demanded(UserOverrides("eager"), allow_imports=("mod",))
         assert found == []
 
     def test_the_same_target_keeps_the_options(self) -> None:
-        found = self.demanded(Given("my.py:f"), allow_imports=("mod",))
+        found = self.demanded(UserOverrides("my.py:f"), allow_imports=("mod",))
         assert found == ["option 'path' to '/x'", "option 'more' to 1"]
 
     def test_the_same_target_by_the_name_of_its_copy_keeps_them_too(self) -> None:
-        given, copy = Given("/case/sources/my.py:f"), ("/case/sources/my.py:f",)
+        given, copy = UserOverrides("/case/sources/my.py:f"), ("/case/sources/my.py:f",)
         assert len(self.demanded(given, allow_imports=("mod",), aliases=copy)) == 2
 
     def test_an_option_in_place_of_the_cases(self) -> None:
-        found = self.demanded(Given("my.py:f", {"path": "/y"}), allow_imports=("mod",))
+        found = self.demanded(UserOverrides("my.py:f", {"path": "/y"}), allow_imports=("mod",))
         assert found == ["option 'more' to 1"]
 
     def test_a_module_does_not_cover_another(self) -> None:
-        found = self.demanded(Given("eager"), allow_imports=("other",))
+        found = self.demanded(UserOverrides("eager"), allow_imports=("other",))
         assert found == ["import 'mod'", "call 'mod:f'"]
 
 
 @pytest.mark.parametrize("value", ["*", ["*"], ["*", "-joint/fold"], ["joint/fold", "-cse"]])
 def test_leaving_passes_out_needs_no_trust(value: object) -> None:
-    assert not demands_of(Words("ctk", {"disable": value}))
+    assert not demands_of(CodeNames("ctk", {"disable": value}))
 
 
 @pytest.mark.parametrize("value", ["**", ["*", "my.py:f x"], ["a\nb"], {"*": 1}])
 def test_other_words_about_passes_do(value: object) -> None:
-    assert demands_of(Words("ctk", {"disable": value}))
+    assert demands_of(CodeNames("ctk", {"disable": value}))

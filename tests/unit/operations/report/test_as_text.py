@@ -5,14 +5,14 @@ from typing import Any, get_args
 
 import pytest
 
-from ctk.toolkit.case.failure import FailureKind, Place
+from ctk.toolkit.case.failure import FailureKind, FailureOrigin
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.phrases import MEANINGS, PLACES, VERDICTS
 
 
 @pytest.mark.parametrize(
     ("kinds", "sentences"),
-    [(get_args(FailureKind), MEANINGS), (get_args(Place), PLACES), (Verdict, VERDICTS)],
+    [(get_args(FailureKind), MEANINGS), (get_args(FailureOrigin), PLACES), (Verdict, VERDICTS)],
     ids=["kinds of failure", "places", "verdicts"],
 )
 def test_each_has_a_sentence_of_its_own(kinds: Any, sentences: Mapping[Any, str]) -> None:
