@@ -15,7 +15,7 @@ from ctk.toolkit.case.formats.strict_json import Json, read_json
 from ctk.toolkit.case.graphs.callables import names_of_calls
 from ctk.toolkit.case.graphs.graph_json import target_names
 from ctk.toolkit.case.manifest import GRAPH, Manifest, read_manifest
-from ctk.toolkit.case.trust.demands import Demand, UserOverrides, CodeNames, demands_of
+from ctk.toolkit.case.trust.demands import CodeNames, Demand, UserOverrides, demands_of
 
 _SHOWN = 20
 """How many demands a refusal lists."""

@@ -21,7 +21,7 @@ from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder, replace_file
-from ctk.toolkit.case.formats.scrub import scrub, find_scrubbed_lines
+from ctk.toolkit.case.formats.scrub import find_scrubbed_lines, scrub
 from ctk.toolkit.case.graphs.callables import is_file, registering_files
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in

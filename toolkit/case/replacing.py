@@ -24,9 +24,9 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.formats.files import (
     PARTIAL,
     make_folder,
+    raise_storage_errors,
     replace_file,
     scratch_folder,
-    raise_storage_errors,
 )
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
 

@@ -43,7 +43,7 @@ from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_t
 from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.case.graphs.value_types import symbol_hints
-from ctk.toolkit.case.inputs import Inputs, pack_inputs, choose_stored_values, unpack_inputs
+from ctk.toolkit.case.inputs import Inputs, choose_stored_values, pack_inputs, unpack_inputs
 from ctk.toolkit.case.manifest import (
     GRAPH,
     MANIFEST,

@@ -17,7 +17,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent
 from ctk.compiler.fx.types import tensor_text
 from ctk.toolkit.case.formats.plain_text import one_line
-from ctk.toolkit.case.formats.tensor_index import TensorEntry, Storage, TensorIndex
+from ctk.toolkit.case.formats.tensor_index import Storage, TensorEntry, TensorIndex
 from ctk.toolkit.case.formats.tensors import unpack_tensors
 
 NOTHING = "-"

@@ -20,7 +20,7 @@ from safetensors.torch import save
 
 from ctk.toolkit.case.carried_sources import copy_sources, plan_sources
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.files import replace_file, raise_storage_errors, write_text
+from ctk.toolkit.case.formats.files import raise_storage_errors, replace_file, write_text
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import shorten_paths

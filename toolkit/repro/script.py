@@ -20,7 +20,7 @@ from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.case.graphs.callables import modules_of_calls, is_file
+from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.processes.memory import default_limit_nbytes

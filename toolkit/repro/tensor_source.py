@@ -23,7 +23,14 @@ from ctk.compiler.fx.clone import extent, overlaps, same_bits
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.case.formats.content import Content, ContentRun, build_content, content_of, index_of, text_of
+from ctk.toolkit.case.formats.content import (
+    Content,
+    ContentRun,
+    build_content,
+    content_of,
+    index_of,
+    text_of,
+)
 
 LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""
@@ -235,7 +242,9 @@ def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
 
 def _placed(tensor: torch.Tensor, sources: Sources) -> str | None:
     content = content_of(tensor)
-    if not content.is_recipe or not same_bits(tensor, build_content(content, tensor.shape, tensor.dtype)):
+    if not content.is_recipe or not same_bits(
+        tensor, build_content(content, tensor.shape, tensor.dtype)
+    ):
         return None
     base = build_content(Content(content.kind), tensor.shape, tensor.dtype)
     source = next(text for each in (_fill, _arange, _randn) if (text := each(base, sources)))

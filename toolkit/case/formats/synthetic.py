@@ -26,8 +26,8 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.formats.checked import NumberText
 from ctk.toolkit.case.formats.content import (
     Content,
-    Number,
     ContentRun,
+    Number,
     build_content,
     number_from,
     short_content,

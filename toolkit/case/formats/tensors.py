@@ -45,11 +45,11 @@ from ctk.toolkit.case.formats.synthetic import (
     Uniform,
     WrittenRecipe,
     default_recipe,
+    find_written_recipe,
     measure_recipe,
     synthesize,
-    find_written_recipe,
 )
-from ctk.toolkit.case.formats.tensor_index import TensorEntry, Storage, TensorIndex
+from ctk.toolkit.case.formats.tensor_index import Storage, TensorEntry, TensorIndex
 
 Keep = Callable[[str, Tensor, int], bool]
 """Whether to keep the values of a tensor: its name, the tensor, and how many numbers that is."""

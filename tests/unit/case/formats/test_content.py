@@ -24,7 +24,7 @@ from ctk.toolkit.case.formats.content import (
     rank_of,
     text_of,
 )
-from ctk.toolkit.case.formats.synthetic import Piece, WrittenRecipe, synthesize, find_written_recipe
+from ctk.toolkit.case.formats.synthetic import Piece, WrittenRecipe, find_written_recipe, synthesize
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn,
@@ -54,7 +54,10 @@ def test_seeded_values_are_recognised_even_with_zeros_in_them() -> None:
     values = randn((90, 90), seed=3)
     assert content_of(values).kind == "randn:3"
     values.view(-1)[100:5000] = 0
-    assert (content_of(values).kind, content_of(values).runs) == ("randn:3", (ContentRun(100, 5000, 0.0),))
+    assert (content_of(values).kind, content_of(values).runs) == (
+        "randn:3",
+        (ContentRun(100, 5000, 0.0),),
+    )
     values.view(-1)[0] = 2
     assert content_of(values).kind == "data"
     assert content_of(torch.arange(100)).kind == "arange"
@@ -83,7 +86,9 @@ def test_a_nan_of_other_bits_is_no_recipe_and_its_sign_is_kept() -> None:
     odd[3] = 0x7FC00001
     assert content_of(odd.view(torch.float32)).kind == "data"
     odd[3] = -0x400000  # what processors make of 0 / 0
-    assert find_written_recipe(odd.view(torch.float32)) == WrittenRecipe("zeros", (Piece(3, 4, "-nan"),))
+    assert find_written_recipe(odd.view(torch.float32)) == WrittenRecipe(
+        "zeros", (Piece(3, 4, "-nan"),)
+    )
 
 
 @settings(max_examples=60, deadline=None)

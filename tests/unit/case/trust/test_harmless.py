@@ -14,7 +14,7 @@ from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.trust import ctk_options, inductor_options
-from ctk.toolkit.case.trust.demands import UserOverrides, CodeNames, demands_of
+from ctk.toolkit.case.trust.demands import CodeNames, UserOverrides, demands_of
 from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
 from ctk.toolkit.targets import TARGETS, target_names
 
