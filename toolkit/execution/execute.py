@@ -114,7 +114,7 @@ def run_private(
     runner: type[Eager] = Eager,
     around: AbstractContextManager[None] | None = None,
 ) -> Outcome:
-    """Run a private copy of a graph under `modes`; raises what the program raises.
+    """Run a private copy of a graph under `modes`; the exceptions of the program pass through.
 
     Args:
         gm: Only read.

@@ -94,7 +94,7 @@ def _checkpoint() -> object:
 
 
 class Eager(Interpreter):
-    """Runs a graph node by node, with flat inputs, whatever its calling convention says.
+    """Runs a graph node by node, with flat inputs, without its calling convention.
 
     Unlike `gm(...)` it needs no generated code, prints nothing to stderr when an op raises, and
     leaves no transform entered then. A checkpointed region is run as it is: torch's own operator is

@@ -142,4 +142,4 @@ def _importer_of(spec: str) -> Importer:
         if importer.accepts(spec):
             return importer
     forms = ", ".join(importer.form for importer in IMPORTERS)
-    raise CaseError(f"nothing can load {spec}; what can be loaded: {forms}")
+    raise CaseError(f"nothing can load {spec}; loadable are: {forms}")

@@ -48,7 +48,7 @@ def case_folders(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         near = quote(str(nearest_parent(folder)))
-        raise CaseError(f"no such folder: {folder}\n  see what there is: ctk ls {near}")
+        raise CaseError(f"no such folder: {folder}\n  list the cases: ctk ls {near}")
     if (folder / MANIFEST).exists():
         return [folder]
     walk = Walk(folder)

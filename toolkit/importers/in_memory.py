@@ -101,7 +101,7 @@ def has_leaf_modules(gm: GraphModule) -> bool:
 
 
 def program_of(function: Callable[..., object], inputs: Inputs) -> UserProgram:
-    """Return a callable and its inputs as a program; its file is the one that defines it."""
+    """Return a callable and its inputs as a program; its file is that of its definition."""
     kwargs: Mapping[str, object] = {}
     if isinstance(inputs, Mapping):
         kwargs, inputs = inputs, ()

@@ -18,7 +18,7 @@ from ctk.compiler.torch_compat.dynamo.capture_reasons import (
 SHOWN = 3
 """How many reasons are returned."""
 
-HINT = "see what Dynamo does: TORCH_LOGS=dynamo,graph_breaks"
+HINT = "log Dynamo's decisions: TORCH_LOGS=dynamo,graph_breaks"
 
 
 def reasons_for_no_graph(found: Collected, model: object = None) -> tuple[str, ...]:

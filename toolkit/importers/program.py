@@ -65,7 +65,7 @@ def capture_cases(
     `mark_dynamic` become symbolic; 4. `backward=True` runs the backward pass of the summed outputs;
     5. without it a model in evaluation mode runs without gradients, as inference does.
 
-    Dynamo is reset first: earlier compiles in this process would decide what is recompiled.
+    Dynamo is reset first: earlier compiles in this process would influence recompilations.
 
     Args:
         program: What to run.
@@ -297,7 +297,7 @@ def _run_recorded(
         raise CaptureError(
             f"Dynamo fails while it captures {program.path.name}, which runs in eager: "
             f"{type(error).__name__}: {first_line(error)}\n"
-            "  no backend is involved; see what Dynamo does: TORCH_LOGS=dynamo,graph_breaks"
+            "  no backend is involved; log Dynamo's decisions: TORCH_LOGS=dynamo,graph_breaks"
         ) from error
 
 
@@ -327,7 +327,7 @@ def _raises_alike(program: UserProgram, error: Exception, *, backward: bool) -> 
 def _check_eager(program: UserProgram, *, backward: bool) -> None:
     """Run the program without a compiler in two ways, of which one must work.
 
-    With the backend `eager`, Dynamo still captures what the program itself compiles.
+    With the backend `eager`, Dynamo still captures the parts that the program itself compiles.
 
     Raises:
         EagerError: Both fail.

@@ -71,7 +71,7 @@ class Script:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Folders that may hold its inputs: the named one, or those beside a script that was moved."""
+        """Folders that may hold its inputs: the named one, or those beside a moved script."""
         said, here = self.options.get("save_dir"), self.path.parent
         first = [Path(said)] if isinstance(said, str) else []
         return (*first, here / "checkpoints", here, here.parent / "checkpoints")
@@ -113,7 +113,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     else:
         logger.warning(
             "ctk: %s holds a graph of ATen operators, from after AOTAutograd: it is compiled from "
-            "there, and what happened before is not in it", script.path.name,
+            "there, without the steps before", script.path.name,
         )  # fmt: skip
         cases = [_after_aot(script, model, inputs, target, config)]
     return cases
@@ -243,7 +243,7 @@ def _traced(model: torch.nn.Module, path: Path) -> GraphModule:
         raise
     except Exception as error:
         raise ProgramError(
-            f"{path.name}: forward() of {type(model).__name__} is no graph: "
+            f"{path.name}: forward() of {type(model).__name__} cannot be traced as a graph: "
             f"{type(error).__name__}: {first_line(error)}"
         ) from error
 

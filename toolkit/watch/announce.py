@@ -1,6 +1,6 @@
-"""What a user is told when a watched compile fails: what, where it is saved, what to run next.
+"""The text for a failing watched compile: the failure, its folder, and the next commands.
 
-Only words and the facts behind them; writing to the log is left to the caller.
+It does not write to the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from ctk.toolkit.targets.base import Target
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compiled, and by whom.
+    """The compiler of a watched graph, and its options.
 
     Attributes:
         target: The compiler.
-        config: Its options as the program gave them; may hold functions.
+        config: Its options in the program; may hold functions.
         saved_config: The options as JSON values, for the case.
         sources: The user's files that target and options name.
         importable: Whether another process can find the target by its name.
@@ -37,17 +37,17 @@ class Subject:
 
     @property
     def can_recompile(self) -> bool:
-        """Whether the target can be compiled with again by its name, without side effects."""
+        """Whether another compile can load the target by its name, without side effects."""
         return self.importable and not self.in_script
 
 
 def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()) -> str:
-    """Return what a user is told of a failure; the first line is enough on its own.
+    """Return the announcement of a failure; its first line can stand alone.
 
     Args:
-        case: With the signature of the failure.
-        folder: Where it is saved.
-        inputs: What is kept of its inputs.
+        case: The case, with the signature of the failure.
+        folder: The folder of the saved case.
+        inputs: How its inputs are saved.
         details: Measured errors, the first wrong pass.
     """
     lines = [
@@ -78,7 +78,7 @@ def import_hint(subject: Subject) -> str:
 
 
 def note_saved(error: BaseException, case: Case, folder: Path) -> bool:
-    """Note on an exception where it is saved; return False if that was noted before."""
+    """Add a note with the saved case to an exception; return False if it has the note already."""
     root = root_error(error)
     note = f"ctk saved this as a case; all of it: {command_on('diagnose', folder, case)}"
     if note in getattr(root, "__notes__", ()):

@@ -1,8 +1,8 @@
-"""What Python processes that a watched script starts run first: copied as `sitecustomize.py`.
+"""Startup code of the Python children of a watched script, copied as `sitecustomize.py`.
 
-It imports no torch and nothing of ctk: it notes that the process started, runs the `sitecustomize`
-that this one hides, and waits for an import of `torch._dynamo`; only then the watch is installed.
-A process without ctk, or one that never compiles, goes on as it would alone.
+It imports neither torch nor ctk: it records the start of the process, runs the `sitecustomize` that
+it shadows, and installs the watch when `torch._dynamo` is imported. A process that has no ctk or
+never compiles is not affected.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from types import ModuleType
 
 BOOK = "book.jsonl"
-"""Where the processes of a run note what they did, one JSON object per line."""
+"""The file of all processes of a run, one JSON object per event and line."""
 
 HOOK = "hook.txt"
-"""Names the function that is called with the folder; without it the process is watched."""
+"""The file that names a function to call with the folder, instead of `WATCH`."""
 
 WATCH = "ctk.toolkit.watch.children:watch_here"
 
@@ -28,7 +28,7 @@ DYNAMO = "torch._dynamo"
 
 
 def note(folder: str, entry: dict[str, object]) -> None:
-    """Append a line to the run's book, in one write; a run that is over is no error."""
+    """Append a line to the book of a run, in one write; ignored if the run has ended."""
     line = json.dumps({"pid": os.getpid(), **entry}) + "\n"
     with contextlib.suppress(OSError):
         book = os.open(os.path.join(folder, BOOK), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118  # keeps the start of every child cheap
@@ -65,7 +65,9 @@ class WatchWhenNeeded(importlib.abc.MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             original(module)
-            with contextlib.suppress(ImportError, OSError):  # no ctk here, or the run is over
+            with contextlib.suppress(
+                ImportError, OSError
+            ):  # ctk is not installed, or the run has ended
                 call_hook(folder)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one object
@@ -73,8 +75,8 @@ class WatchWhenNeeded(importlib.abc.MetaPathFinder):
 
 
 def run_hidden_sitecustomize(folder: str) -> None:
-    """Run the `sitecustomize` that comes after ours on the path, if there is one."""
-    rest = [each for each in sys.path if each != folder]
+    """Run the next `sitecustomize` on the path, if there is one."""
+    rest = [entry for entry in sys.path if entry != folder]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
@@ -84,7 +86,7 @@ def run_hidden_sitecustomize(folder: str) -> None:
 
 if __name__ == "sitecustomize":
     _folder = os.path.dirname(__file__)  # noqa: PTH120  # keeps the start of every child cheap
-    if not any("compile_worker" in each for each in sys.orig_argv):  # Inductor's own processes
+    if not any("compile_worker" in word for word in sys.orig_argv):  # Inductor's own processes
         note(_folder, {"started": sys.orig_argv[1:], "parent": os.getppid()})
         sys.meta_path.insert(0, WatchWhenNeeded(_folder))
     run_hidden_sitecustomize(_folder)

@@ -1,9 +1,8 @@
 """Child processes of a watched script: they are watched as well, and their results counted.
 
-A forked child has the hooks already. A Python process that is started anew finds a
-`sitecustomize.py` of ours first on `PYTHONPATH` (child_start.py), which installs them when
-`torch._dynamo` is imported. All of them note what they did in one file at once, so that
-a child that is killed is counted too:
+A forked child has the hooks already. A new Python process finds the `sitecustomize.py` of ctk first
+on `PYTHONPATH` (child_start.py), which installs them when `torch._dynamo` is imported. Each process
+appends its events to one file at once, so that a killed child counts as well:
 
     {"pid": 12, "launched": ["-c", "..."]}             the script is about to start a Python process
     {"pid": 13, "started": ["-c", "..."], "parent": 12}  one that can be watched
@@ -11,9 +10,8 @@ a child that is killed is counted too:
     {"pid": 13, "failure": ["graph0", "dumps/child_13_0/graph0", "accuracy: ..."]}
     {"pid": 13, "missing": ["graph0", "events", "OSError: ..."]}
 
-A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own.
-
-It does not count processes that are no Python, or Inductor's compile workers.
+A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own. Other
+programs than Python and Inductor's compile workers do not count.
 """
 
 import dataclasses
@@ -42,14 +40,14 @@ LAUNCH = "subprocess.Popen"
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What the child processes of a run did.
+    """The results of the child processes of a run.
 
     Attributes:
-        graphs: How many graphs they compiled.
-        processes: How many of them compiled something.
-        failures: What went wrong in them.
-        unwatched: How many Python processes were started that were not watched.
-        missing: What of their dumps could not be written.
+        graphs: Number of graphs that they compiled.
+        processes: Number of children that compiled a graph.
+        failures: The failures in them.
+        unwatched: Number of Python processes that were started but not watched.
+        missing: The parts of their dumps that could not be written.
     """
 
     graphs: int = 0
@@ -64,9 +62,9 @@ NO_CHILDREN = Children()
 
 @contextmanager
 def watched_children(options: WatchOptions) -> Generator[Path]:
-    """Let children that start inside the block be watched; yields the folder of the run.
+    """Watch the children that start inside the block; yield the folder of the run.
 
-    The environment is put back, and the folder removed, at the end.
+    The environment is restored, and the folder removed, at the end.
     """
     folder = Path(tempfile.mkdtemp(prefix="children-", dir=scratch_root()))
     (folder / BOOK).touch()
@@ -89,21 +87,21 @@ def watched_children(options: WatchOptions) -> Generator[Path]:
 
 
 def children_of(folder: Path) -> Children:
-    """Read what the children of this process did so far."""
+    """Read the results so far of the children of this process."""
     entries = [_entry(line) for line in (folder / BOOK).read_text().splitlines()]
-    theirs = [each for each in entries if each.get("pid") != os.getpid()]
-    graphs = [each for each in theirs if "graph" in each]
+    theirs = [entry for entry in entries if entry.get("pid") != os.getpid()]
+    graphs = [entry for entry in theirs if "graph" in entry]
     failures = tuple(
         Failure(str(graph), Path(case), str(summary), (Path(case) / MANIFEST).is_file())
-        for each in theirs
-        if "failure" in each
-        for graph, case, summary in [each["failure"]]
+        for entry in theirs
+        if "failure" in entry
+        for graph, case, summary in [entry["failure"]]
     )
-    missing = tuple(Missing(*each["missing"]) for each in theirs if "missing" in each)
-    launched = Counter(tuple(each["launched"]) for each in entries if "launched" in each)
-    started = Counter(tuple(each["started"]) for each in entries if "started" in each)
+    missing = tuple(Missing(*entry["missing"]) for entry in theirs if "missing" in entry)
+    launched = Counter(tuple(entry["launched"]) for entry in entries if "launched" in entry)
+    started = Counter(tuple(entry["started"]) for entry in entries if "started" in entry)
     unwatched = (launched - started).total()
-    processes = len({each["pid"] for each in graphs})
+    processes = len({entry["pid"] for entry in graphs})
     return Children(len(graphs), processes, failures, unwatched, missing)
 
 

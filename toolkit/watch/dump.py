@@ -1,17 +1,16 @@
-"""Write what happens in a compile into the folder of its graph, event by event.
+"""Write the events of a compile into the folder of its graph.
 
-Everything is written as it arrives, so that a compiler that crashes leaves all that it did until
-then. Layout below the case folder of a graph:
+Each event is written as it arrives, so that all events before a crash are on disk. Layout below the
+case folder of a graph:
 
     stages/00_captured.py                    a whole graph on entry to a stage
-    passes/007_joint_fold_constants.diff     what a pass changed (no change: no file)
+    passes/007_joint_fold_constants.diff     the changes of a pass (none: no file)
     passes/007_joint_fold_constants.py       the graph after it
     kernels/forward_torchscript.py           source of a kernel
     events.jsonl                             one line per event, passes without effect included
-    errors.txt                               exceptions, with where they were raised
+    errors.txt                               exceptions and where they were raised
 
-It judges nothing and never raises into the compile: the first problem ends the dump of that graph
-with one log line.
+It never raises into the compile: the first problem ends the dump of that graph with one log line.
 """
 
 import contextlib
@@ -53,7 +52,7 @@ EVENTS = "events.jsonl"
 @document
 @dataclass(frozen=True, slots=True)
 class DumpedPass:
-    """A line of `events.jsonl` that tells of a pass: how often it fired, and what was vetoed."""
+    """A line of `events.jsonl` about a pass: how often it fired, and its vetoed rewrites."""
 
     pass_: str
     number: int
@@ -68,7 +67,7 @@ class DumpedPass:
 @document
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """A line of `events.jsonl` that tells of a kernel; no nodes stand for the whole graph."""
+    """A line of `events.jsonl` about a kernel; empty `nodes` stand for the whole graph."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -87,8 +86,8 @@ class DumpWriter:
     """Writes the events of one compile; `write` is the `on_event` of a `Recorder`.
 
     Attributes:
-        folder: The case folder of the graph; made when the first event arrives.
-        missed: Told once why the rest of the dump is missing.
+        folder: The case folder of the graph; created with the first event.
+        missed: Called once with the reason why the rest of the dump is missing.
     """
 
     folder: Path
@@ -99,7 +98,7 @@ class DumpWriter:
     _latest: dict[str, GraphModule] = field(default_factory=dict[str, GraphModule])
 
     def write(self, event: Event) -> None:
-        """Write one event; a problem of ours is logged once and never reaches the compile."""
+        """Write one event; an error is logged once and never reaches the compile."""
         if not self._problem:
             what = f"the dump to {self.folder}"
             self._problem = not guarded(lambda: self._write(event), what, self.missed)
@@ -156,8 +155,8 @@ class DumpWriter:
         self._note(**encode(line))
 
     def _write_error(self, record: ErrorRecord) -> None:
-        where = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
-        head = ", ".join(dict.fromkeys(str(part) for part in where if part is not None))
+        parts = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
+        head = ", ".join(dict.fromkeys(str(part) for part in parts if part is not None))
         self._note("error", where=head, error=type(record.error).__name__)
         graph = "\n".join(graph_lines(record.graph)) if record.graph is not None else ""
         text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"
@@ -183,16 +182,16 @@ def dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
 
 
 def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
-    """Return a pass in the dump of a graph, and the file that says what it changed, if it did.
+    """Return a pass in the dump of a graph, and the file of its changes, if there are any.
 
     Raises:
-        CaseError: There was no such pass, or no dump of passes.
+        CaseError: There is no such pass, or no dump of passes.
     """
-    passes = {each.number: each for each in dumped(DumpedPass, folder)}
+    passes = {line.number: line for line in dumped(DumpedPass, folder)}
     if number not in passes:
-        known = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
+        available = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
         raise CaseError(
-            f"{folder} has no pass {number}: {known}\n"
+            f"{folder} has no pass {number}: {available}\n"
             f"  see them: ctk show {shlex.quote(str(folder))}\n"
             "  dump them: CTK_DUMP=DIR"
         )
@@ -202,15 +201,15 @@ def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
 def guarded(
     action: Callable[[], object], what: str, missed: Callable[[str], None] | None = None
 ) -> bool:
-    """Run an action of ours inside somebody's program: a problem is one log line, no more.
+    """Run an action of ctk inside the user's program: an exception becomes one log line.
 
     Args:
-        action: Writes something.
-        what: Names it in the log line (`the dump to DIR/graph0`).
-        missed: Told why it did not work.
+        action: The action.
+        what: Its name in the log line (`the dump to DIR/graph0`).
+        missed: Called with the error.
 
     Returns:
-        Whether it worked.
+        Whether it succeeded.
     """
     try:
         action()
@@ -229,12 +228,10 @@ def guarded(
 
 
 def graph_text(gm: GraphModule) -> str:
-    """Return a graph as readable Python with types; as one line per node where that fails."""
+    """Return a graph as readable Python with types, or one line per node if that fails."""
     try:
         text = gm.print_readable(print_output=False)
-    except (
-        Exception
-    ) as error:  # printing follows user-defined reprs; a dump must not depend on them
+    except Exception as error:  # user-defined reprs may raise
         lines = [f"# not printable as Python: {type(error).__name__}: {first_line(error)}"]
         text = "\n".join([*lines, *(f"# {line}" for line in graph_lines(gm))])
     return f"{text.rstrip()}\n"

@@ -1,19 +1,18 @@
 """Run a check while no other thread of the program compiles.
 
-A compile and a check use the same process-wide state of torch: the metadata that FX notes while
-AOTAutograd traces, the generators, which Dynamo puts back after tracing, Inductor's hooks. So a
-check holds the lock under which Dynamo compiles, which is re-entrant, and no other lock: there is
-no order of locks to get wrong. The backward pass that a check runs may be compiled at its first
-call, under the same lock; autograd's own threads would wait for it forever, so autograd runs in
-this thread.
+A compile and a check use the same process-wide state of torch: the metadata that FX records while
+AOTAutograd traces, the generators, which Dynamo restores after tracing, Inductor's hooks. So a
+check holds the re-entrant lock under which Dynamo compiles, and no other lock, so that no order of
+locks can be wrong. The backward pass of a check may be compiled at its first call, under the same
+lock; threads of autograd would wait for it forever, so autograd runs in this thread.
 
     thread 1                                  thread 2
     first call: takes the lock                calls a compiled graph: runs on
       eager, compiled, backward (compiles)    meets a new graph: waits for the lock
     releases it, makes the program's call     compiles
 
-It does not keep other threads from drawing random numbers or from running. So that these
-never meet another default dtype, a float64 reference keeps it as it is while there are any.
+Other threads may still run and draw random numbers. While there are any, a float64 reference keeps
+the default dtype, which they share.
 """
 
 import threading

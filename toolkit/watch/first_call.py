@@ -1,28 +1,27 @@
 """Check the first call of a compiled graph against eager, on copies, before the program's own call.
 
-The program must not notice: whatever runs here runs on copies of all state that the graph can
-reach (spare.py). Four kinds of graphs:
+The program is not affected: the check runs on copies of all state that the graph can reach
+(state_copy.py). Four kinds of graphs:
 
-1. The inputs are all it reaches, as for a model, whose parameters Dynamo makes inputs: the compiled
+1. It reaches its inputs only, as for a model, whose parameters Dynamo makes inputs: the compiled
    graph itself is called with copies.
 2. It holds state of its own, as the step of an optimizer holds parameters: `p = self.param` and
-   `p.add_(grad, alpha=-0.1)`. The compiled graph holds them too, and a second call would be a
-   second step. So copies of graph, state and inputs are compiled once more, by the same target, and
-   that is run and, with a `log`, checked pass by pass. The program's own compiled graph is called
-   once, for the program.
-3. It draws random numbers, and the target has a way of its own to draw them (Inductor): the program
-   gets those, and a twin that draws as eager does is compiled and checked, as for the second kind.
-4. Its first call is another than the later ones (TorchScript on a GPU profiles it, then fuses, with
-   other roundings): a twin is checked, so that the program's first call is its first.
+   `p.add_(grad, alpha=-0.1)`. So does the compiled graph, whose second call would be a second step.
+   So the target compiles a *twin*: copies of graph, state and inputs. The twin is run and, with a
+   `log`, checked pass by pass; the program's own compiled graph is called once, by the program.
+3. It draws random numbers, and the target draws them in its own way (Inductor): a twin that draws
+   as eager does is checked.
+4. Its first call differs from later ones (TorchScript on a GPU profiles it, then fuses, with other
+   roundings): a twin is checked, so that the program's first call is still the first.
 
-What it costs, once per graph: two copies of inputs and held state (weights included), the graph in
-eager, the compiled graph with its backward pass when gradients are on (which compiles a lazy
-backward now instead of later), for the other kinds a compile, and, when a bit differs, the
-graph in float64. Only a mismatch costs a further compile: it is judged again from scratch, so that
-random numbers and races are not taken for miscompiles. A `log` adds the graph before and after each
-pass that changed it, twice.
+Cost, once per graph: two copies of inputs and held state (weights included), the graph in eager,
+the compiled graph with its backward pass when gradients are on (which compiles a lazy backward now
+instead of later), a compile of the twin, and, if a bit differs, the graph in float64. Only a
+mismatch costs one more compile: it is judged again from scratch, so that random numbers and races
+are not reported as miscompiles. A `log` adds the graph before and after each pass that changed it,
+twice.
 
-It does not later calls, other sizes and other data are not checked.
+It does not check later calls, other sizes or other data.
 """
 
 import dataclasses
@@ -54,14 +53,14 @@ logger = logging.getLogger("ctk")
 
 @dataclass(frozen=True, slots=True)
 class FirstCall:
-    """What the check of a first call found.
+    """The result of the check of a first call.
 
     Attributes:
-        signature: The failure; None when there is none.
+        signature: The failure; None if there is none.
         error: The exception of the compiled graph, if it raised one.
-        details: Sentences for people: measured errors, the first wrong pass.
-        note: Why there is no verdict, when there is none.
-        hidden: Sentences on passes that change values which the results do not show: no failure.
+        details: Sentences on measured errors and the first wrong pass.
+        note: Why there is no verdict; empty if there is one.
+        hidden: Sentences on passes that change values without effect on the results: no failure.
     """
 
     signature: Signature | None = None
@@ -80,20 +79,20 @@ def check_first_call(
 ) -> FirstCall:
     """Run a graph in eager and compiled, and compare. Never raises: a failing check is a `note`.
 
-    To be called `alone()`: two checks at once would put torch's generators back crosswise.
+    The caller holds `hold_compile_lock()`: two checks at once would restore torch's generators
+    crosswise.
 
     Args:
-        case: The captured graph with the inputs and modes of the call; all of it copies of the
-            program's own, and only read.
-        subject: Who compiled it.
-        compiled: What the target made of it, for the program.
-        log: The events of its compile, to check every pass too; the log must be one that keeps
-            calls. None: only results are compared.
+        case: Copies of the captured graph and the inputs, with the modes of the call; only read.
+        subject: The compiler.
+        compiled: The program's own compiled graph.
+        log: The events of its compile, calls included, to check every pass; None: only compare
+            results.
     """
     try:
         with without_saved_tensor_hooks():
             return _checked(case, subject, compiled, log)
-    except Exception as error:  # a problem of the check is not one of the user's program
+    except Exception as error:  # an error of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)
         return FirstCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
 
@@ -126,7 +125,7 @@ def _checked(
 
 
 def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:
-    """Return whether the program's own compiled graph cannot be called, or not be compared."""
+    """Return whether the program's own compiled graph cannot be called or compared."""
     traits = subject.target.traits
     draws_otherwise = traits.native().keys() - subject.config.keys()
     is_profiled = traits.profiles_on_gpu and any(

@@ -1,14 +1,14 @@
 """Watch compiles in a running program: `debug_compile`, `install`, and the environment's backend.
 
-Three ways to the same thing, by how much of the program may change:
+Three ways, by how much of the program may change:
 
 * `torch.compile(model, backend=ctk.debug_compile("inductor"))`: one call.
 * `ctk.install()` (and `ctk run SCRIPT`): every `torch.compile` that starts afterwards.
 * `CTK_DUMP` or `CTK_CHECK` in the environment: every compile of the backend `ctk`.
 
-It does not watch functions that were wrapped by `torch.compile` before `install()`, or
-processes that the program spawns (forked ones have the hooks; the others need the variables, an
-`install()` of their own, or `ctk run`, which gives it to them: children.py).
+It does not watch functions that were wrapped by `torch.compile` before `install()`, or processes
+that the program spawns (forked ones have the hooks; others need the variables, an `install()` of
+their own, or `ctk run`, which installs the hooks in them: children.py).
 """
 
 import functools
@@ -37,7 +37,7 @@ from ctk.toolkit.watch.watch_session import (
     watch_options,
 )
 from ctk.toolkit.watch.watched_compile import compile_watched
-from ctk.toolkit.watch.whole_call import in_copy, watch_calls
+from ctk.toolkit.watch.whole_call import is_in_copy, watch_calls
 
 logger = logging.getLogger("ctk")
 
@@ -51,7 +51,7 @@ def debug_compile(
     config: Mapping[str, object] | None = None,
     **options: Unpack[WatchKeywords],
 ) -> DynamoBackend:
-    """Return a Dynamo backend that watches `target`: saves, dumps, checks, says what to do next.
+    """Return a Dynamo backend that watches `target`: saves, dumps, checks, announces failures.
 
     >>> import ctk, torch
     >>> backend = ctk.debug_compile("inductor", check="output", dump="dumps")
@@ -61,27 +61,26 @@ def debug_compile(
     Args:
         target: A target spec, or any Dynamo backend.
         config: Options of the target; `torch.compile(options=...)` adds to them.
-        options: Any of these; one that is left out takes its environment variable, then its
-            default.
+        options: Any of these; a missing one takes its environment variable, then its default.
             `dump`: folder for the dumps (`CTK_DUMP`, default `ctk_dumps`).
             `check`: compare the first call of each graph with eager: `off`, `output`, or `pass`
-            for every pass too (`CTK_CHECK`, default `off`).
-            `on_failure`: what the program gets after a failure: `raise`, `fallback` to eager, or
+            for every pass as well (`CTK_CHECK`, default `off`).
+            `on_failure`: the effect of a failure on the program: `raise`, `fallback` to eager, or
             `warn` (`CTK_ON_FAILURE`, default `raise`).
-            `inputs`: what a case keeps of inputs and weights: `recipe`, `full` or `none`
+            `inputs`: how a case saves inputs and weights: `recipe`, `full` or `none`
             (`CTK_INPUTS`, default `recipe`).
             `quota`: limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
-            `calls`: so many first calls are compared with eager end to end (default 1).
+            `calls`: number of first calls to compare with eager end to end (default 1).
 
     Raises:
-        ConfigError: An option is not allowed; says what is.
-        TargetError: The target is unknown, cannot be imported, or is no backend.
-        TypeError: An option is unknown; says which is near.
+        ConfigError: An option is not allowed; the message lists the allowed ones.
+        TargetError: The target is unknown, cannot be imported, or is not a backend.
+        TypeError: An option is unknown; the message suggests the nearest.
     """
     check_keywords("debug_compile", options, "config")
     if not isinstance(target, str) and not callable(target):
         raise TargetError(
-            f"debug_compile: {type(target).__name__} {target!r} is no target; name one, e.g. "
+            f"debug_compile: {type(target).__name__} {target!r} is not a target; name one, e.g. "
             "'inductor', or give a Dynamo backend: a function of a graph and example inputs"
         )
     session = Session(watch_options(**options))
@@ -101,28 +100,27 @@ def _session_that_watches(backend: object) -> object:
 
 
 def install(**options: Unpack[WatchKeywords]) -> "Installed":
-    """Watch every `torch.compile` of this process that starts from now on, whatever its backend.
+    """Watch every `torch.compile` of this process that starts from now on, for any backend.
 
     The options are those of `debug_compile`. Calling it again with the same options returns the
-    same handle. A process that is watched because the script that started it is (`ctk run`) and now
-    watches itself is watched as it says itself.
+    same handle. In a child of a watched script (`ctk run`), its options replace those of the run.
 
     Raises:
         ConfigError: An option is not allowed, or the hooks are installed with other options.
-        TypeError: An option is unknown; says which is near.
+        TypeError: An option is unknown; the message suggests the nearest.
     """
     check_keywords("install", options)
     wanted = watch_options(**options)
     present, book = dynamo.backend_lookup_owner(), ""
     if isinstance(present, Installed) and present.inherited:
         present.uninstall()
-        book = present.session.book  # the run that started this process counts on
+        book = present.session.book  # the run that started this process still counts it
     elif isinstance(present, Installed):
         if present.session.options == wanted:
             return present
         raise ConfigError(
             f"the hooks are installed already, with {present.session.options}; "
-            "call uninstall() on what install() returned, then install() again"
+            "call uninstall() on the result of install(), then install() again"
         )
     handle = Installed(Session(wanted))
     handle.session.book = book
@@ -138,7 +136,7 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
 
 
 def backend_from_environment(target: str) -> DynamoBackend:
-    """Return the backend that watches `target` as the environment variables say.
+    """Return the backend that watches `target`, with the options of the environment variables.
 
     The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when `CTK_DUMP` or
     `CTK_CHECK` is set. All compiles of a process with the same variables share one dump folder.
@@ -159,9 +157,9 @@ class Installed(Closeable):
 
     Attributes:
         session: Graphs and failures so far, and the dump folder.
-        undo: Puts Dynamo's backend lookup back.
-        lookups: How many backends Dynamo has looked up: one per `torch.compile` at least.
-        inherited: Installed because a watched script started this process.
+        undo: Restores Dynamo's backend lookup.
+        lookups: Number of backends that Dynamo has looked up: at least one per `torch.compile`.
+        inherited: Whether a watched script started this process.
     """
 
     session: Session
@@ -179,16 +177,16 @@ class Installed(Closeable):
         self.uninstall()
 
     def session_of(self, backend: object) -> Session | None:
-        """Return the session that watches a backend, if it is this one."""
-        found = getattr(backend, "ctk_session", None)
-        return found if found is self.session else None
+        """Return the session of these hooks if it watches a backend."""
+        session = getattr(backend, "ctk_session", None)
+        return session if session is self.session else None
 
     def watched(self, backend: object) -> object:
-        """Return the watching backend for one of the program's.
+        """Return the watching backend for a backend of the program.
 
         Equal backends give the same object: Dynamo compares backends to reuse what it compiled.
         """
-        if in_copy():
+        if is_in_copy():
             return backend
         self.lookups += 1
         if hasattr(backend, "ctk_watched"):
@@ -217,20 +215,20 @@ def watched_backend(
     ) -> Compiled:
         merged = {**config, **_mode_options(target, mode), **(options or {})}
         subject = make_subject(target, merged, importable=importable)
-        if in_copy():
+        if is_in_copy():
             return target.compile(gm, example_inputs, config=subject.config, observer=None)
         return compile_watched(session, subject, gm, example_inputs)
 
     ctk_debug.ctk_watched = True  # type: ignore[attr-defined]  # functions take attributes
     ctk_debug.ctk_session = session  # type: ignore[attr-defined]  # likewise
-    ctk_debug.compiler_name = target.name  # type: ignore[attr-defined]  # what Dynamo shows
+    ctk_debug.compiler_name = target.name  # type: ignore[attr-defined]  # shown by Dynamo
     return ctk_debug
 
 
 def make_subject(
     target: Target, config: Mapping[str, object], *, importable: bool = True
 ) -> Subject:
-    """Return what is compiled and how, with the options as a case can keep them.
+    """Return the subject of a compile, with the options that a case can save.
 
     Options that the target's traits force (`on_failure="raise"` for `ctk`) are not saved.
     """
@@ -264,13 +262,13 @@ def named_target(backend: DynamoBackend) -> tuple[Target, bool]:
 def _watched_backend_of(
     session: Session, name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
 ) -> DynamoBackend:
-    """Return the watching backend for what `torch.compile` was told."""
+    """Return the watching backend for the arguments of `torch.compile`."""
     options = keywords.get("options") or {}
     mode = keywords.get("mode")
     config = dict(options) if isinstance(options, Mapping) else {}
     if name is not None and mode in (None, "default"):
         return watched_backend(session, resolve_target(name), config)
-    if mode not in (None, "default"):  # no target has modes; the backend gets its own as it is
+    if mode not in (None, "default"):  # the mode is passed on to the backend
         function = functools.partial(function, mode=mode)
     target, importable = named_target(function)
     return watched_backend(session, target, config, importable=importable)
@@ -281,7 +279,7 @@ def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:
         return {}
     if target.traits.mode_options is not None:
         return target.traits.mode_options(str(mode))
-    able = [each.name for each in TARGETS if each.traits.mode_options is not None]
+    able = [entry.name for entry in TARGETS if entry.traits.mode_options is not None]
     raise ConfigError(
         f"mode={mode!r} is not allowed with target {target.name!r}: only {', '.join(able)} has "
         "modes; pass options= instead"

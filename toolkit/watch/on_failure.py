@@ -1,12 +1,12 @@
-"""What a failure does to the running program: the rules of `on_failure`.
+"""The effect of a failure on the running program: the rules of `on_failure`.
 
 * `raise`: the exception, or a `MiscompileError` for wrong values.
 * `fallback`: one log line, and from then on the captured graph in eager.
 * `warn`: a Python warning; eager after an exception, the compiled result for wrong values.
 
-A failing call may have written half of its results into its inputs, into what the graph holds, and
-have drawn random numbers. For the first call all of that is undone before eager takes over
-(watch/spare.py, which costs one copy of it, weights included); later calls raise in every mode.
+A failing call may have written half of its results into its inputs and into the state of the graph,
+and may have drawn random numbers. For the first call this is undone before eager takes over
+(watch/state_copy.py, which costs one copy, weights included); later calls raise in every mode.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger("ctk")
 
 
 def tell_fallback(on_failure: OnFailure, case: Case, error: BaseException, *, while_: str) -> None:
-    """Say that eager takes over after an exception."""
+    """Warn, or log, that eager takes over after an exception."""
     text = (
         f"ctk: {case.name} runs in eager from now on: "
         f"{case.target} raised {type(error).__name__} {while_}: {first_line(error)}"
@@ -35,17 +35,17 @@ def tell_fallback(on_failure: OnFailure, case: Case, error: BaseException, *, wh
 def after_failed_check(
     on_failure: OnFailure, case: Case, announced: str, error: BaseException | None
 ) -> bool:
-    """Do what `on_failure` says of a failed check; return whether eager takes over.
+    """Apply `on_failure` to a failed check; return whether eager takes over.
 
     Args:
-        on_failure: What to do.
+        on_failure: The rule.
         case: The graph.
-        announced: What was said of the failure.
+        announced: The announcement of the failure.
         error: The exception of the compiled graph; None for wrong values.
 
     Raises:
         MiscompileError: Wrong values, with `raise`.
-        BaseException: `error`, likewise.
+        BaseException: `error`, with `raise`.
     """
     match on_failure:
         case "raise":

@@ -1,12 +1,12 @@
-"""A copy of the process as it was before a call: forked, it makes the call in other ways.
+"""Fork the process before a call, so that forks can repeat the call from the same state.
 
-    keeper = Keeper.start(play)      the program goes on and makes its own call
-    keeper.ask("eager")            a fork of the keeper makes the same call in eager
-    keeper.ask("dynamo")           another one makes it with Dynamo's backend `eager`
+    keeper = Keeper.start(play)      then the program makes its own call
+    keeper.ask("eager")              a fork of the keeper makes the same call in eager
+    keeper.ask("dynamo")             another fork makes it with Dynamo's backend `eager`
 
-The system copies all state when it forks (tensors, Python variables, whatever C++ holds), and what
-the copies do reaches the program nowhere: they have one thread, and nowhere to write to. What it
-does not do: processes with other threads or with CUDA in use cannot be forked (`why_not`).
+A fork copies all state: tensors, Python variables, and state in C++. Forks cannot affect the
+program: they have one thread, and their files lead to the null device. Processes with several
+threads or with CUDA in use cannot be forked (`find_obstacle`).
 """
 
 import contextlib
@@ -33,21 +33,21 @@ from ctk.toolkit.processes.groups import die_with
 from ctk.toolkit.processes.scratch import scratch_root
 
 Play = Callable[[str], Mapping[str, object]]
-"""Makes the call in the way that is named, and returns what it gave, by name."""
+"""Makes the call in the named way, and returns its packed results by name."""
 
 SECONDS = 120.0
-"""Longest that a copy may take."""
+"""Time limit of a fork."""
 
 
-def why_not() -> str:
-    """Return why this process cannot be copied; empty if it can."""
+def find_obstacle() -> str:
+    """Return why this process cannot be forked; empty if it can."""
     if not hasattr(os, "fork"):
-        return "this system cannot copy a process"
+        return "this system cannot fork a process"
     if torch.cuda.is_initialized():
-        return "a process that uses CUDA cannot be copied"
+        return "a process that uses CUDA cannot be forked"
     others = {*threading.enumerate()} - {threading.current_thread()}
     if others - inductor.compiler_threads():
-        return "a process with several threads cannot be copied"
+        return "a process with several threads cannot be forked"
     return ""
 
 
@@ -115,7 +115,7 @@ def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> i
 
 
 def _cut_off(kept: set[int]) -> None:
-    """Let everything that is open lead nowhere, so that a copy writes into nobody's files."""
+    """Redirect all open files, pipes and sockets to the null device."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         try:

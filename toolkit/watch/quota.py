@@ -1,7 +1,7 @@
-"""The size limit of a dump folder: the oldest dumps make room for new ones.
+"""The size limit of a dump folder: the oldest dumps are removed for new ones.
 
-Only folders that ctk made are ever removed: direct children of the dump folder that hold our marker
-file. Dumps of processes that still run are kept.
+Only dumps are ever removed: direct subfolders of the dump folder that hold the marker file of ctk.
+Dumps of running processes are kept.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from ctk.toolkit.case.formats.schema import decode, document, write_document
 from ctk.toolkit.processes.tree import is_alive
 
 MARKER = ".ctk-dump.json"
-"""The file that says that a folder is a dump of ours."""
+"""The file that marks a folder as a dump of ctk."""
 
 
 @document
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Who writes a dump (process id, and a digest of the host's name), and since when."""
+    """The writer of a dump (process id, digest of the host's name) and its start time."""
 
     pid: int
     host: str
@@ -65,7 +65,7 @@ def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[Pruned, .
         keep: The dump being written; never removed.
 
     Returns:
-        What was removed, and the bytes that are still over the quota afterwards.
+        The removed dumps, and the bytes that remain over the quota.
     """
     sizes = {folder: folder_nbytes(folder) for folder in dumps(root)}
     excess = sum(sizes.values()) - quota_nbytes
@@ -82,7 +82,7 @@ def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[Pruned, .
 
 
 def dumps(root: Path) -> list[Path]:
-    """Return the dumps of ours directly below `root`, oldest first."""
+    """Return the dumps directly below `root`, oldest first."""
     if not root.is_dir():
         return []
     ours = [p for p in root.iterdir() if not p.is_symlink() and (p / MARKER).is_file()]
@@ -90,7 +90,7 @@ def dumps(root: Path) -> list[Path]:
 
 
 def _host() -> str:
-    """Return a digest of the host's name: enough to recognise it, nothing to leak."""
+    """Return a digest of the host's name, which does not reveal it."""
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12]
 
 

@@ -1,7 +1,7 @@
 """Run a script as `python script.py args` would, with every `torch.compile` in it watched.
 
-The script's exit status and exceptions are its own: they come back in the summary, without our
-frames in the traceback. Child processes of the script are watched too (children.py).
+The summary holds the script's exit status and its exception, without frames of ctk in its
+traceback. Child processes of the script are watched as well (children.py).
 """
 
 import os
@@ -29,18 +29,17 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a watched script did.
+    """The result of a watched script.
 
     Attributes:
-        graphs: How many graphs were compiled.
-        failures: What went wrong in compiles and checked calls.
-        folder: The dumps of this run; None when nothing was compiled.
-        exit_code: The script's own: 0, what it gave to `sys.exit`, 1 for an exception.
+        graphs: Number of compiled graphs.
+        failures: The failures of compiles and checked calls.
+        folder: The dumps of this run; None if nothing was compiled.
+        exit_code: The script's own: 0, the argument of `sys.exit`, 1 for an exception.
         error: The exception that ended the script; its traceback starts in the script.
-        why: Why nothing was compiled, if nothing was and it is known.
-        missing: What of the dumps could not be written.
-        children: What its child processes did; their failures and what is missing of their dumps
-            are among `failures` and `missing` too.
+        why: Why nothing was compiled, if that is so and known.
+        missing: The parts of the dumps that could not be written.
+        children: The results of its child processes; `failures` and `missing` include theirs.
         uncompared: Why calls were not compared with eager end to end.
     """
 
@@ -68,7 +67,7 @@ def run_script(
         options: Those of `ctk.debug_compile`.
 
     Raises:
-        ProgramError: There is no such file.
+        ProgramError: The file does not exist.
         ConfigError: An option is not allowed.
     """
     script = Path(path).expanduser()
@@ -92,7 +91,7 @@ def run_script(
         exit_code = _exit_code(request)
     except KeyboardInterrupt as interrupt:
         exit_code, error = INTERRUPTED, _trimmed(interrupt)
-    except BaseException as raised:  # the script's own, whatever it is: handed to the caller
+    except BaseException as raised:  # any exception of the script is passed to the caller
         exit_code, error = 1, _trimmed(raised)
     finally:
         handle.uninstall()
@@ -116,7 +115,7 @@ def run_script(
 
 
 def _end_forked_child(process: int) -> None:
-    """End a child that the script forked where the script ends: the answer is its parent's."""
+    """End a forked child of the script at its end: the parent returns the summary."""
     if os.getpid() == process:
         return
     error = sys.exception()
@@ -137,7 +136,7 @@ def _why_nothing(handle: Installed, found: Collected) -> tuple[str, ...]:
 
 @contextmanager
 def script_environment(script: Path, args: Sequence[str]) -> Generator[None]:
-    """Give `sys.argv` and `sys.path[0]` the values that a script finds, inside the `with` block."""
+    """Set `sys.argv` and `sys.path[0]` as for a script, inside the block."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *args]
     sys.path.insert(0, str(script.resolve().parent))
@@ -158,7 +157,7 @@ def _exit_code(request: SystemExit) -> int:
 
 
 def _trimmed(error: BaseException) -> BaseException:
-    """Return the exception with the frames of ours and of runpy cut off the front."""
+    """Return the exception without the first frames, of ctk and of runpy."""
     trace: TracebackType | None = error.__traceback__
     ours = {__file__, runpy.__file__, "<frozen runpy>"}
     while trace is not None and trace.tb_frame.f_code.co_filename in ours:

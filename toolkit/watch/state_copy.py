@@ -1,9 +1,9 @@
-"""Keep all that a first call can reach as it was before: for the check, and to undo the call.
+"""Copy all state that a first call can reach: for the check, and to undo the call.
 
-A graph reaches its inputs, what it holds (parameters, buffers, constants, generators) and torch's
-default generators. The copies are made together, so that tensors that share memory do so in them
-too. It does not keep Python variables of functions that a graph calls: a run of ours puts
-them back (run/python_state.py), a failed call of the program does not.
+A graph reaches its inputs, its own state (parameters, buffers, constants, generators) and torch's
+default generators. One copy is made of all, so that tensors that share memory do so in the copy.
+It does not undo changes of Python variables by a failed call of the program; runs of ctk restore
+them (execution/python_state.py).
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from ctk.toolkit.watch.watch_session import WatchOptions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spare:
-    """A graph and its inputs as they were before the first call.
+    """A graph and its inputs before the first call.
 
     Attributes:
         case: Copies of both; only read.
@@ -35,16 +35,16 @@ class Spare:
     _undo: Callable[[], None]
 
     def restored(self) -> bool:
-        """Make the program's state what it was before the call; return whether that worked."""
+        """Restore the program's state before the call; return whether that succeeded."""
         return guarded(self._undo, "undoing a failed call (no fallback)")
 
 
 def spare_of(options: WatchOptions, case: Case, args: tuple[object, ...]) -> Spare | None:
-    """Return copies of what a first call can reach if the options need them, and if there can be.
+    """Return a copy of the state that a first call can reach; None if not needed or not possible.
 
     Args:
-        options: A check needs them, and so does a fallback.
-        case: Of the graph; holds the program's own tensors.
+        options: A check and a fallback need the copy.
+        case: The case of the graph; holds the program's own tensors.
         args: The program's own inputs.
     """
     if options.check == "off" and options.on_failure == "raise":
@@ -69,7 +69,7 @@ def _spare(case: Case, args: tuple[object, ...]) -> Spare:
 
 
 def _undo(live: list[object], saved: list[object]) -> Callable[[], None]:
-    """Return what puts the state `saved` back into `live`, which is now as it should be then."""
+    """Return the function that restores `live` to its current state, whose copy is `saved`."""
     tensors = [value for value in live if isinstance(value, torch.Tensor)]
     before = [_shape_of(tensor) for tensor in tensors]
     versions = remember_versions(tensors)
@@ -89,7 +89,7 @@ def _undo(live: list[object], saved: list[object]) -> Callable[[], None]:
 
 
 def _shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """Return what no copy of values can put back."""
+    """Return the properties of a tensor that restoring its values does not restore."""
     node = None if tensor.grad_fn is None else id(tensor.grad_fn)
     plain = tensor.layout is torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
     memory = (tensor.data_ptr(), tensor.stride()) if plain else ()

@@ -1,6 +1,6 @@
-"""One process that is being watched: its options, its dump folder, its graphs and failures.
+"""The record of a watched process: its options, dump folder, graphs and failures.
 
-A session makes folders and keeps the books; it compiles and judges nothing (compile.py does).
+It does not compile or judge (watched_compile.py).
 """
 
 import itertools
@@ -26,21 +26,21 @@ from ctk.toolkit.watch.quota import mark, prune
 logger = logging.getLogger("ctk")
 
 DEFAULT_FOLDER = Path("ctk_dumps")
-"""Where dumps go when checks are asked for and no folder is named."""
+"""The dump folder of a check without a named folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the hooks do with each compile; the environment variables of the same names.
+    """The options of the hooks, named like their environment variables.
 
     Attributes:
-        dump: Folder that holds the dumps of all processes.
+        dump: Folder of the dumps of all processes.
         check: Compare with eager at the first call: nothing, the results, or every pass.
-        on_failure: What a failure does to the running program.
-        inputs: What a case keeps of the inputs (weights are inputs).
-        quota_nbytes: Limit of `dump`; None for no limit.
-        calls: So many first calls of each compiled callable are compared with eager end to end,
-            when `check` is on.
+        on_failure: The effect of a failure on the running program.
+        inputs: How a case saves its inputs (weights are inputs).
+        quota_nbytes: Limit of `dump`; None: no limit.
+        calls: Number of first calls of each compiled callable that are compared with eager end to
+            end, if `check` is on.
     """
 
     dump: Path = DEFAULT_FOLDER
@@ -53,7 +53,7 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure that was seen in a watched compile or call."""
+    """A failure of a watched compile or call."""
 
     graph: str
     folder: Path
@@ -63,11 +63,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something of a dump that could not be written, and why.
+    """A part of a dump that could not be written.
 
     Attributes:
-        graph: Its name; empty for one that was not watched at all, nor checked.
-        what: `case` or `events`; `everything` for one that was not watched.
+        graph: The name of the graph; empty if it was neither watched nor checked.
+        what: The part: `case` or `events`; `everything` for a graph that was not watched.
         why: The exception in one line.
     """
 
@@ -78,13 +78,13 @@ class Missing:
 
 @dataclass(slots=True)
 class Session:
-    """The books of one process; safe to use from several threads.
+    """The record of one watched process; thread-safe.
 
     Attributes:
-        options: What to do.
-        failures: What went wrong so far.
-        graphs: How many graphs were compiled so far.
-        missing: What of the dumps could not be written so far.
+        options: The options of the hooks.
+        failures: The failures so far.
+        graphs: Number of graphs compiled so far.
+        missing: The parts of dumps that could not be written so far.
         uncompared: Why calls were not compared with eager, each reason once.
         book: Folder of the run whose book gets each of these (children.py), if any.
     """
@@ -102,7 +102,7 @@ class Session:
 
     @property
     def folder(self) -> Path:
-        """The folder of this process, made on first use; a forked child gets its own."""
+        """The folder of this process, created on first use; a forked child gets its own."""
         with self._lock:
             if self._folder is None or self._pid != os.getpid():
                 self._folder, self._pid = new_folder(self.options.dump), os.getpid()
@@ -110,11 +110,11 @@ class Session:
 
     @property
     def made_folder(self) -> Path | None:
-        """The folder of this process if it was made: on a full disk it could not be."""
+        """The folder of this process if it was created; on a full disk it is not."""
         return self._folder if self._pid == os.getpid() else None
 
     def add_missing(self, missing: Missing) -> None:
-        """Note that something of a dump could not be written."""
+        """Record a part of a dump that could not be written."""
         with self._lock:
             self.missing.append(missing)
         if self.book:
@@ -129,20 +129,20 @@ class Session:
         return f"graph{number}"
 
     def add_failure(self, failure: Failure) -> None:
-        """Note a failure."""
+        """Record a failure."""
         with self._lock:
             self.failures.append(failure)
         if self.book:
             note(self.book, {"failure": [failure.graph, str(failure.folder), failure.summary]})
 
     def add_uncompared(self, why: str) -> None:
-        """Note why a call was not compared with eager."""
+        """Record why a call was not compared with eager."""
         with self._lock:
             if why not in self.uncompared:
                 self.uncompared.append(why)
 
     def keep_quota(self) -> None:
-        """Remove the oldest dumps when the quota is exceeded, and say so."""
+        """Remove and log the oldest dumps if the quota is exceeded."""
         if self.options.quota_nbytes is not None:
             guarded(self._prune, "keeping the quota")
 
@@ -158,7 +158,7 @@ class Session:
 
 
 class WatchKeywords(TypedDict, total=False):
-    """The options of everything that watches; one that is left out, or None, has a default."""
+    """The options of the hooks as keywords; a missing one, or None, takes its default."""
 
     dump: str | Path | None
     check: Check | None
@@ -169,10 +169,10 @@ class WatchKeywords(TypedDict, total=False):
 
 
 def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
-    """Refuse an option that a function does not have, in the name of that function.
+    """Refuse an unknown option, in the name of the called function.
 
     Raises:
-        TypeError: An option is unknown; says which is near.
+        TypeError: An option is unknown; the message suggests the nearest.
     """
     known = (*WatchKeywords.__annotations__, *others)
     for name in given:
@@ -195,7 +195,7 @@ def watch_options(
     """Return the options of the hooks: an argument wins over its variable, that over the default.
 
     Raises:
-        ConfigError: A value is not allowed; says what is.
+        ConfigError: A value is not allowed; the message lists the allowed ones.
     """
     environment = read_environment()
     checking = check or environment.check or "off"
@@ -212,12 +212,12 @@ def watch_options(
 
 
 def dump_folder(named: str | Path | None = None) -> Path:
-    """Return where dumps go: what is named, else `CTK_DUMP`, else `ctk_dumps` here."""
+    """Return the dump folder: the named one, else `CTK_DUMP`, else `ctk_dumps`."""
     return Path(named or os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
 
 
 def new_folder(root: Path) -> Path:
-    """Make and mark a folder that no other process, rank or run has: `train_rank1_4711_0`."""
+    """Create and mark a folder of this process, rank and run: `train_rank1_4711_0`."""
     make_folder(root)
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python")
     rank = _rank()

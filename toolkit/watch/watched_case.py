@@ -1,6 +1,6 @@
 """The case of a watched graph on disk: saved before the compile, marked by each failure.
 
-It does not run anything, or decide what a failure does to the program.
+It does not run the graph, or apply `on_failure`.
 """
 
 import dataclasses
@@ -39,12 +39,12 @@ class WatchedCase:
     """One watched graph and its case folder.
 
     Attributes:
-        session: The books of the process.
-        subject: Who compiles it.
-        case: A private copy of the graph, never compiled: what is saved, and what eager runs. Its
-            inputs are the program's own tensors, only read; none are held after the first call.
+        session: The record of the process.
+        subject: The compiler.
+        case: A private copy of the graph, never compiled: it is saved, and run in eager. Its inputs
+            are the program's own tensors, only read, and released after the first call.
         folder: Its case folder.
-        command: What takes the saved case further; empty while it is not saved.
+        command: The next command for the saved case; empty while it is not saved.
     """
 
     session: Session
@@ -80,18 +80,18 @@ class WatchedCase:
         return watched
 
     def update_modes(self) -> None:
-        """Take the modes of the call: Dynamo switches inference mode off while it compiles."""
+        """Record the modes of the call: Dynamo switches inference mode off while it compiles."""
         modes = current_modes()
         if modes != self.case.modes:
             self.case = dataclasses.replace(self.case, modes=modes)
             self._save(self.case)
 
     def case_with(self, inputs: tuple[object, ...]) -> Case:
-        """Return the case with the inputs of a call, and what the graph holds now."""
+        """Return the case with the inputs of a call and the current state of the graph."""
         return dataclasses.replace(self.case, inputs=inputs)
 
     def forget_inputs(self) -> None:
-        """Let go of the program's tensors."""
+        """Release the program's tensors."""
         self.case = dataclasses.replace(self.case, inputs=())
 
     def fail(
@@ -103,17 +103,17 @@ class WatchedCase:
         backward: bool = False,
         at: Case | None = None,
     ) -> str:
-        """Mark the case folder, note the failure, and announce it with the commands that help.
+        """Mark the case folder, record the failure, and announce it with the next commands.
 
         Args:
-            signature: What was seen.
-            error: The exception, if it is one.
-            details: Sentences for people.
-            backward: It needs the backward pass.
-            at: Graph and inputs as they were before the failing call; None: as they are saved.
+            signature: The failure.
+            error: The exception, if there is one.
+            details: Sentences for the announcement.
+            backward: Whether it needs the backward pass.
+            at: Graph and inputs before the failing call; None: as saved.
 
         Returns:
-            The announcement. An exception is announced once, however many places it passes.
+            The announcement. An exception is announced once, however often it is caught.
         """
         modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
         failing = dataclasses.replace(self.case, signature=signature, modes=modes)
@@ -133,13 +133,13 @@ class WatchedCase:
         return text
 
     def _save(self, case: Case) -> None:
-        """Write a case; the first problem is one log line and a file that says it, then no more."""
+        """Write a case; the first error is logged and written to a file, and ends further saves."""
         self._can_save = self._can_save and guarded(
             lambda: self._write(case), f"saving {self.folder}", partial(self.missed, "case")
         )
 
     def missed(self, what: Literal["case", "events"], why: str) -> None:
-        """Note what of this graph's dump could not be written."""
+        """Record a part of this graph's dump that could not be written."""
         self.session.add_missing(Missing(self.case.name, what, why))
 
     def _write(self, case: Case) -> None:

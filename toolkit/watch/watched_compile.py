@@ -1,9 +1,8 @@
 """Watch one compile and its calls: save the case first, dump each event, check the first call.
 
-The order is what makes a crash useful: the captured graph is on disk before the compiler sees it,
-and each event is written as it arrives. A failure is announced with the commands that take it
-further, its case folder is marked, and `on_failure` decides what the program gets
-(watch/on_failure.py).
+The order makes crashes reproducible: the captured graph is on disk before the compiler sees it, and
+each event is written as it arrives. A failure is announced with the next commands, its case folder
+is marked, and `on_failure` (on_failure.py) is applied.
 """
 
 import dataclasses
@@ -45,22 +44,22 @@ from ctk.toolkit.watch.watched_case import WatchedCase
 logger = logging.getLogger("ctk")
 
 State = Literal["compiling", "first call", "later calls", "eager"]
-"""What comes next for a watched graph; `eager`: the captured graph runs instead of the compiled."""
+"""The phase of a watched graph; `eager`: the captured graph runs instead of the compiled one."""
 
 
 def compile_watched(
     session: Session, subject: Subject, gm: GraphModule, example_inputs: Sequence[object]
 ) -> Compiled:
-    """Compile one graph under watch; what it returns checks its first call and guards the others.
+    """Compile one graph under watch; the result checks its first call and observes all calls.
 
     Args:
-        session: The process's books and options.
+        session: The record of the process.
         subject: Target and options.
-        gm: The captured graph; given to the compiler as it is, after a private copy was made.
+        gm: The captured graph; passed to the compiler after a private copy was made.
         example_inputs: One value per placeholder, real or symbolic.
 
     Raises:
-        Exception: What the compiler raised, with `on_failure="raise"`.
+        Exception: The exception of the compiler, with `on_failure="raise"`.
     """
     opened: list[WatchedCase] = []
     guarded(
@@ -88,20 +87,20 @@ class _Watch:
         keep = self._options.check == "pass" and not held_state(watched.case.graph)
         self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)
         self._state: State = "compiling"
-        self._lock = threading.Lock()  # held by the thread that makes the first call ready
-        self._sees_exceptions = False  # a call of ours is running: what it raises comes to us
+        self._lock = threading.Lock()  # held by the thread that prepares the first call
+        self._sees_exceptions = False  # whether exceptions of the running call are caught here
 
     def compiled(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
-        """Compile the graph; return what the program calls in place of it."""
+        """Compile the graph; return the function that replaces it in the program."""
         target = self._watched.subject.target
         config = {**target.traits.native(), **self._watched.subject.config}
         try:
             compiled = target.compile(gm, example_inputs, config=config, observer=self._recorder)
-        except dynamo.control_flow():  # Dynamo starts over, skips, or breaks the graph
+        except dynamo.control_flow():  # Dynamo restarts, skips, or breaks the graph
             shutil.rmtree(self._watched.folder, ignore_errors=True)
             raise
         except (ConfigError, TargetError, UnsupportedPlatform):
-            raise  # the program asks for what is not there
+            raise  # errors of the program's request
         except Exception as error:
             self._watched.fail(error_signature(Outcome(None, error, "compile")), error=error)
             if self._options.on_failure == "raise":
@@ -124,7 +123,7 @@ class _Watch:
         doing, command = "calling it for the first time", self._watched.command
         with at_work(self._watched.folder, doing, command):
             with alone() if self._options.check != "off" else self._lock:
-                is_first = self._state == "first call"  # no other thread was faster
+                is_first = self._state == "first call"  # unless another thread was faster
                 spare = self._prepare(compiled, args) if is_first else None
             if is_first:
                 try:
@@ -134,7 +133,7 @@ class _Watch:
         return self._call(compiled, args)
 
     def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> Spare | None:
-        """Do what comes before the program's own first call; other threads wait for it.
+        """Prepare the program's own first call; other threads wait for it.
 
         Returns:
             The case on copies of the program's state, if the options need it.
@@ -153,7 +152,7 @@ class _Watch:
         return spare
 
     def _forget(self) -> None:
-        """Let go of the program's tensors and of all that was recorded for the check."""
+        """Release the program's tensors and the events recorded for the check."""
         self._watched.forget_inputs()
         self._recorder.log.events.clear()
 
@@ -174,7 +173,7 @@ class _Watch:
             return watched.case.graph(*args)
 
     def _guarded_call(self, compiled: Compiled, args: tuple[object, ...], before: Case) -> object:
-        """Call; announce an exception unless eager raises as well on all that was `before`."""
+        """Call; announce an exception unless eager, run on the state `before`, raises as well."""
         try:
             with self._seeing_exceptions():
                 return compiled(*args)
@@ -188,35 +187,35 @@ class _Watch:
             raise
 
     def _check(self, compiled: Compiled, before: Case) -> None:
-        """Compare the first call with eager, and act on what is found.
+        """Compare the first call with eager, and apply `on_failure` to a failure.
 
         Raises:
             MiscompileError: Wrong values, with `on_failure="raise"`.
-            Exception: What the compiled graph raised on copies of its inputs, likewise.
+            Exception: The exception of the compiled graph on copies of its inputs, likewise.
         """
         differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
         modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
         log = self._recorder.log if self._options.check == "pass" else None
         case = self._watched.case
         with self._seeing_exceptions():
-            found = check_first_call(
+            result = check_first_call(
                 dataclasses.replace(before, modes=modes), self._watched.subject, compiled, log=log
             )
-        if found.note:
-            logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, found.note)
-        for sentence in found.hidden:
+        if result.note:
+            logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, result.note)
+        for sentence in result.hidden:
             logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
-        if found.signature is None:
+        if result.signature is None:
             return
-        in_forward = (found.signature.output or "").startswith(("out", "in", "held"))
+        in_forward = (result.signature.output or "").startswith(("out", "in", "held"))
         announced = self._watched.fail(
-            found.signature,
-            error=found.error,
-            details=found.details,
+            result.signature,
+            error=result.error,
+            details=result.details,
             backward=modes.backward and not in_forward,
             at=before,
         )
-        if after_failed_check(self._options.on_failure, case, announced, found.error):
+        if after_failed_check(self._options.on_failure, case, announced, result.error):
             self._state = "eager"
 
     @contextmanager
@@ -230,9 +229,9 @@ class _Watch:
     def _on_event(self, event: Event) -> None:
         self._writer.write(event)
         if self._options.check != "pass":
-            self._recorder.log.events.clear()  # only that check reads them again
-        is_ours = self._state == "compiling" or self._sees_exceptions
-        if isinstance(event, ErrorRecord) and not is_ours:  # in a backward, outside of our call
+            self._recorder.log.events.clear()  # only this check reads them again
+        is_caught = self._state == "compiling" or self._sees_exceptions
+        if isinstance(event, ErrorRecord) and not is_caught:  # in a backward pass
             signature = error_signature(Outcome(None, event.error))
             is_backward = event.stage == "backward"
             self._watched.fail(signature, error=event.error, backward=is_backward)

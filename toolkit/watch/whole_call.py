@@ -1,21 +1,21 @@
-"""Compare the first calls of what a program compiled with its own eager calls, end to end.
+"""Compare the first calls of a compiled callable with eager calls, end to end.
 
-The check of a graph begins at the captured graph; what Dynamo captured wrongly, a guard that is
-missing, and what is wrapped around compiled graphs shows only here: results, exceptions, mutated
-arguments, parameters and buffers, aliasing, Python state.
+The check of a graph (first_call.py) begins at the captured graph. Wrong captures, missing guards
+and errors around compiled graphs show only here: in results, exceptions, mutated arguments,
+parameters and buffers, aliasing, Python state.
 
-    before the program's call: a copy of the process (before_call.py)
-    the program's own call
-    the copy makes it in eager                       equal: done, nothing else is run
-    it differs: again in eager, with Dynamo's backend `eager`, and compiled anew
+    fork the process                                    process_fork.py
+    make the program's own call
+    make the call in eager, in a fork                   equal: done
+    different: repeat it in eager, with Dynamo's backend `eager`, and freshly compiled
 
-Which differences count: one that Dynamo's backend `eager` shows too (layer dynamo); one at a later
-call that a fresh compile does not show (guards); and what no graph can show: aliasing, Python
-state, nesting, exceptions (layer runtime). Other numbers are left to the graph's own check, which
-has a float64 reference.
+A difference counts in three cases: Dynamo's backend `eager` shows it as well (layer dynamo); it is
+at a later call, and a fresh compile does not show it (guards); it concerns aliasing, Python state,
+nesting or exceptions, which no graph can show (layer runtime). Other numbers are left to the check
+of the graph, which has a float64 reference.
 
-It does not calls in processes that cannot be copied, with several threads or CUDA, and
-calls inside of such a call. The program's call is made already, so nothing can fall back.
+It does not compare calls in processes that cannot be forked, or calls inside of a compared call.
+`fallback` has no effect: the program's call was made already.
 """
 
 import json
@@ -51,7 +51,7 @@ from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.watch.dump import guarded
-from ctk.toolkit.watch.process_fork import Keeper, why_not
+from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
 from ctk.toolkit.watch.watch_session import Failure, Session
 
 logger = logging.getLogger("ctk")
@@ -59,11 +59,11 @@ logger = logging.getLogger("ctk")
 NO_GRAPH_SHOWS = ("alias", "requires-grad", "state", "structure", "missing-error", "other-error")
 
 MOST_NBYTES = 1 << 29
-"""With more parameters and buffers than this a call is not compared: they are written to disk."""
+"""Limit of the parameters and buffers of a compared call, which are written to disk."""
 
-_SAID = {
-    "passes": "the call gives what eager gives",
-    "fails": "the call gives something else",
+_EVIDENCE = {
+    "passes": "the call agrees with eager",
+    "fails": "the call differs in another way",
     "flaky": "the call could not be compared",
 }
 
@@ -71,8 +71,8 @@ _IN_CALL: ContextVar[bool] = ContextVar("ctk_in_a_compared_call", default=False)
 _IN_COPY: ContextVar[bool] = ContextVar("ctk_in_a_copy_of_the_process", default=False)
 
 
-def in_copy() -> bool:
-    """Return whether this is a copy of the process that a check has made: nothing is watched."""
+def is_in_copy() -> bool:
+    """Return whether this process is a fork that a check has made, in which no call is watched."""
     return _IN_COPY.get()
 
 
@@ -81,12 +81,12 @@ class WatchedCalls:
     """The calls of one compiled callable.
 
     Attributes:
-        session: The books.
-        target: Name of what compiles it.
-        function: What was compiled.
-        compiled: Its compiled form.
-        dynamic: As `torch.compile` was told.
-        made: How many calls were made so far.
+        session: The record of the process.
+        target: The name of its target.
+        function: The function in eager.
+        compiled: The compiled function.
+        dynamic: The argument of `torch.compile`.
+        made: Number of calls so far.
     """
 
     session: Session
@@ -97,32 +97,35 @@ class WatchedCalls:
     made: int = 0
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the program's call; check it if it is one of the first."""
+        """Make the program's call; compare it if it is one of the first."""
         options = self.session.options
         is_over = self.made >= options.calls or options.check == "off"
         if is_over or _IN_CALL.get() or torch.compiler.is_compiling():
             return self.compiled(*args, **kwargs)
         self.made += 1
-        if why := self._why_not():
+        if why := self._find_obstacle():
             self.session.add_uncompared(why)
             return self.compiled(*args, **kwargs)
         token = _IN_CALL.set(True)
         try:
-            return self._checked(args, kwargs)
+            return self._call_and_compare(args, kwargs)
         finally:
             _IN_CALL.reset(token)
 
-    def _why_not(self) -> str:
+    def _find_obstacle(self) -> str:
         """Return why a call cannot be compared; empty if it can."""
-        found = ["its state cannot be read"]
-        guarded(lambda: found.append(why_not() or _too_large(_root(self.function))), "a look at it")
-        return found[-1]
+        reasons = ["its state cannot be read"]
+        guarded(
+            lambda: reasons.append(find_obstacle() or _describe_excess(_root(self.function))),
+            "reading the state of a model",
+        )
+        return reasons[-1]
 
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_and_compare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         keepers: list[Keeper] = []
-        play, model = partial(self._played, args, kwargs), _root(self.function)
-        what = f"call {self.made} of {self}"
-        guarded(lambda: keepers.append(Keeper.start(play)), f"copying the process before {what}")
+        play, model = partial(self._play, args, kwargs), _root(self.function)
+        action = f"forking the process before call {self.made} of {self}"
+        guarded(lambda: keepers.append(Keeper.start(play)), action)
         if not keepers:
             return self.compiled(*args, **kwargs)
         with keepers[0] as keeper:
@@ -130,81 +133,93 @@ class WatchedCalls:
             try:
                 result = self.compiled(*args, **kwargs)
             except Exception as error:
-                if len(self.session.failures) == before:  # else a graph has shown it
-                    given = Arguments(args, kwargs)
-                    self._judge(keeper, partial(what_is_left, model, given, drawn, None, error))
+                if (
+                    len(self.session.failures) == before
+                ):  # else the check of a graph has reported it
+                    arguments = Arguments(args, kwargs)
+                    self._judge(keeper, partial(what_is_left, model, arguments, drawn, None, error))
                 raise
             if len(self.session.failures) == before:
-                given = Arguments(args, kwargs)
-                self._judge(keeper, partial(what_is_left, model, given, drawn, result))
+                arguments = Arguments(args, kwargs)
+                self._judge(keeper, partial(what_is_left, model, arguments, drawn, result))
         return result
 
     def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
-        """Compare what the program's call gave with the copies' calls, and tell what differs.
+        """Compare the program's call with calls in forks, and report the differences.
 
         Args:
             keeper: Makes the call in other ways.
-            real: Reads what the program's own call has left.
+            real: Reads the results and state after the program's own call.
         """
-        found: list[tuple[EndToEnd, bool]] = []
+        answers: list[tuple[EndToEnd, bool]] = []
 
         def compare() -> None:
-            left = real()
-            found.extend((each, left.error is not None) for each in self._judged(keeper, left))
+            played = real()
+            has_raised = played.error is not None
+            answers.extend((answer, has_raised) for answer in self._compare(keeper, played))
 
         guarded(compare, f"comparing call {self.made} of {self} with eager")
-        for answer, in_error in found:
-            self._tell(answer, in_error=in_error)
+        for answer, has_raised in answers:
+            self._report(answer, has_raised=has_raised)
 
-    def _judged(self, keeper: Keeper, real: Played) -> list[EndToEnd]:
+    def _compare(self, keeper: Keeper, real: Played) -> list[EndToEnd]:
         try:
-            eager = EagerPlays(partial(_in_eager, keeper), How())
+            eager = EagerPlays(partial(_play_in_eager, keeper), How())
         except (Died, CannotTell) as end:
-            why = f"the copy of the process that made it in eager ended ({end})"
+            why = f"the fork that made it in eager ended ({end})"
             self.session.add_uncompared(why)
             return []
-        found = compare_plays(eager, [real], strides=False)
-        return self._placed(keeper, eager, found.differences) if found.answer == "fails" else []
+        comparison = compare_plays(eager, [real], strides=False)
+        if comparison.answer != "fails":
+            return []
+        return self._find_layer(keeper, eager, comparison.differences)
 
-    def _placed(
-        self, keeper: Keeper, eager: EagerPlays, apart: Sequence[CallDifference]
+    def _find_layer(
+        self, keeper: Keeper, eager: EagerPlays, differences: Sequence[CallDifference]
     ) -> list[EndToEnd]:
-        alone = _compared(eager, keeper, "dynamo")
-        names = {each.name for each in alone.differences}
-        both = [each for each in apart if each.name in names]
-        if both:
-            said = "with Dynamo's backend `eager` the call gives the same wrong result"
-            return [self._answer(both[0], "dynamo", "capture", said)]
-        if self.made > 1 and _compared(eager, keeper, "fresh").answer == "passes":
-            said = f"compiled anew before call {self.made}, it gives what eager gives"
-            return [self._answer(apart[0], "dynamo", "guards", said, confirmed=True)]
-        only = [each for each in apart if each.kind in NO_GRAPH_SHOWS]
-        said = f"with Dynamo's backend `eager` {_SAID[alone.answer]}"
-        return [self._answer(only[0], "runtime", "", said)] if only else []
+        """Return the first difference that counts, with its layer; nothing if none counts."""
+        dynamo_only = _compare_with(eager, keeper, "dynamo")
+        names = {difference.name for difference in dynamo_only.differences}
+        captured = [difference for difference in differences if difference.name in names]
+        if captured:
+            evidence = "with Dynamo's backend `eager` the call gives the same wrong result"
+            return [self._answer(captured[0], "dynamo", "capture", evidence)]
+        if self.made > 1 and _compare_with(eager, keeper, "fresh").answer == "passes":
+            evidence = f"freshly compiled before call {self.made}, it agrees with eager"
+            return [self._answer(differences[0], "dynamo", "guards", evidence, confirmed=True)]
+        outside = [difference for difference in differences if difference.kind in NO_GRAPH_SHOWS]
+        evidence = f"with Dynamo's backend `eager` {_EVIDENCE[dynamo_only.answer]}"
+        return [self._answer(outside[0], "runtime", "", evidence)] if outside else []
 
     def _answer(
-        self, found: CallDifference, layer: Any, cause: str, said: str, *, confirmed: bool = False
+        self,
+        difference: CallDifference,
+        layer: Any,
+        cause: str,
+        evidence: str,
+        *,
+        confirmed: bool = False,
     ) -> EndToEnd:
-        kind: FailureKind = found.kind  # type: ignore[assignment]  # the template's words are these
-        name = f"call{self.made}.{found.name.partition('.')[2]}"
-        message = " ".join(found.detail.split())
-        signature = Signature(kind, found.exception, output=name, message=message)
+        kind: FailureKind = difference.kind  # type: ignore[assignment]  # the template's words are these
+        name = f"call{self.made}.{difference.name.partition('.')[2]}"
+        message = " ".join(difference.detail.split())
+        signature = Signature(kind, difference.exception, output=name, message=message)
         is_state = kind in ("state", "alias") and cause == "capture"
         return EndToEnd(
             Judgement(Verdict.REPRODUCES, signature, message),
             call=self.made,
             layer=layer,
             cause="side_effects" if is_state else cause,
-            line=_place(self.function),
-            evidence=(said,),
+            line=_line_of(self.function),
+            evidence=(evidence,),
             confirmed=confirmed,
         )
 
-    def _tell(self, answer: EndToEnd, *, in_error: bool) -> None:
-        """Note a failure in the books and on disk, and do what the options say.
+    def _report(self, answer: EndToEnd, *, has_raised: bool) -> None:
+        """Record a failure in the session, on disk and in the log.
 
         Raises:
-            MiscompileError: With `on_failure="raise"`, unless the call raised already.
+            MiscompileError: With `on_failure="raise"`, unless the call has raised itself.
         """
         cause = f" ({answer.cause})" if answer.cause else ""
         summary = f"{answer.judgement.signature}; layer {answer.layer}{cause}, {answer.line}"
@@ -213,15 +228,15 @@ class WatchedCalls:
         text = json.dumps(encode(answer), indent=2) + "\n"
         guarded(lambda: write_text(path, text), f"saving {path}")
         self.session.add_failure(Failure(name, path, summary, is_saved=False))
-        said = f"ctk: {name} fails with target {self.target}: {summary}\n  saved in {path}"
-        logger.warning("%s", said)
-        if self.session.options.on_failure == "raise" and not in_error:
-            raise MiscompileError(said)
+        announced = f"ctk: {name} fails with target {self.target}: {summary}\n  saved in {path}"
+        logger.warning("%s", announced)
+        if self.session.options.on_failure == "raise" and not has_raised:
+            raise MiscompileError(announced)
 
-    def _played(
+    def _play(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], way: str
     ) -> Mapping[str, object]:
-        """Make the call in a copy of the process."""
+        """Make the call in a fork: in eager, with Dynamo's backend `eager`, or freshly compiled."""
         _IN_COPY.set(True)
         around: AbstractContextManager[Any] = nullcontext()
         call = self.function
@@ -243,25 +258,25 @@ class WatchedCalls:
         return type(owner).__name__ if isinstance(owner, torch.nn.Module) else str(name)
 
 
-def _too_large(model: object) -> str:
-    """Return why the state of a model is not compared; empty if it is."""
-    nbytes = sum(each.nbytes for each in tensors_of(model).values())
+def _describe_excess(model: object) -> str:
+    """Return why the state of a model is too large to compare; empty if it is not."""
+    nbytes = sum(tensor.nbytes for tensor in tensors_of(model).values())
     return f"more than {MOST_NBYTES} bytes of parameters" if nbytes > MOST_NBYTES else ""
 
 
-def _in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
-    """Return what a copy of the process gives in eager.
+def _play_in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
+    """Make the call in eager, in a fork.
 
     Raises:
-        PrecisionRefused: It is asked for something else than the program's own call.
+        PrecisionRefused: `how` differs from the program's own call.
     """
     if how != How():
         raise PrecisionRefused("a call that a program makes is compared in its own state only")
     return played_by(lambda *_: keeper.ask("eager"), False, how)
 
 
-def _compared(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
-    """Return how the call differs from eager when it is made in another way; flaky: unknown."""
+def _compare_with(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
+    """Compare the call, made in another way, with eager; `flaky` if its fork ended."""
     try:
         played = played_by(lambda *_: keeper.ask(way), True, eager.how)
     except (Died, CannotTell) as end:
@@ -275,7 +290,7 @@ def _root(function: Callable[..., Any]) -> object:
     return owner if owner is not None else function
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _line_of(function: Callable[..., Any]) -> str:
     """Return `FILE:LINE` of a callable."""
     owner = _root(function)
     forward = getattr(type(owner), "forward", None) if owner is not function else function
@@ -284,15 +299,15 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def watch_calls(session_of: Callable[[object], Session | None]) -> Callable[[], None]:
-    """Compare the first calls of what is compiled from now on; return the undo function.
+    """Compare the first calls of functions compiled from now on; return the undo function.
 
     Args:
-        session_of: Returns the session that watches a backend; None for one that is not watched.
+        session_of: Returns the session that watches a backend; None if it is not watched.
     """
 
-    def wrapped(compiled: Any, function: Any, backend: object, dynamic: bool | None) -> Any:
+    def wrap(compiled: Any, function: Any, backend: object, dynamic: bool | None) -> Any:
         session = session_of(backend)
-        if session is None or in_copy():
+        if session is None or is_in_copy():
             return compiled
         name = str(getattr(backend, "compiler_name", "?"))
         calls = WatchedCalls(session, name, function, compiled, dynamic)
@@ -303,4 +318,4 @@ def watch_calls(session_of: Callable[[object], Session | None]) -> Callable[[], 
 
         return ctk_watched_call
 
-    return dynamo.wrap_compiled_calls(wrapped)
+    return dynamo.wrap_compiled_calls(wrap)

@@ -50,7 +50,7 @@ class TestInMemory:
     def test_missing_inputs_and_what_is_no_program(self) -> None:
         with pytest.raises(ProgramError, match="example inputs are missing"):
             load_cases(scale)
-        with pytest.raises(ProgramError, match="int is no program"):
+        with pytest.raises(ProgramError, match="int is not a program"):
             load_cases(3)  # type: ignore[arg-type]  # on purpose
 
     def test_an_unknown_target_is_told_before_anything_is_captured(self) -> None:
@@ -88,7 +88,7 @@ class TestNamed:
 
     def test_what_no_importer_knows(self, tmp_path: Path) -> None:
         path = write(tmp_path, "model.bin", "")
-        with pytest.raises(CaseError, match=r"what can be loaded: .*FILE\.py or"):
+        with pytest.raises(CaseError, match=r"loadable are: .*FILE\.py or"):
             load_cases(path)
 
     def test_each_name_has_one_importer(self, tmp_path: Path) -> None:

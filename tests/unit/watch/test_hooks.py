@@ -246,7 +246,7 @@ def test_importing_the_toolkit_is_light():
 
 
 def test_what_is_no_target_and_what_is_no_option_is_told_at_once() -> None:
-    with pytest.raises(TargetError, match="debug_compile: int 3 is no target"):
+    with pytest.raises(TargetError, match="debug_compile: int 3 is not a target"):
         debug_compile(3)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError, match=r"debug_compile\(\) has no option 'chek'; did you mean"):
         debug_compile(chek="output")  # type: ignore[call-arg]  # on purpose

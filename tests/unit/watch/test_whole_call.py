@@ -186,7 +186,7 @@ def test_what_cannot_be_compared_is_told(tmp_path):
         end.set()
         other.join()
     assert hooks.session.failures == []
-    assert hooks.session.uncompared == ["a process with several threads cannot be copied"]
+    assert hooks.session.uncompared == ["a process with several threads cannot be forked"]
 
 
 def test_threads_that_inductor_keeps_for_compiles_are_in_nobodys_way(tmp_path):

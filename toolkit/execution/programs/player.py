@@ -133,7 +133,7 @@ def judgement_of(seen: Played, expected: Signature | None = None) -> Judgement:
     if seen.unanswered:
         return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
     if not seen.differences:
-        return Judgement(Verdict.PASSES, detail="the calls of the program give what eager gives")
+        return Judgement(Verdict.PASSES, detail="the calls of the program agree with eager")
     first = seen.differences[0]
     for each in seen.differences:
         is_wanted = expected is None or expected.matches(each.signature)
