@@ -21,7 +21,7 @@ from tests.helpers.case_folders import linear_case
 Compare = Callable[[str, str], None]
 
 ACCURACY = Signature("accuracy", output="out0", message="max abs 2")
-TWICE = "eager, run twice, agrees with itself: it is no race, and no random number"
+TWICE = "eager, run twice, agrees with itself: neither a race nor random numbers"
 
 
 def fails(signature: Signature = ACCURACY) -> Judgement:

@@ -1,6 +1,6 @@
-"""What a compile log says of one graph below the passes: its lowerings, fusions, kernels, options.
+"""The part of a compile log below the passes: lowerings, fusions, kernels and options of one graph.
 
-It decides what is under suspicion and in which order; `lowerings` asks.
+It decides the suspects and their order; `lowerings` asks.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,16 +22,16 @@ _FUSIONS = ("fusion", "fuse")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the log says of one graph below the passes.
+    """One graph below the passes.
 
     Attributes:
         graph: The graph.
-        passes: Everything that was asked about while it was lowered.
+        passes: Everything that its lowering asked the observer about.
         kernels: Its kernels: parts, and the whole.
-        part: The kernel that is wrong; None when it is not known which.
-        wrong: Name of the first wrong node, or of the one that failed; "" if unknown.
-        failed: Whether the compile failed.
-        memory: Whether values in memory changed that nobody may change.
+        part: The wrong kernel; None if it is not known.
+        wrong: Name of the first wrong node, or of the failing one; "" if unknown.
+        failed: The compile failed.
+        memory: Values in memory were overwritten while they were still needed.
     """
 
     graph: GraphModule
@@ -44,7 +44,7 @@ class Scene:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes under suspicion, in the order in which they are asked about."""
+        """The suspected nodes, in the order of the questions."""
         all_nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
         inside = set(self.part.nodes) if self.part is not None else {n.name for n in all_nodes}
         last = next((n for n in all_nodes if n.name == self.wrong), None)
@@ -54,10 +54,10 @@ class Scene:
 
     @property
     def lowerings(self) -> dict[str, str]:
-        """The lowerings under suspicion: operator to pass.
+        """The suspected lowerings: operator to pass.
 
-        Constants last: one that falls back hides its value from whoever cannot take it. Views,
-        which compute nothing, after them, but for a compile that failed.
+        Constants come late: a constant that falls back hides its value from a lowering that cannot
+        inline it. Views, which compute nothing, come last, unless the compile failed.
         """
         known = {str(p.id) for p in self.passes if not p.vetoed}
         found: dict[str, str] = {}
@@ -76,35 +76,34 @@ class Scene:
         return excerpt(self.part, self.wrong) if self.part is not None else ""
 
     def nodes_of(self, operator: str) -> tuple[str, ...]:
-        """Return the suspected nodes of an operator."""
         return tuple(n.name for n in self.nodes if str(n.target) == operator)
 
     def fusions(self, among: Iterable[str]) -> list[RewriteRecord]:
-        """Return the fusions that were made of any of the named nodes."""
+        """Return the fusions of any of the named nodes."""
         return self.rewrites(_FUSIONS, among)
 
     def rewrites(self, names: Collection[str], among: Iterable[str]) -> list[RewriteRecord]:
-        """Return the rewrites that the named passes made of any of the named nodes."""
+        """Return the rewrites by the named passes of any of the named nodes."""
         wanted, mine = set(among), (p for p in self.passes if p.id.name in names)
         made = (r for p in mine for r in p.rewrites if not r.vetoed)
         return [rewrite for rewrite in made if wanted & set(rewrite.nodes)]
 
     @property
     def is_of_loops(self) -> bool:
-        """Whether all that is done to the graph is a numbered rewrite: a generator of ours."""
+        """Whether every change of the graph is a numbered rewrite: a generator of ctk."""
         return any(p.id.name == "lower" for p in self.passes)
 
     @property
     def sharings(self) -> list[RewriteRecord]:
-        """The buffers that took the memory of others, wherever: who wrote it is not who reads."""
+        """All buffers that reuse memory: the writer is not the reader that shows an error."""
         every = [node.name for node in self.graph.graph.nodes]
         return self.rewrites(("plan_memory",), every)
 
     def switches(self, *, memory: bool, of_part: bool = False) -> list[str]:
-        """Return the options that have left a trace in generated code, as passes.
+        """Return the options that left a trace in generated code, as passes.
 
         Args:
-            memory: Those that decide which values share memory, or the others.
+            memory: Return the options that decide which values share memory, or the others.
             of_part: Look at the code of the guilty kernel only.
         """
         kernels = self.kernels if not of_part else (self.part,) if self.part is not None else ()
@@ -115,7 +114,7 @@ class Scene:
 
 
 def scene_of(culprit: Culprit, log: CompileLog) -> Scene | None:
-    """Return what the log says around a guilty kernel; None if its target tells nothing of it."""
+    """Return the graph around a guilty kernel; None if the target does not log below the passes."""
     records = [k for k in log.kernels() if str(k.id) in culprit.veto.kernels]
     asked = [p for p in log.passes() if p.id.stage == "lowered"]
     if not asked:
@@ -130,7 +129,7 @@ def scene_of(culprit: Culprit, log: CompileLog) -> Scene | None:
 
 
 def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:
-    """Return whether a kernel read something else than what the kernel before it has written."""
+    """Return whether a kernel read another value than the kernel before it wrote."""
     for call in log.calls():
         written: dict[str, object] = {}
         for kernel in call.kernels:
@@ -142,7 +141,7 @@ def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:
 
 
 def _sources_of(last: Node, inside: set[str]) -> set[Node]:
-    """Return a node and those of the named ones that it is computed from."""
+    """Return a node and those of the named nodes from which it is computed."""
     found, queue = {last}, [last]
     while queue:
         for operand in queue.pop().all_input_nodes:

@@ -1,18 +1,17 @@
 """Bisect a failure that kills or stops the process: every question runs in a child.
 
-A child notes each pass before it runs, and each kernel before it is made and before it is called,
-so its last note is the first suspect. When the case fails without that one too (a pass may lay the
-trap for a later stage), the guilty rewrite is found by fuel. Its name is read off a compile in this
-process with one rewrite less, where a child has lived: a vetoed rewrite is announced all the same.
-A kernel that kills when it is called, among many, is found by running half of them in eager, and so
-on. What in a guilty kernel of Inductor does it (a lowering, a fusion, an option) is asked as after
-a wrong value (`lowerings`).
+1. A child notes each pass before it runs, and each kernel before it is made and before it is
+   called: its last note is the first suspect.
+2. If the case fails without that suspect too (a pass may lay the trap for a later stage), the
+   guilty rewrite is found by fuel. A compile in this process with one rewrite less, which a child
+   has survived, gives its name: a vetoed rewrite is announced as well.
+3. If it fails without any rewrite, one of many kernels that kills when it is called is found by
+   running half of them in eager, and so on. Its lowering, fusion or option is found as after a
+   wrong value (`lowerings`).
 
-A time limit that ran out is a failure only when it is proved: without the culprit alone the case
-passes in time. Else the verdict stays `timeout`.
-
-Only the kind of the failure is looked for, not its place: kernels are named after nodes, which
-rewrites change.
+A timeout is a failure only when it is proved: without the culprit alone the case passes in time.
+Otherwise the verdict stays `timeout`. Only the kind of the failure is compared, not its place:
+kernels are named after nodes, which rewrites change.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,9 +42,9 @@ def find_deadly(
     """Find the rewrite or kernel that makes a compile crash or hang, and prove it.
 
     Args:
-        case: The case.
+        case: The failing case.
         executor: Runs each question in a child.
-        first: What the case showed there.
+        first: The judgement of the case in a child.
         say: Called with a line per question.
     """
     anywhere = replace(first.signature, where=None) if first.signature else None
@@ -66,7 +65,7 @@ class _Deadly:
         if self._fails(none, "without any rewrite"):
             return self._without_rewrites(suspect)
         answer = self._questions.answer(none)
-        if answer.verdict is Verdict.INVALID:  # eager does it too: nobody to blame
+        if answer.verdict is Verdict.INVALID:  # eager does it too: no compiler is to blame
             return Search(answer, compiles=self._questions.compiles, reason=answer.detail)
         number = run_search(
             checked_boundary(self._total()), lambda n: self._fails(Veto(fuel=n), f"with fuel {n}")
@@ -95,7 +94,7 @@ class _Deadly:
         )
 
     def _total(self) -> int:
-        """Return a fuel with which it fails, doubling: how many rewrites there are died unsaid."""
+        """Return a failing fuel, by doubling: a crash does not report the number of rewrites."""
         fuel = 1
         while fuel < MAX_REWRITES and not self._fails(Veto(fuel=fuel), f"with fuel {fuel}"):
             fuel *= 2
@@ -120,8 +119,8 @@ class _Deadly:
     def _within(self, culprit: Culprit) -> Culprit:
         """Return the lowering, fusion or option that makes a kernel deadly; else the kernel.
 
-        What the kernel is made of is read off a compile in this process: one that leaves it out, or
-        one whose result is not called, where nothing but the call breaks a GPU.
+        The parts of the kernel are read off a compile in this process: without the kernel, or, if
+        only the call breaks a GPU, without calling the result.
         """
         if not culprit.is_kernel:
             return culprit
@@ -134,7 +133,7 @@ class _Deadly:
         return found or with_excerpt(kernel, log)
 
     def _decomposition(self) -> Culprit | None:
-        """Return the decomposition of the stage `dispatch` that forgets what eager asserts."""
+        """Return the decomposition of the stage `dispatch` that drops an assertion of eager."""
         passes = self._log_here(NO_KERNELS).passes()
         records = {str(each.id): each for each in passes if each.id.stage == "dispatch"}
         name = run_search(single_cause(list(records)), self._passes_whole)
@@ -145,7 +144,7 @@ class _Deadly:
 
     @property
     def _eager_raised(self) -> str | None:
-        """What only eager raises; None: the compiled program is the deadly one."""
+        """The exception that only eager raises; None if the compiled program is the deadly one."""
         seen = self._first.signature
         return seen.message if seen is not None and seen.kind == "missing-error" else None
 
@@ -153,7 +152,7 @@ class _Deadly:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
 
     def _named(self, number: int) -> Culprit | None:
-        """Return the rewrite of a number; None where one rewrite less is deadly in another way."""
+        """Return the rewrite with a number; None if one rewrite less is deadly in another way."""
         without = Veto(fuel=number - 1)
         seen = self._questions.answer(without).signature
         if seen is not None and seen.is_deadly:
@@ -165,14 +164,14 @@ class _Deadly:
         return None
 
     def _log_uncalled(self) -> CompileLog:
-        """Compile in this process, and call nothing."""
+        """Compile in this process, and do not call the result."""
         self._questions.compiles += 1
         recorder = Recorder(Veto())
         run_compiled(self._questions.case, observer=recorder, is_called=False)
         return recorder.log
 
     def _log_here(self, veto: Veto) -> CompileLog:
-        """Compile in this process, without what kills it; eager is not run if that does."""
+        """Compile in this process without the deadly part; skip eager if eager raises."""
         self._questions.compiles += 1
         recorder = Recorder(veto)
         judge(self._questions.case, observer=recorder, eager_raised=self._eager_raised)

@@ -1,4 +1,4 @@
-"""What a bisection says: the culprit, how it was found, and what it cost."""
+"""The result of a bisection: the culprit, how it was found, and its cost in compiles."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,9 +9,8 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 
 FoundBy = Literal["error", "check", "fuel", "elimination"]
-"""`error`: the exception says where it was raised. `check`: the first step after which a value is
-wrong. `fuel`: binary search over rewrites by compiling again. `elimination`: neither passes nor
-kernels are needed for the failure.
+"""`error`: the exception carries its place. `check`: the first step after which a value is wrong.
+`fuel`: binary search over rewrites. `elimination`: compiles with passes or kernels left out.
 """
 
 Relation = Literal["independent", "together"]
@@ -23,24 +22,23 @@ Relation = Literal["independent", "together"]
 @document
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """What causes a failure.
+    """The cause of a failure.
 
     Attributes:
-        stage: Where in the pipeline.
+        stage: Its stage of the pipeline.
         name: Name of the pass (`fold_constants`, with `#2` for its second run in the stage), of the
             kernel (`torchscript:forward`), or `autograd_dispatch`.
-        rewrite: Number of the guilty rewrite in the whole compile; None when the pass as a whole is
-            meant.
-        index: Its place among the rewrites of the pass, from 1.
-        rule: What that rewrite applied.
-        rewrites_in_pass: How many rewrites the pass made.
+        veto: Leaves it out in a counterfactual.
+        rewrite: Number of the guilty rewrite in the whole compile; None: the pass as a whole.
+        index: Position of the rewrite within the pass, from 1.
+        rule: The rule that the rewrite applied.
+        rewrites_in_pass: Number of rewrites that the pass made.
         nodes: Names of the nodes that the rewrite touched, or of the first wrong one.
-        captured: Names of the nodes of the captured graph that these came from.
-        veto: What a counterfactual must leave out.
+        captured: Names of the nodes of the captured graph from which these came.
         evidence: The measured mismatch or the exception, one line.
         excerpt: The lines of the generated kernel that compute the first wrong value, below the
-            kernel's id; "" where that is not known.
-        line: `FILE:LINE` of the user's program that is to blame, where no graph tells it; else "".
+            kernel's id; "" if unknown.
+        line: Guilty `FILE:LINE` of the user's program, if no graph shows the failure; else "".
     """
 
     stage: FailureOrigin
@@ -70,7 +68,7 @@ class Culprit:
 
 
 def in_one_line(where: str, rewrite: int | None, place: str, nodes: tuple[str, ...]) -> str:
-    """Return a culprit in one line; `place` tells of its rewrite within the pass, if it has one."""
+    """Return a culprit in one line; `place` describes its rewrite within the pass."""
     parts = [where]
     parts += [f"rewrite {rewrite} ({place})"] if rewrite is not None else []
     parts += [f"at {', '.join(nodes[:4])}"] if nodes else []
@@ -80,12 +78,12 @@ def in_one_line(where: str, rewrite: int | None, place: str, nodes: tuple[str, .
 @document
 @dataclass(frozen=True, slots=True)
 class OptionEffect:
-    """What a failing case shows with one option of its target changed, and nothing left out.
+    """The effect of one option on a failing case, with nothing left out.
 
     Attributes:
         option: Name of the option.
         value: Its value as `--config` takes it; None: not set, though the case sets it.
-        verdict: What it shows: it passes, or fails in another way.
+        verdict: `passes`, or `different`.
     """
 
     option: str
@@ -98,7 +96,6 @@ class OptionEffect:
 
 
 def option_words(option: str, value: str | None) -> str:
-    """Return an option and its value in words, as a user would type it."""
     return f"without --config {option}" if value is None else f"with --config {option}={value}"
 
 
@@ -108,19 +105,19 @@ class Search:
     """The result of a bisection.
 
     Attributes:
-        judgement: What the case shows when compiled as it is.
-        culprit: What causes it; None when it does not fail, or nothing could be found.
-        confirmed: Whether leaving out the culprit, and nothing else, makes the case pass.
-        found_by: How.
+        judgement: The judgement of the case as it is.
+        culprit: The cause; None if the case does not fail, or no cause was found.
+        confirmed: Leaving out the culprit, and nothing else, makes the case pass.
+        found_by: The method.
         compiles: Compiles used, the first and the confirming ones included.
-        option_compiles: Compiles used to see which options of the target matter.
+        option_compiles: Compiles used to find the relevant options of the target.
         also: Further culprits, each proved to be needed; see `relation`.
-        reason: Why there is no culprit or no confirmation, or what is special about the proof.
-        relation: How the culprits belong together, if there are several.
-        hidden: Steps that change values although the results agree, each proved by a compile
-            without it; only where the case passes.
-        options: Options of the target that change what the case shows, if that was asked.
-        excluded: What was shown not to be the cause, a sentence each.
+        reason: Why there is no culprit or no confirmation, or a remark on the proof.
+        relation: How several culprits belong together.
+        hidden: Steps of a passing case that change values without changing the results, each proved
+            by a compile without it.
+        options: Options of the target that change the verdict, if they were searched.
+        excluded: Causes that were ruled out, a sentence each.
     """
 
     judgement: Judgement

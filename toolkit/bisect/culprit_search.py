@@ -1,10 +1,10 @@
-"""find_culprit: from a failing case to the pass, rewrite or kernel that causes it, and its proof.
+"""Find the pass, rewrite or kernel that causes a failure, and prove it.
 
-One observed compile; then the strategies of `STRATEGIES`, cheapest first, until one finds what the
-case passes without. What it finds is proved: without it alone, and with nothing else left out, the
-case passes. Last, whether it does harm only together with another pass.
+One observed compile; then the strategies of `STRATEGIES`, cheapest first, until one names a
+culprit. Proof: without it alone, and with nothing else left out, the case passes. Last question:
+does it do harm only together with another pass?
 
-A case that passes is looked at too: a step may change values that the results do not show.
+A passing case is searched too: a later step may mask a wrong value (`find_masked_failures`).
 """
 
 from collections.abc import Callable, Iterator
@@ -49,13 +49,13 @@ def find_culprit(
     on_progress: Progress | None = None,
     on_failing: Callable[[Judgement], None] | None = None,
 ) -> Search:
-    """Find what causes a case's failure and prove it.
+    """Find the cause of a case's failure and prove it.
 
     Args:
         case: The case.
-        executor: Asked everything that a judgement answers; the observed compile, whose graphs are
-            needed, happens here. Asked first if it survives crashes: a case that kills or stops the
-            process is then bisected there.
+        executor: Judges all questions but the observed compile, which runs in this process because
+            its graphs are needed. An executor that survives crashes judges the case first: a case
+            that kills or stops the process is then bisected there.
         on_progress: Called with a line per question.
         on_failing: Called with the failure, as soon as it was seen.
 
@@ -74,7 +74,7 @@ def find_culprit(
             if first.verdict in (Verdict.REPRODUCES, Verdict.TIMEOUT):
                 return find_deadly(case, executor, first, say)
             return Search(first, compiles=1, reason=first.detail)
-        if raises_alike(first):  # no values to look at, and eager may break CUDA for this process
+        if raises_alike(first):  # no values to compare, and eager may break CUDA here
             return Search(first, compiles=1, reason=first.detail)
     return _find(Questions(case, executor, say), tell)
 
@@ -83,7 +83,7 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     """Observe one compile, then ask the strategies."""
     seen = ask.observe(Veto(), f"compile with {ask.case.target}, observed")
     judgement = seen.judgement
-    if has_lost_cuda():  # before anything is written: this process can ask nothing more
+    if has_lost_cuda():  # before anything is written: this process cannot go on
         raise LostAccelerator(f"{judgement.signature or judgement.detail}\n{NEXT_ISOLATE}")
     if judgement.verdict is Verdict.PASSES:
         hidden = find_masked_failures(ask, seen)
@@ -100,11 +100,11 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
 
 
 def one_suspect(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
-    """Return what the observed compile itself shows, when without it alone the case passes.
+    """Return a suspect of the observed compile without which alone the case passes.
 
-    1. Of a kernel of Inductor: without a lowering, fusion or option of it.
-    2. Without the rewrite or kernel; of the kernels of a graph, without one of them.
-    3. Without the pass, with all of its rewrites that are needed.
+    1. Of a kernel of Inductor: a lowering, fusion or option of it.
+    2. The rewrite or kernel; of the kernels of a graph, one of them.
+    3. The pass, with all of its rewrites that are needed.
     """
     for found_by, suspect in _suspects(ask, seen):
         if suspect.veto == Veto():
@@ -139,11 +139,11 @@ STRATEGIES: tuple[Strategy, ...] = (
     smallest_set,
     by_functionalization,
 )
-"""In the order in which they are asked; the first that finds something ends the search."""
+"""In the order of the search; the first that finds a culprit ends it."""
 
 
 def _suspects(ask: Questions, seen: ObservedCompile) -> Iterator[tuple[FoundBy, Culprit]]:
-    """Yield what the observed compile shows: who raised, then the first wrong steps."""
+    """Yield the suspects of the observed compile: the raising steps, then the first wrong ones."""
     for culprit in from_errors(seen.log):
         yield "error", culprit
     ask.findings.clear()
@@ -152,7 +152,7 @@ def _suspects(ask: Questions, seen: ObservedCompile) -> Iterator[tuple[FoundBy, 
 
 
 def _narrow_to_kernel(ask: Questions, seen: ObservedCompile, culprit: Culprit) -> Culprit:
-    """Return the one kernel that is guilty, where a graph with many is."""
+    """Return the one guilty kernel of a suspected graph with many."""
     among = culprit.veto.kernels
     one = the_kernel(ask, seen.log, among) if len(among) > 1 else None
     return replace(one, evidence=culprit.evidence) if one is not None else culprit
@@ -183,7 +183,7 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
 
 
 def _report_no_proof(ask: Questions, seen: ObservedCompile) -> Search:
-    """Nothing that can be left out makes the case pass."""
+    """Return the search without a proof: no veto makes the case pass."""
     log, judgement, target = seen.log, seen.judgement, ask.case.target
     found_by, suspect = next(_suspects(ask, seen), (None, None))
     told = list_exclusions(ask, judgement.signature)
@@ -205,7 +205,11 @@ MAX_MASKED = 4
 
 
 def find_masked_failures(ask: Questions, seen: ObservedCompile) -> tuple[Culprit, ...]:
-    """Return the steps that change values, each confirmed by the values of a compile without it."""
+    """Return the steps whose wrong values a later step masks: the case passes all the same.
+
+    Each is proved by a compile without it, in which that step changes nothing and no new one is
+    wrong.
+    """
     suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_MASKED]
     others = {suspect.where for suspect in suspects}
     found: list[Culprit] = []

@@ -1,12 +1,12 @@
-"""Several culprits: all that must go, none that need not, and how they belong together.
+"""Several culprits: a set that is sufficient, without unneeded members, and how they interact.
 
-1. `several_suspects`: independent ones. Each round leaves out all that was found, observes, and
-   adds what is wrong then, until the case passes. Then each is put back alone: if the case still
-   passes, it was not needed.
-2. `smallest_set`: no value tells. The smallest set of passes, decompositions and kernels without
-   which the case passes, by halves (delta debugging).
-3. `partners`: one culprit was found, but the case passes as well without another pass. They fail
-   only together: the culprit alone, with every other pass left out, does no harm.
+1. `several_suspects`: independent culprits. Each round leaves out all suspects so far, observes,
+   and adds the steps that are wrong then, until the case passes. Then each is put back alone: if
+   the case still passes, it was not needed.
+2. `smallest_set`: no value is wrong. The smallest set of passes, decompositions and kernels without
+   which the case passes, by halves.
+3. `partners`: one culprit was found, but the case also passes without another pass. They fail only
+   together: the culprit alone, with every other pass left out, does no harm.
 
     culprits      without   without   with only   with only
                   A         B         A           B
@@ -14,7 +14,7 @@
     together      passes    passes    passes      passes
 
 Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002). Here the
-items are what a compile does, and a set must be proved by the full compile.
+items are the steps of a compile, and a set must be proved by the full compile.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ MAX_ROUNDS = 8
 
 
 def several_suspects(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
-    """Return all that is wrong by its values or raised, when without all of it the case passes."""
+    """Return all steps that are wrong or raise, if the case passes without all of them."""
     found: list[Culprit] = []
     for _ in range(MAX_ROUNDS):
         known = {culprit.veto for culprit in found}
@@ -65,10 +65,10 @@ def _one_a_pass(suspects: list[Culprit]) -> list[Culprit]:
 
 
 def _drop_unneeded(ask: Questions, found: list[Culprit]) -> tuple[Culprit, ...]:
-    """Return those that must be left out: with all others out it fails.
+    """Drop each culprit that may stay: with all others left out the case passes.
 
-    Rewrites of other passes are left out as whole passes: without one, the numbers of later ones
-    may be others.
+    Rewrites of other passes are left out as whole passes: without one, later rewrites may get other
+    numbers.
     """
     for culprit in list(found):
         others = [
@@ -94,7 +94,7 @@ def smallest_set(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
 
 
 def units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:
-    """Return all that a compile can leave out, as whole passes."""
+    """Return everything that a compile can leave out, as whole passes."""
     passes = [
         of_pass(record)
         for record in log.passes()
@@ -107,8 +107,7 @@ def units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:
 def partners(ask: Questions, culprit: Culprit, log: CompileLog) -> tuple[Culprit, ...]:
     """Return the passes without which the culprit does no harm; each is proved by a full compile.
 
-    A pass is asked about where the others are out, and with every kernel in eager: that costs no
-    code generation.
+    The search leaves out the other passes and runs every kernel in eager: no code is generated.
     """
     own, base = whole_pass(culprit), NO_KERNELS
     if culprit.is_kernel:

@@ -1,7 +1,7 @@
-"""Strategies for a failure that no value of the observed compile shows: leave out, and ask again.
+"""Strategies that leave parts out and compile again, for failures that no observed value shows.
 
-Searches ask with every kernel in eager where that fails too: it costs no code generation. What they
-find is proved by a full compile with nothing else left out.
+A search runs every kernel in eager if the case fails then too: no code is generated. Its result is
+proved by a full compile with nothing else left out.
 """
 
 from collections.abc import Collection, Sequence
@@ -64,7 +64,7 @@ def by_kernel(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
 
 
 def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> Culprit | None:
-    """Return the one kernel that must be left out; `among` some, or all of the compile."""
+    """Return the one kernel that must be left out, of some (`among`) or of all."""
     nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
     nodes = {kernel: nodes[kernel] for kernel in nodes if not among or kernel in among}
 
@@ -95,7 +95,7 @@ def by_decomposition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None
 
 
 def by_partition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
-    """Return the partition, if the case passes when torch's plain one splits the joint graph."""
+    """Return the partition, if the case passes with torch's `default_partition`."""
     stages = {stage.stage for stage in seen.log.stages()}
     is_split = any(step.kind == "partition" for step in compile_steps(seen.log))
     if "joint" not in stages or ("forward" in stages and not is_split):
@@ -108,9 +108,9 @@ def by_partition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
 
 
 def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
-    """Return functionalization, if nothing else is left that could be guilty.
+    """Return functionalization, if no other step is left that could be guilty.
 
-    With every pass, kernel and decomposition left out it fails; if the captured graph is not
+    With every pass, kernel and decomposition left out the case fails; if the captured graph is not
     functionalized either, it passes. The two differ in that step only.
     """
     everything = join_vetoes(veto_of(list(units(seen.log, kernels=False))), NO_KERNELS)
@@ -128,7 +128,7 @@ def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | 
 
 
 def _writes(node: object) -> bool:
-    """Return whether a captured node is an in-place operator or a view of given strides."""
+    """Return whether a captured node is an in-place operator or a view with explicit strides."""
     target = getattr(node, "target", None)
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     is_dunder = name.startswith("__")
@@ -143,7 +143,16 @@ _OF_NUMBERS = ("accuracy", "nan")
 
 
 def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
-    """Return the operator whose fake implementation is wrong, if the case passes without it."""
+    """Return the operator whose meta implementation disagrees with its kernel, if that matters.
+
+    One run in eager finds the nodes whose values differ from the meta values of the log
+    (`find_meta_mismatches`). Without the meta implementation of a guilty operator (its kernel answers) the
+    case passes.
+
+    1. The failure is one of form (strides, type, shape), or an error: every such node is a suspect.
+    2. Wrong numbers: strides of torch's own operators are no suspects; they often differ
+       harmlessly.
+    """
     told = [each for each in find_meta_mismatches(ask.case, seen.log) if _may_matter(each, seen)]
     first = {each.where: each for each in reversed(told)}
     wheres = list(dict.fromkeys(each.where for each in told))

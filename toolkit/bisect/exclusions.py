@@ -1,11 +1,11 @@
-"""What a bisection has shown not to be the cause, in sentences for people.
+"""The causes that a bisection has ruled out, in sentences for people.
 
-Nothing is asked for it: the judgement, the values that were compared on the way to the culprit, and
-the answers to questions that did not make the case pass say it.
+They cost no question: the judgement, the values compared on the way to the culprit, and the
+questions after which the case still failed are enough.
 
     values     step1 ok, step2 ok, joint/fold wrong   the 2 steps before joint/fold keep all values
-    answers    without joint/cse: reproduces          it fails without joint/cse, too
-               with every kernel in eager: reproduces it fails with every kernel in eager, too
+    answers    without joint/cse: reproduces          it also fails without joint/cse
+               with every kernel in eager: reproduces it also fails with every kernel in eager
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,18 +18,18 @@ from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.recorder import Veto
 
 SHOWN = 3
-"""So many questions are told; more of them say little more."""
+"""How many questions are listed; the rest is counted."""
 
 
 def list_exclusions(
     ask: Questions, signature: Signature | None, culprits: Sequence[Culprit] = ()
 ) -> tuple[str, ...]:
-    """Return what is not to blame, and how that is known.
+    """Return the causes that are ruled out, each with its reason.
 
     Args:
-        ask: Everything that was asked.
+        ask: The questions of the bisection.
         signature: The failure.
-        culprits: What is to blame.
+        culprits: The culprits found.
     """
     said = [*_by_eager(signature), *_by_values(ask.findings), *_by_answers(ask, culprits)]
     return tuple(said)
@@ -37,13 +37,13 @@ def list_exclusions(
 
 def _by_eager(signature: Signature | None) -> Iterator[str]:
     if signature is not None and signature.is_numeric:
-        yield "eager, run twice, agrees with itself: it is no race, and no random number"
+        yield "eager, run twice, agrees with itself: neither a race nor random numbers"
     if signature is not None and signature.kind == "missing-error":
         yield "eager, run twice, raises the same"
 
 
 def _by_values(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield what the comparison of values has shown, up to the first wrong step."""
+    """Yield the steps with right values, up to the first wrong step."""
     wrong = next((i for i, each in enumerate(findings) if each.status == "wrong"), len(findings))
     fine = [each for each in findings[:wrong] if each.status == "ok" and each.compared]
     values = sum(each.compared for each in fine)
@@ -58,7 +58,7 @@ def _by_values(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
-    """Yield what does not help alone."""
+    """Yield the parts without which the case still fails."""
     failing = [
         (veto, what)
         for veto, (what, judgement) in ask.answers.items()
@@ -66,17 +66,17 @@ def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
     ]
     is_below = any(culprit.stage == "lowered" for culprit in culprits)
     if not is_below and any(veto == NO_KERNELS for veto, _ in failing):
-        yield "it fails with every kernel in eager, too: generated code is not to blame"
+        yield "it also fails with every kernel in eager: generated code is not to blame"
     blamed = [culprit.veto for culprit in culprits]
     alone = [what for veto, what in failing if _is_single(veto) and veto not in blamed]
     for what in alone[:SHOWN]:
-        yield f"it fails {what}, too"
+        yield f"it also fails {what}"
     if len(alone) > SHOWN:
         yield f"and without {len(alone) - SHOWN} more, each alone"
 
 
 def _is_single(veto: Veto) -> bool:
-    """Whether it leaves out one thing."""
+    """Return whether a veto names exactly one part."""
     if veto.fuel is not None or veto == NO_KERNELS:
         return False
     return len(veto.passes) + len(veto.rewrites) + len(veto.kernels) == 1

@@ -1,27 +1,25 @@
-"""Below the passes: which lowering, fusion or option makes a kernel wrong, of Inductor or ours.
+"""Find the lowering, fusion or option that makes a kernel wrong, of Inductor or of ctk.
 
-A kernel that is a whole graph hides much. The log says what is in it; here each part is left out,
-in an order in which few compiles are needed, and a part without which alone the case passes is the
-culprit. For example, for a kernel that computes `abs`, `neg` and `sum`, of which `sum` is wrong:
+A kernel that is a whole graph hides much. Each part of it that the log names is left out, in an
+order that takes few compiles; a part without which alone the case passes is the culprit. Example: a
+kernel computes `abs`, `neg` and `sum`, and `sum` is wrong:
 
     lowerings of the wrong value's operators    without lower.aten.abs.default   reproduces
                                                 without lower.aten.neg.default   passes
     fusions that `neg` took part in             none: it is the lowering of neg
 
-1. What decides which values share memory, when a kernel read a value that is not the one that was
-   written, or when each kernel is right and the graph is wrong: any other change moves memory too.
-2. The lowerings, from what the kernel reads to its first wrong value, views last: an operator that
-   falls back also has its operands in memory, which hides what is wrong in how they are written
-   into its loop. When the compile failed, from where it failed backwards: without an operator
-   before that, what fails may not even be reached.
-3. If one is found, the fusions of its nodes, and whether the kernel writes over what it reads:
-   forbidding these changes less than another operator, which forbids both.
+1. The options that decide which values share memory, if a kernel read another value than was
+   written, or if each kernel is right and the graph is wrong: any other change moves memory too.
+2. The lowerings, from the inputs of the kernel to its first wrong value, views last: an operator
+   that falls back also has its operands in memory, which hides errors in how they are written into
+   its loop. When the compile failed, from the failing operator backwards: without an operator
+   before it, the failing one may not even be reached.
+3. If one is found, the fusions of its nodes, and whether the kernel overwrites its input:
+   forbidding these changes less than falling back, which forbids both.
 4. Without a lowering: all fusions of the kernel, then the other options.
 
-Our own generators (c, triton) number all that they do to a graph: which buffers share memory, which
-kernels are fused, which nodes are lowered. These are left out in that order.
-
-What it does not do: it looks at values only as far as the log has them.
+The generators of ctk (c, triton) number all changes of a graph: shared buffers, fused kernels,
+lowered nodes. These are left out in that order. Values are used only as far as the log has them.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,16 +34,16 @@ from ctk.toolkit.search.blocks import likely_cause
 from ctk.toolkit.search.questions import run_search
 
 Passes = Callable[[Veto, str], bool]
-"""Compiles with this veto, described by a line for people, and says whether the case passes."""
+"""Compiles with a veto, described by a line for people; returns whether the case passes."""
 
 
 def find_below(culprit: Culprit, log: CompileLog, passes: Passes) -> Culprit | None:
-    """Return what makes a guilty kernel wrong, confirmed; None if nothing in it does by itself.
+    """Return the part that makes a kernel wrong, confirmed; None if no part does so by itself.
 
     Args:
         culprit: A kernel, of Inductor, or the failure of one.
         log: The compile in which it was seen.
-        passes: Asks a question.
+        passes: Compiles without some parts.
     """
     scene = scene_of(culprit, log)
     if scene is None:
@@ -55,7 +53,7 @@ def find_below(culprit: Culprit, log: CompileLog, passes: Passes) -> Culprit | N
 
 
 def with_excerpt(culprit: Culprit, log: CompileLog) -> Culprit:
-    """Return a culprit with the lines of its source that compute the wrong value, if a kernel."""
+    """Return a kernel with the lines of its source that compute the wrong value."""
     scene = scene_of(culprit, log) if culprit.is_kernel else None
     return replace(culprit, excerpt=scene.excerpt) if scene is not None else culprit
 
@@ -82,10 +80,10 @@ class _Search:
         return self._switch(rest if scene.memory else [*scene.switches(memory=True), *rest])
 
     def _rewrite(self) -> Culprit | None:
-        """Return the sharing of memory or the fusion that is wrong, or the kernel with its node.
+        """Return the shared buffer or the fusion that is wrong, or the kernel with its node.
 
-        In an order in which each leaves more alone than the next: without a fusion memory is shared
-        in other ways, and a node that is not lowered is not fused.
+        In an order of decreasing effect on the rest: without a fusion memory is shared in other
+        ways, and a node that is not lowered is not fused.
         """
         scene = self._scene
         part = scene.part.nodes if scene.part is not None else [n.name for n in scene.nodes]
@@ -99,7 +97,7 @@ class _Search:
     def _smaller(self, lowering: Culprit) -> Culprit | None:
         """Return a fusion, or a buffer written in place, that explains as much as an operator.
 
-        An operator that falls back is in no loop: that forbids both, too.
+        An operator that falls back is in no loop, which forbids both.
         """
         fusions = self._scene.fusions(lowering.nodes)
         in_place = self._scene.switches(memory=True, of_part=True)
@@ -111,7 +109,7 @@ class _Search:
         return self._fusion(fusions) or self._switch(in_place) or self._fusions(fusions)
 
     def _fusions(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
-        """Return some fusions that must all go; their first one stands for them."""
+        """Return fusions that must all go; the first one stands for them."""
         numbers = [str(each.id.number) for each in fusions]
         if len(numbers) < 2 or not self._without_fusions(numbers):
             return None

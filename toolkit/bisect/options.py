@@ -1,15 +1,16 @@
-"""Which options of the target change what a failing case shows: asked after the passes.
+"""Find the options of the target that change the failure; the last search of a bisection.
 
-Asked about are the options that the case sets, left at their defaults; then the `trials` of its
-target. Each answer is a compile with one option changed and nothing left out.
+Candidates are the options that the case sets, at their defaults; then the `trials` of its target.
+Each question is a compile with one option changed and nothing left out.
 
-Where a compile is cheap each is asked alone. Else the culprit tells where to look:
-1. Options that leave it out, as the target says, are asked alone.
-2. Where a pass is guilty, options of code generation are not asked about, and no code is generated.
-3. Where a kernel is, those are not that leave a trace in code, and none in the guilty lines.
-4. The others are changed at once: if it still fails in the same way, none of them matters; if not,
-   its halves are asked, the second only where the first does not explain it. Here `c` matters, for
-   6 questions; if none did, it were 1:
+If a compile is cheap, each option is tried alone. Otherwise the culprit narrows the search:
+1. Options that disable the culprit, according to the target, are tried alone.
+2. If a pass is guilty, options of code generation are skipped, and no code is generated.
+3. If a kernel is guilty, options that leave a trace in code are skipped unless the guilty lines
+   hold it.
+4. The others are changed at once: if the case still fails in the same way, none of them matters; if
+   not, its halves are tried, the second only if the first does not explain the change. Here `c`
+   matters, for 6 questions; if none did, it would be 1:
 
     a b c d e f g h   passes
     a b c d           passes
@@ -18,7 +19,7 @@ Where a compile is cheap each is asked alone. Else the culprit tells where to lo
     d                 fails
     e f g h           fails       none matters
 
-What it does not find: an option that changes nothing while another is changed as well.
+Not found: an option that has an effect only together with another.
 """
 
 import json
@@ -43,12 +44,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class OptionSearch:
-    """Which options matter, and what that took.
+    """The options that matter.
 
     Attributes:
-        effects: Those that matter, alone.
-        questions: How many compiles were asked for.
-        left: Options that the budget left unasked.
+        effects: Options that change the verdict alone.
+        questions: Compiles used.
+        left: Options that the budget left untried.
     """
 
     effects: tuple[OptionEffect, ...] = ()
@@ -79,7 +80,7 @@ class _Change:
 
 @dataclass(slots=True)
 class _OptionQuestions:
-    """Asks about one case, within a budget."""
+    """Tries options of one case, within a budget."""
 
     case: Case
     executor: Executor
@@ -91,7 +92,7 @@ class _OptionQuestions:
     veto: Veto = field(default_factory=Veto)
 
     def leave_out_code(self, culprit: Culprit) -> None:
-        """Generate no code for the questions, if no kernel is guilty and it fails without, too."""
+        """Generate no code in later questions, if the case fails without any."""
         if culprit.stage == "lowered":
             return
         self.questions += 1
@@ -101,7 +102,7 @@ class _OptionQuestions:
             self.veto = NO_KERNELS
 
     def ask(self, changes: Sequence[_Change]) -> Verdict | None:
-        """Return what the case shows with some changes; None once the budget is used up."""
+        """Return the verdict of the case with some changes; None once the budget is used up."""
         if self.questions >= self.limit:
             return None
         config = dict(self.case.config)
@@ -120,14 +121,14 @@ class _OptionQuestions:
             return Judgement(Verdict.INVALID, detail=str(error))
 
     def halve(self, changes: Sequence[_Change], *, is_known: bool = False) -> bool:
-        """Look for what matters among changes that can be made together.
+        """Find the changes that matter among changes that can be made together.
 
         Args:
             changes: At least one.
-            is_known: That something among them matters: then only parts of them are asked about.
+            is_known: Some change among them matters, so that only parts of them are tried.
 
         Returns:
-            Whether nothing among them does.
+            Whether none of them matters.
         """
         if is_known and len(changes) > 1:
             return self._halved(changes)
@@ -155,13 +156,13 @@ def options_that_matter(
     culprit: Culprit | None = None,
     limit: int = MAX_QUESTIONS,
 ) -> OptionSearch:
-    """Ask which options of its target change what a failing case shows.
+    """Find the options of its target that change the verdict of a failing case.
 
     Args:
-        case: The case, with the failure that is looked for.
-        executor: Asked each question.
+        case: The case, with its failure.
+        executor: Judges each question.
         say: Called with a line per question.
-        culprit: What is proved to cause the failure; None if that is not known.
+        culprit: The proved cause of the failure; None if it is not known.
         limit: Most questions.
     """
     traits = traits_of(case.target)
@@ -183,9 +184,9 @@ def options_that_matter(
 
 
 def _may_matter(trial: Trial, culprit: Culprit) -> bool:
-    """Return whether an option can matter: what changes code only, where a kernel is guilty.
+    """Return whether an option can matter: for a guilty kernel, options of code only.
 
-    One that leaves traces in code must have left them in the guilty lines, as far as these are
+    An option that leaves traces in code must have left them in the guilty lines, if these are
     known.
     """
     if culprit.where.startswith(trial.culprits):
@@ -196,7 +197,7 @@ def _may_matter(trial: Trial, culprit: Culprit) -> bool:
 
 
 def confirm_options(case: Case, found: OptionSearch, executor: Executor, say: Say) -> OptionSearch:
-    """Return what holds of the options of a smaller case for the whole one, too; asks each."""
+    """Return the options of a smaller case with the same effect on the whole one; try each."""
     search = _OptionQuestions(case, executor, say, limit=len(found.effects))
     for effect in found.effects:
         value = None if effect.value is None else _parse_config(effect.value)
@@ -205,7 +206,7 @@ def confirm_options(case: Case, found: OptionSearch, executor: Executor, say: Sa
 
 
 def config_text(value: object) -> str:
-    """Return a value as `--config` takes it: JSON, or a plain string that JSON cannot read."""
+    """Return a value as `--config` takes it: JSON, or a plain string that is not JSON."""
     return value if isinstance(value, str) and _parse_config(value) == value else json.dumps(value)
 
 

@@ -1,7 +1,7 @@
-"""Trace nodes of a traced graph back to the captured one: which of the user's ops are guilty.
+"""Trace nodes of a traced graph back to the captured one: the operators in the user's program.
 
-Forward nodes carry the captured node that they came from; backward nodes share the sequence number
-of the forward node whose gradient they compute. Both are torch's own bookkeeping, so the answer is
+Forward nodes carry the captured node from which they came; backward nodes share the sequence number
+of the forward node whose gradient they compute. Both are torch's own bookkeeping, so the result is
 a hint: the reducer tries it first and believes only its oracle.
 """
 
@@ -16,7 +16,7 @@ from ctk.toolkit.compile_log.recorder import CompileLog
 
 
 def trace_to_captured(culprit: Culprit, log: CompileLog, captured: GraphModule) -> Culprit:
-    """Return a culprit with the captured nodes that its nodes came from."""
+    """Return a culprit with the captured nodes from which its nodes came."""
     for graph in _graphs_of(culprit, log):
         names = names_in_captured(culprit.nodes, graph, captured)
         if names:
@@ -33,10 +33,10 @@ def _graphs_of(culprit: Culprit, log: CompileLog) -> Iterator[GraphModule]:
 def names_in_captured(
     names: Iterable[str], graph: GraphModule, captured: GraphModule
 ) -> tuple[str, ...]:
-    """Return the nodes of `captured` that the named nodes of `graph` came from, in captured order.
+    """Return the nodes of `captured` from which the named nodes of `graph` came, in captured order.
 
     Args:
-        names: Names in `graph`; unknown ones are passed over.
+        names: Names in `graph`; unknown ones are skipped.
         graph: A graph of the same compile, of any stage.
         captured: The captured graph.
     """

@@ -1,4 +1,4 @@
-"""Questions about one case: each is a compile with something left out; none is asked twice."""
+"""Questions about one case: each is a compile with parts left out; none is asked twice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
 
 @dataclass(frozen=True, slots=True)
 class ObservedCompile:
-    """What the first, observed compile showed."""
+    """The result of the first, observed compile."""
 
     judgement: Judgement
     log: CompileLog
@@ -25,13 +25,13 @@ class ObservedCompile:
 
 @dataclass(frozen=True, slots=True)
 class CulpritSet:
-    """What a strategy found: without all of these, and nothing else, the case passes.
+    """The culprits of a strategy: without all of these, and nothing else, the case passes.
 
     Attributes:
-        found_by: How.
+        found_by: The method.
         culprits: One, or several; see `Search.relation`.
         relation: How several belong together.
-        reason: What is special about the proof.
+        reason: A remark on the proof.
     """
 
     found_by: FoundBy
@@ -42,16 +42,15 @@ class CulpritSet:
 
 @dataclass(slots=True)
 class Questions:
-    """Asks questions about one case and counts the compiles.
+    """Compiles one case with parts left out, and counts the compiles.
 
     Attributes:
-        case: The case, with the failure that is looked for.
-        executor: Asked whatever a judgement answers.
+        case: The case, with its failure.
+        executor: Judges each compile.
         say: Called with a line per question.
-        compiles: How many there were.
-        answers: What was asked with each veto, in words, and the answer.
-        findings: What the comparison of values said of the steps of the first compile, as far as it
-            was needed.
+        compiles: Compiles so far.
+        answers: Description and judgement of each veto.
+        findings: Compared values of the steps of the first compile, as far as they were needed.
     """
 
     case: Case
@@ -64,7 +63,7 @@ class Questions:
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def observe(self, veto: Veto, what: str) -> ObservedCompile:
-        """Compile in this process and keep everything that happened."""
+        """Compile in this process, and record everything."""
         self.say(what)
         self.compiles += 1
         recorder = Recorder(veto, keep_rewrites=True, keep_calls=True)
@@ -72,7 +71,7 @@ class Questions:
         return ObservedCompile(judgement, recorder.log)
 
     def ask(self, veto: Veto, what: str) -> Verdict:
-        """Compile without what `veto` names."""
+        """Compile without the parts that `veto` names."""
         if veto not in self.answers:
             self.compiles += 1
             answer = self.executor.ask(self.case, self.case.signature, veto)
@@ -81,33 +80,33 @@ class Questions:
         return self.answer(veto).verdict
 
     def answer(self, veto: Veto) -> Judgement:
-        """Return what a compile that was asked for showed.
+        """Return the judgement of an earlier question.
 
         Raises:
-            KeyError: It was not asked for.
+            KeyError: The question was not asked.
         """
         return self.answers[veto][1]
 
     def passes(self, veto: Veto, what: str) -> bool:
-        """Whether it passes; of an exception: whether it is gone, whatever the program draws."""
+        """Return whether the case passes, or no longer raises (then `flaky` counts too)."""
         verdict, signature = self.ask(veto, what), self.case.signature
         is_error = signature is not None and signature.kind in ("compile-error", "runtime-error")
         return verdict is Verdict.PASSES or (is_error and verdict is Verdict.FLAKY)
 
     def fails(self, veto: Veto, what: str) -> bool:
-        """Whether it fails as it did."""
+        """Return whether the case still fails in the same way."""
         return self.ask(veto, what) is Verdict.REPRODUCES
 
     def cheapest(self) -> Veto:
-        """Return what to leave out of each question of a search: all kernels, if none matters.
+        """Return the veto to add to each question of a search: every kernel, if none matters.
 
-        Generating code is most of the cost of a compile.
+        Code generation is most of the cost of a compile.
         """
         return NO_KERNELS if self.fails(NO_KERNELS, "with every kernel in eager") else Veto()
 
 
 def join_vetoes(one: Veto, other: Veto) -> Veto:
-    """Return the veto of what either leaves out."""
+    """Return the union of two vetoes."""
     fuels = [fuel for fuel in (one.fuel, other.fuel) if fuel is not None]
     return Veto(
         passes=one.passes | other.passes,

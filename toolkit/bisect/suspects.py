@@ -14,7 +14,7 @@ from ctk.toolkit.search.questions import run_search
 
 
 def from_errors(log: CompileLog) -> Iterator[Culprit]:
-    """Yield who raised, the last exception first: earlier ones were caught and fallen back from."""
+    """Yield the steps that raised, the last exception first: earlier ones were caught."""
     for record in reversed(log.errors()):
         culprit = _from_error(record)
         if culprit is not None:
@@ -49,7 +49,7 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
 def from_check(
     case: Case, log: CompileLog, note: Callable[[Finding], object] = lambda _: None
 ) -> Iterator[Culprit]:
-    """Yield what made a value wrong, in the order of the pipeline; `note` is told every step."""
+    """Yield the steps that made a value wrong, in pipeline order; `note` gets every finding."""
     checker = Checker(case, log)
     for step in compile_steps(log):
         finding = checker.check(step)
@@ -107,32 +107,32 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
 
 
 def of_pass(record: PassRecord) -> Culprit:
-    """Return the culprit that a whole pass is."""
+    """Return a whole pass as a culprit."""
     culprit = _from_pass(record, "")
     return replace(culprit, rewrites_in_pass=len(record.rewrites), captured=record.nodes)
 
 
 def of_kernel(kernel: str, nodes: tuple[str, ...] = (), evidence: str = "") -> Culprit:
-    """Return the culprit that a kernel is, from the `str` of its id."""
+    """Return a kernel as a culprit, from the `str` of its id."""
     veto = Veto(kernels=frozenset({kernel}))
     name = kernel.partition("/")[2]
     return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
 
 
 def in_eager(kernels: Sequence[str]) -> str:
-    """Return a line for people: which kernels a question leaves out."""
+    """Return a line for people: the kernels that a question runs in eager."""
     more = f" and {len(kernels) - 3} more kernels" if len(kernels) > 3 else ""
     return f"with {', '.join(kernels[:3])}{more} in eager"
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return names for a line of progress: the first three, and how many more there are."""
+    """Return names for a line of progress: the first three, and the number of the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
 
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:
-    """Return the culprit that a rewrite is."""
+    """Return a rewrite as a culprit."""
     return Culprit(
         stage=rewrite.id.pass_id.stage,
         name=str(rewrite.id.pass_id).partition("/")[2],
@@ -147,7 +147,7 @@ def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = ""
 
 
 def whole_pass(culprit: Culprit) -> Culprit:
-    """Return the culprit with its whole pass under suspicion instead of one rewrite."""
+    """Return the whole pass of a rewrite as a culprit."""
     if culprit.is_kernel:
         return culprit
     return replace(culprit, veto=_pass_veto(culprit.where), rewrite=None, index=None)
@@ -160,8 +160,8 @@ def _pass_veto(where: str) -> Veto:
 def guilty_rewrite(checker: Checker, finding: Finding) -> RewriteRecord | None:
     """Return the first rewrite of a wrong pass after which a surviving value is wrong.
 
-    A binary search over the graphs after each rewrite, without any compile. Needs those graphs
-    (`Recorder(keep_rewrites=True)`); None without them.
+    A binary search over the graphs after each rewrite, without a compile. None without those graphs
+    (`Recorder(keep_rewrites=True)`).
     """
     record = finding.step.record
     if record is None:

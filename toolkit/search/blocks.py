@@ -1,4 +1,4 @@
-"""Block searches: the atoms that can go together, those that are needed, or the one that is.
+"""Block searches: the atoms that can go together, the needed atoms, or the single cause.
 
 Atoms that stand beside each other are likely to be needed, or useless, together.
 

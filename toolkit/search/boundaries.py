@@ -57,14 +57,14 @@ def smallest_true(count: int) -> Search[int, int]:
 
 
 def checked_boundary(count: int) -> Search[int, int | None]:
-    """Return what `smallest_true` does; None if 0 is true, or `count` is not."""
+    """Return the number of `smallest_true`; None if 0 is true, or `count` is not."""
     if count <= 0 or (yield 0) or not (yield count):
         return None
     return (yield from smallest_true(count))
 
 
 def strongest_true(count: int) -> Search[int, int]:
-    """Return what `largest_true` does, but ask for `count` itself first: one question if it is."""
+    """Return the number of `largest_true`; `count` is asked first: one question if it is true."""
     for strongest in range(count, 0, -1):
         answer = yield strongest
         if answer:
@@ -75,7 +75,7 @@ def strongest_true(count: int) -> Search[int, int]:
 
 
 def strongest_or_none(count: int) -> Search[int, int]:
-    """Return what `strongest_true` does, in two questions if nothing is possible.
+    """Return the number of `strongest_true`, in two questions if nothing is possible.
 
     The second question is the mildest number: an earlier search has most likely stopped there.
     """

@@ -1,7 +1,7 @@
 """Run the command once, with a plan, and read its exit code as `git bisect run` does.
 
 0 is good, 125 cannot tell, anything else is bad: also a signal, and the time limit. The command has
-our startup hook first on its `PYTHONPATH`, as the children of `ctk run` have (child_start.py).
+the startup hook of ctk first on its `PYTHONPATH`, as the children of `ctk run` do (child_start.py).
 """
 
 import contextlib
@@ -30,9 +30,9 @@ class CommandRun:
     """One run.
 
     Attributes:
-        outcome: What its exit code means.
-        ended: How it ended, for people.
-        asked: What its compiles asked about.
+        outcome: The meaning of its exit code.
+        ended: Its end in words.
+        asked: The suspects that its compiles announced.
     """
 
     outcome: Outcome
@@ -43,12 +43,12 @@ class CommandRun:
 def run_command(
     words: Sequence[str], left_out: Iterable[Suspect] = (), *, seconds: float | None = None
 ) -> CommandRun:
-    """Run a command with some things left out of its compiles; what it prints then is not shown.
+    """Run a command with some parts left out of its compiles; then its output is not shown.
 
     Args:
-        words: The program and its arguments; no shell looks at them.
-        left_out: What its compiles must do without.
-        seconds: How long it may take.
+        words: The program and its arguments, without a shell.
+        left_out: The parts that its compiles leave out.
+        seconds: Time limit.
 
     Raises:
         ProgramError: There is no such program.
@@ -79,7 +79,7 @@ def _folder() -> Generator[Path]:
 def _exit_code(
     words: Sequence[str], folder: Path, seconds: float | None, *, is_shown: bool
 ) -> int | None:
-    """Return the exit code; None if the time ran out. What it started ends with it."""
+    """Return the exit code, None after the time limit; its children end with it."""
     before = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder), *([before] if before else [])])
     environ, out = {**os.environ, "PYTHONPATH": path}, None if is_shown else subprocess.DEVNULL

@@ -1,17 +1,16 @@
-"""Which pass, rewrite or kernel makes a command fail: questions are runs, answers exit codes.
+"""Find the pass, rewrite or kernel that makes a command fail, by the exit codes of its runs.
 
-1. One run with everything: what its compiles ask about are the suspects.
+1. One run with everything: its compiles announce the suspects.
 2. By groups, passes of the graph first, then lowerings, decompositions and kernels: a run without
-   the whole group. Where that is good, a binary search over the group in the order of the compiles:
+   the whole group. If that is good, a binary search over the group in the order of the compiles:
 
        passes   a b c d e f g h        without e...h  bad
                                        without c...h  good
                                        without d...h  bad    -> d... is not needed, c is: `c`
 3. The proof: a run without that one alone is good. Then the same over the rewrites of the pass.
-4. The first run and the proof once more: a command that answers otherwise now fails at random.
+4. The first run and the proof once more: if the outcome changes, the command fails at random.
 
-What it does not do: two culprits that only fail together; then the first that matters is named, and
-not confirmed.
+Not found: two culprits that only fail together; then one of them is named, and not confirmed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,24 +23,24 @@ from ctk.toolkit.search.blocks import prefix_end
 from ctk.toolkit.search.questions import first_true, run_search
 
 FEW = 12
-"""How many members of a group are tried one by one if leaving out all of them is not good."""
+"""Largest group whose members are tried one by one if leaving out all of them is not good."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSearch:
-    """What a bisection of a command found.
+    """The result of bisecting a command.
 
     Attributes:
         first: The run with everything.
         culprit: The pass or kernel, or None.
         rewrite: The one rewrite of that pass, if it is one alone.
-        confirmed: Whether the command is good without that alone.
+        confirmed: Without that alone the command is good.
         runs: Runs of the command used.
         reason: Why there is no culprit, or no proof.
-        is_flaky: Whether the same run was good once and bad once: nothing can be told.
-        excluded: What was shown not to be the cause, a sentence each.
+        excluded: Causes that were ruled out, a sentence each.
+        is_flaky: The same run was good once and bad once, so that no culprit can be named.
     """
 
     first: CommandRun
@@ -55,7 +54,6 @@ class CommandSearch:
 
     @property
     def graphs(self) -> int:
-        """How many graphs the command compiles."""
         return len({each.graph for each in self.first.asked})
 
 
@@ -66,13 +64,13 @@ def bisect_command(
     say: Say = lambda _: None,
     run: Callable[..., CommandRun] = run_command,
 ) -> CommandSearch:
-    """Find what makes a command fail that compiles with `torch.compile`, and prove it.
+    """Find the culprit of a failing command that uses `torch.compile`, and prove it.
 
     Args:
         words: The program and its arguments.
-        seconds: How long one run may take; a longer one is bad.
-        say: Told a line per run.
-        run: Runs the command; another one in tests.
+        seconds: Time limit of one run; a longer one is bad.
+        say: Called with a line per run.
+        run: Runs the command; replaced in tests.
 
     Raises:
         CaptureError: It fails, and compiles nothing that can be steered.
@@ -82,7 +80,7 @@ def bisect_command(
 
 
 class _Search:
-    """Asks questions about one command and counts its runs."""
+    """Runs one command with parts left out, and counts the runs."""
 
     def __init__(
         self,
@@ -127,15 +125,15 @@ class _Search:
             "it is good only without several of them together"
             if is_good
             else "it fails without any pass and with every kernel in eager: "
-            "what is compiled is not to blame, or what is around it"
+            "neither passes nor generated code are to blame"
         )
         return CommandSearch(first, reason=reason)
 
     def _in_group(self, name: str, group: Sequence[Suspect]) -> Suspect | None:
-        """Return the member that matters; the last one up to which all must be left out."""
+        """Return the guilty member: the last one up to which all must be left out."""
         every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
         if not self._is_good(group, f"without {every}"):
-            self._excluded.append(f"it fails without {every}, too")
+            self._excluded.append(f"it also fails without {every}")
             few = first_true(group if len(group) <= FEW else ())
             return run_search(few, lambda member: self._is_good([member], f"without {member}"))
 
@@ -181,7 +179,7 @@ class _Search:
 
 
 def groups(asked: Sequence[Suspect]) -> Iterable[tuple[str, list[Suspect]]]:
-    """Yield what is left out together, the most usual culprits first; each has a member."""
+    """Return the groups of suspects to leave out together, likely ones first."""
     passes = [each for each in asked if each.kind == "pass"]
     named = (
         ("passes", [each for each in passes if each.stage not in ("dispatch", "lowered")]),

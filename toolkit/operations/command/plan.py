@@ -1,8 +1,8 @@
-"""What a run of a command is told to leave out, and what it says that it was asked.
+"""The plan of a run: the parts that its compiles leave out, and the suspects that they announce.
 
 Parent and children share a folder: `plan.json` holds a `Veto` per graph, and the book has a line
-for each pass, rewrite and kernel that a compile asks about. A graph is `graph0`, `graph1` ... in
-the order in which the first compiling process captures them, `process1.graph0` in the second one.
+for each pass, rewrite and kernel that a compile announces. A graph is `graph0`, `graph1` ... in the
+order in which the first compiling process captures them, `process1.graph0` in the second one.
 """
 
 import json
@@ -24,14 +24,14 @@ Kind = Literal["pass", "rewrite", "kernel"]
 @document
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """One thing that a compile of the command may leave out.
+    """One part that a compile of the command may leave out.
 
     Attributes:
         graph: The graph.
-        kind: What it is.
+        kind: Pass, rewrite or kernel.
         id: The id of the pass or kernel; for a rewrite that of its pass.
         number: Of a rewrite, in the compile of its graph.
-        rule: What a rewrite applies.
+        rule: The rule that a rewrite applies.
     """
 
     graph: str
@@ -50,7 +50,7 @@ class Suspect:
 
 
 def write_plan(folder: Path, left_out: Iterable[Suspect]) -> None:
-    """Write what the next run leaves out."""
+    """Write the parts that the next run leaves out."""
     graphs: dict[str, dict[str, list[object]]] = {}
     for each in left_out:
         plan = graphs.setdefault(each.graph, {"pass": [], "rewrite": [], "kernel": []})
@@ -59,7 +59,7 @@ def write_plan(folder: Path, left_out: Iterable[Suspect]) -> None:
 
 
 def read_vetoes(folder: Path) -> Mapping[str, Veto]:
-    """Return what the compiles of each graph leave out."""
+    """Return the veto of each graph."""
     graphs = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     return {
         graph: Veto(
@@ -72,7 +72,7 @@ def read_vetoes(folder: Path) -> Mapping[str, Veto]:
 
 
 def read_suspects(folder: Path) -> tuple[Suspect, ...]:
-    """Return what the compiles of the last run asked about, each once, in order."""
+    """Return the suspects that the compiles of the last run announced, each once, in order."""
     found: dict[Suspect, None] = {}
     for line in (folder / BOOK).read_text(encoding="utf-8").splitlines():
         entry: Mapping[str, Any] = json.loads(line)

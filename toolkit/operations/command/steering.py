@@ -1,6 +1,6 @@
-"""In a process of the command: compile what it compiles, and leave out what the plan says.
+"""Steer the compiles of a process of the command: leave out the parts that the plan names.
 
-Every backend that Dynamo looks up is wrapped: the target is the same, its passes, rewrites and
+Every backend that Dynamo looks up is wrapped: the target is the same, but its passes, rewrites and
 kernels ask an observer first. Results are the compiled ones; nothing is compared, dumped or caught.
 """
 
@@ -41,7 +41,7 @@ class Steering:
         self._lock = threading.Lock()
 
     def steered(self, backend: object) -> object:
-        """Return the steered form of a backend; equal ones give the same object."""
+        """Return the wrapper of a backend; equal backends get the same object."""
         if hasattr(backend, "ctk_steered"):
             return backend
         wrapper = self._wrappers.find(backend)
@@ -76,14 +76,14 @@ class Steering:
 
 
 class Steered(Recorder):
-    """The observer of one compile: notes what it is asked, and answers by the plan."""
+    """The observer of one compile: records each suspect, and applies the plan's veto."""
 
     def __init__(self, graph: str, veto: Veto, folder: str) -> None:
         super().__init__(veto, on_event=self._forget)
         self._graph, self._book = graph, folder
 
     def allow_pass(self, pass_id: PassId) -> bool:
-        if pass_id.stage != "lowered":  # a whole backend, whose parts are asked about
+        if pass_id.stage != "lowered":  # a whole backend, whose parts ask one by one
             self._note("pass", str(pass_id))
         return super().allow_pass(pass_id)
 
@@ -101,7 +101,7 @@ class Steered(Recorder):
         note(self._book, {"asked": parts})
 
     def _forget(self, _: Event) -> None:
-        self.log.events.clear()  # nobody reads them, and they hold graphs
+        self.log.events.clear()  # unused here, and they hold graphs
 
 
 def _target_of(
@@ -117,7 +117,7 @@ def _target_of(
 
 
 def _claim_prefix(folder: Path) -> str:
-    """Return how the graphs of this process are called: by the order in which processes compile."""
+    """Claim the next free process number; return the prefix of this process's graph names."""
     number = 0
     while True:
         try:
