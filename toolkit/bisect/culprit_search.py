@@ -37,7 +37,7 @@ from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import NEXT_ISOLATE, raises_alike
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 MAX_SUSPECTS = 4
 
@@ -164,7 +164,7 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
     )
     relation = found.relation
     is_above = first.is_kernel or first.stage not in ("dispatch", "lowered")
-    if not also and is_above and traits_of(ask.case.target).is_quick:
+    if not also and is_above and target_of(ask.case.target).is_quick:
         also = [
             trace_to_captured(c, seen.log, ask.case.graph) for c in partners(ask, first, seen.log)
         ]

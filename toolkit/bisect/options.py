@@ -33,7 +33,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 from ctk.toolkit.targets.base import Trial
 
 MAX_QUESTIONS = 16
@@ -165,17 +165,17 @@ def options_that_matter(
         culprit: The proved cause of the failure; None if it is not known.
         limit: Most questions.
     """
-    traits = traits_of(case.target)
+    target = target_of(case.target)
     search = _OptionQuestions(case, executor, say, limit)
     for key in case.config:
-        if key not in traits.forced:
+        if key not in target.forced:
             search.halve([_Change(key, is_default=True)])
-    trials = traits.trials(case.config)
-    if culprit is not None and not traits.is_quick:
+    trials = target.trials(case.config)
+    if culprit is not None and not target.is_quick:
         trials = [trial for trial in trials if _may_matter(trial, culprit)]
         search.leave_out_code(culprit)
     where = culprit.where if culprit is not None else ""
-    alone = [t for t in trials if traits.is_quick or where.startswith(t.culprits)]
+    alone = [t for t in trials if target.is_quick or where.startswith(t.culprits)]
     others = [trial for trial in trials if trial not in alone]
     for group in (*([trial] for trial in alone), others):
         if group:

@@ -18,7 +18,7 @@ from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.execute import run_compiled
-from ctk.toolkit.targets import resolve_target, traits_of
+from ctk.toolkit.targets import resolve_target, target_of
 
 
 def key_of(case: Case) -> Key:
@@ -28,7 +28,7 @@ def key_of(case: Case) -> Key:
         CaseError: Its target is another compiler than ctk.
         Uncacheable: The cache would refuse its compile.
     """
-    if not traits_of(case.target).is_kept:
+    if not target_of(case.target).is_kept:
         raise CaseError(f"{case.name} is compiled with {case.target}; the cache is that of ctk")
     keys: list[Key] = []
 

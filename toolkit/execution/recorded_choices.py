@@ -6,10 +6,10 @@ A bisection, its children and the repro then decide as the failing compile did, 
 from dataclasses import replace
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 
 def with_decisions(case: Case) -> Case:
     """Return a case whose config holds the decisions that its target measured in this process."""
-    config = traits_of(case.target).decided(case.config)
+    config = target_of(case.target).decided(case.config)
     return case if config == case.config else replace(case, config=config)

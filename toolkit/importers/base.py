@@ -11,7 +11,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.module_tensors import holding_what_its_module_holds
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets import resolve_target, traits_of
+from ctk.toolkit.targets import resolve_target, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,6 @@ def overridden(case: Case, request: CaseOptions) -> Case:
     if not changes:
         return case
     changed = dataclasses.replace(case, **changes, signature=None)
-    if traits_of(changed.target).freezes(changed.config) and not changed.modes.grad:
+    if target_of(changed.target).freezes(changed.config) and not changed.modes.grad:
         return holding_what_its_module_holds(changed)
     return changed

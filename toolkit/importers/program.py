@@ -46,7 +46,7 @@ from ctk.toolkit.importers.child_capture import captured_apart, is_at_risk
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
+from ctk.toolkit.targets import capturing_for, resolve_target, target_of
 
 
 def capture_cases(
@@ -151,14 +151,13 @@ def options_of(
 ) -> dict[str, object]:
     """Return the options of a target: `config` wins over the program's file."""
     asked = program.compile
-    prefix = traits_of(target).settings
+    prefix = target_of(target).settings
     settings = {
         name.removeprefix(prefix): value
         for name, value in program.settings.items()
         if prefix and name.startswith(prefix)
     }
-    of_mode = traits_of(target).mode_options
-    mode = of_mode(str(asked["mode"])) if of_mode and asked.get("mode") else {}
+    mode = target_of(target).mode_options(str(asked["mode"])) if asked.get("mode") else {}
     own = asked.get("options")
     given = cast("dict[str, object]", own) if isinstance(own, dict) else {}
     return {**settings, **mode, **given, **program.config, **(config or {})}

@@ -39,7 +39,7 @@ from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets import resolve_target, traits_of
+from ctk.toolkit.targets import resolve_target, target_of
 
 PREFIX = "pytest:"
 
@@ -209,7 +209,7 @@ def _cases(run: TestRun, request: CaseOptions, folder: Path) -> list[Case]:
             )
         own = compiled.config if target == compiled.target else {}
         for captured, settings in zip(compiled.captured, compiled.settings, strict=True):
-            kept = options_kept(settings, compiled.test) if traits_of(target).settings else {}
+            kept = options_kept(settings, compiled.test) if target_of(target).settings else {}
             config = {**kept, **own, **(request.config or {})}
             sources = source_files(target, config, folder)
             number = sum(case.name.startswith(f"{slug(compiled.test)}.") for case in cases)

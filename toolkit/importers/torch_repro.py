@@ -40,7 +40,7 @@ from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets import resolve_target, traits_of
+from ctk.toolkit.targets import resolve_target, target_of
 
 logger = logging.getLogger("ctk")
 
@@ -96,7 +96,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     target = request.target or script.target
     resolve_target(target)
     module, changed = _loaded(script.path)
-    own = options_kept(changed, script.path.name) if traits_of(target).settings else {}
+    own = options_kept(changed, script.path.name) if target_of(target).settings else {}
     config = {**own, **(request.config or {})}
     inputs = StoredInputs(script.folders)
     with seeded():

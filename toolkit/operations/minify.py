@@ -44,7 +44,7 @@ from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.same_failure import SameFailure, is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.progress import Budget, budget_of
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 
 @takes_keywords(MinifyOptions)
@@ -289,7 +289,7 @@ def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
     culprit, signature = search.culprit, search.judgement.signature
     if culprit is None or not search.confirmed or culprit.stage == "lowered":
         return None
-    if signature is None or not signature.is_numeric or traits_of(case.target).is_quick:
+    if signature is None or not signature.is_numeric or target_of(case.target).is_quick:
         return None
     answer = run.executor.ask(case, signature, NO_KERNELS)
     run.say(f"with every kernel in eager: {answer.verdict.value}")

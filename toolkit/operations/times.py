@@ -7,7 +7,7 @@ not do: repeat itself. A first compile is what users wait for; of noisy machines
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch.fx import GraphModule
 
@@ -16,7 +16,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.targets import resolve_target
-from ctk.toolkit.targets.base import Compiled
+from ctk.toolkit.targets.base import Compiled, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +73,48 @@ class Times:
         )
 
 
-def time_case(case: Case) -> Times:
-    """Compile a case once under an observer, call it, and say what took how long."""
-    target, recorder, seconds, told = resolve_target(case.target), Recorder(), 0.0, 0
+class TimedTarget(Target):
+    """Measures the compile of another target.
 
-    def compile_timed(
+    Attributes:
+        seconds: The time of the compile.
+        events: Events in the log at its end.
+    """
+
+    def __init__(self, target: Target, log: CompileLog) -> None:
+        self.name, self._target, self._log = target.name, target, log
+        self.seconds, self.events = 0.0, 0
+
+    def check_config(self, config: Mapping[str, object]) -> None:
+        self._target.check_config(config)
+
+    def compile(
+        self,
         gm: GraphModule,
         example_inputs: Sequence[object],
         *,
         config: Mapping[str, object],
         observer: Observer | None,
     ) -> Compiled:
-        nonlocal seconds, told
         started = time.perf_counter()
         try:
-            return target.compile(gm, example_inputs, config=config, observer=observer)
+            return self._target.compile(gm, example_inputs, config=config, observer=observer)
         finally:
-            seconds, told = time.perf_counter() - started, len(recorder.log.events)
+            self.seconds, self.events = time.perf_counter() - started, len(self._log.events)
 
-    timed = replace(target, compile=compile_timed)
+
+def time_case(case: Case) -> Times:
+    """Compile a case once under an observer, call it, and say what took how long."""
+    recorder = Recorder()
+    timed = TimedTarget(resolve_target(case.target), recorder.log)
     outcome = run_compiled(case, observer=recorder, target=timed)
     steps = step_times(recorder.log)
-    later = step_times(CompileLog(recorder.log.events[told:]))
+    later = step_times(CompileLog(recorder.log.events[timed.events :]))
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else ""
     return Times(
         case.name,
         case.target,
-        seconds + sum(s.seconds for s in later),
+        timed.seconds + sum(s.seconds for s in later),
         steps,
         error.partition("\n")[0],
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import listing
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LeaveOutPasses:
         return f"without the pass {listing(self.names)}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        running = traits_of(case.target).passes(case.config)
+        running = target_of(case.target).passes(case.config)
         kept = [name for name in running if name not in self.names]
         if len(kept) == len(running):
             return None
@@ -50,7 +50,7 @@ class LeaveOutPasses:
 def _keep_known(target: str, config: Mapping[str, object]) -> list[str]:
     """Return what is left out without the passes that an option brought and took away again."""
     without = {key: value for key, value in config.items() if key != "disable"}
-    passes = traits_of(target).passes(without)
+    passes = target_of(target).passes(without)
     names = {name for each in passes for name in (each, each.partition("/")[2])}
     words = _words(config["disable"])
     return [each for each in words if not each.startswith("-") or each[1:] in names]

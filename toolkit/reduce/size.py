@@ -20,7 +20,7 @@ from ctk.toolkit.case.formats.content import ContentCache
 from ctk.toolkit.reduce.form_edits import CASTS
 from ctk.toolkit.reduce.settings_edits import unusual_modes
 from ctk.toolkit.reduce.value_edits import tensors_of
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 Size = tuple[int, ...]
 
@@ -57,7 +57,7 @@ def backward_of(case: Case) -> Size:
 
 def settings_of(case: Case) -> Size:
     """Return how much stands around the graph: passes that run, options, ambient modes."""
-    passes = len(traits_of(case.target).passes(case.config))
+    passes = len(target_of(case.target).passes(case.config))
     options = [name for name in case.config if name != "disable"]
     return (passes, len(options), len(unusual_modes(case.modes)))
 

@@ -11,7 +11,7 @@ import torch
 from ctk.toolkit.case.carried_sources import SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.plain_text import one_line
-from ctk.toolkit.targets.base import Traits
+from ctk.toolkit.targets.base import Target
 
 _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
 
@@ -43,7 +43,7 @@ def shorten_paths(text: str) -> str:
 def docstring_of(
     case: Case,
     plan: SourcePlan,
-    traits: Traits,
+    target: Target,
     culprit_pass: str | None,
     clean_run: str,
     versions: Versions,
@@ -54,7 +54,7 @@ def docstring_of(
     Args:
         case: The failure.
         plan: Its target as the script sees it.
-        traits: Of that target.
+        target: Of that target.
         culprit_pass: The guilty pass, if known.
         clean_run: What a run in a clean process showed.
         versions: With which it was written.
@@ -63,13 +63,13 @@ def docstring_of(
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
     headline = case.name if failure else headline
-    needs = f"torch and {traits.needs}" if traits.needs else "torch only"
+    needs = f"torch and {target.needs}" if target.needs else "torch only"
     run = f"python repro.py  (needs {needs})"
     fields = {
         "Failure": failure or (str(signature) if signature else "not judged"),
         "Target": plan.target,
         "Culprit": culprit_pass,
-        "Proof": _proof(traits, culprit_pass),
+        "Proof": _proof(target, culprit_pass),
         "Versions": f"torch {versions.torch}, Python {versions.python}, {versions.platform}",
         "Run": run,
         "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
@@ -94,10 +94,10 @@ def _field(key: str, text: str) -> str:
     )
 
 
-def _proof(traits: Traits, culprit_pass: str | None) -> str | None:
-    if culprit_pass is None or not traits.disable_variable:
+def _proof(target: Target, culprit_pass: str | None) -> str | None:
+    if culprit_pass is None or not target.disable_variable:
         return None
-    return f"{traits.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
+    return f"{target.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
 
 
 def _inputs_note(case: Case) -> str | None:

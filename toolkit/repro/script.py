@@ -29,8 +29,8 @@ from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
-from ctk.toolkit.targets import traits_of
-from ctk.toolkit.targets.base import Traits
+from ctk.toolkit.targets import target_of
+from ctk.toolkit.targets.base import Target
 
 DATA_FILE = "repro.safetensors"
 TIMEOUT_SECONDS = 120.0
@@ -140,17 +140,17 @@ def render_script(
     marks = plan_marks(case, module.arguments)
     body = inputs_body(case, sources, marks)
     versions = versions or current_versions()
-    traits = traits_of(plan.target)
-    freezes = traits.freezes(case.config) and not case.modes.grad
+    target = target_of(plan.target)
+    freezes = target.freezes(case.config) and not case.modes.grad
     own = "\n\n\n".join(
         (
-            _settings(case, plan, traits, has_data=bool(sources.data)),
+            _settings(case, plan, target, has_data=bool(sources.data)),
             module.classes,
             _module(case, plan, module),
             f"{_INPUTS}\n{body}",
             _compiled(
                 plan,
-                traits,
+                target,
                 module,
                 is_dynamic=marks.free,
                 freezes=freezes,
@@ -161,11 +161,11 @@ def render_script(
     limits = limits or limits_of(case.signature, None, None)
     used = _used(case, module, limits, shares_memory="shared" in sources.helpers)
     ending = _ending(case, module.arguments, used)
-    backend = traits.repro_backend
+    backend = target.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
     imports = (*module.imports, *([FREEZING_IMPORT] if freezes else []))
     beginning = _beginning(carried.imports, imports, own, versions)
-    docstring = docstring_of(case, plan, traits, culprit_pass, clean_run, versions, failure)
+    docstring = docstring_of(case, plan, target, culprit_pass, clean_run, versions, failure)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
     return Script("\n\n\n".join(parts) + "\n", sources.data)
 
@@ -190,12 +190,12 @@ def _import_order(line: str) -> tuple[bool, str]:
     return line.startswith("from "), line
 
 
-def _settings(case: Case, plan: SourcePlan, traits: Traits, *, has_data: bool) -> str:
+def _settings(case: Case, plan: SourcePlan, target: Target, *, has_data: bool) -> str:
     """Return the constants of the script: target, options, modes, the failure, folders."""
     lines = [f"TARGET = {literal(plan.target)}", f"CONFIG = {literal(plan.config)}"]
-    if traits.defaults:
-        lines.append(f"DEFAULTS = {literal(dict(traits.defaults))}")
-    if functions := _functions(plan, traits):
+    if target.defaults:
+        lines.append(f"DEFAULTS = {literal(dict(target.defaults))}")
+    if functions := _functions(plan, target):
         note = "  # what CONFIG names that is found from this folder"
         lines.append(f"FUNCTIONS = {literal(functions)}{note}")
     lines.append(f"MODES = {literal(dataclasses.asdict(case.modes))}")
@@ -219,7 +219,7 @@ def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
 
 def _compiled(
     plan: SourcePlan,
-    traits: Traits,
+    target: Target,
     module: ModuleText,
     *,
     is_dynamic: bool,
@@ -228,10 +228,10 @@ def _compiled(
 ) -> str:
     """Return the function that compiles the program, or another one if time is measured."""
     options = "CONFIG"
-    if _functions(plan, traits):
-        value = "loaded_function(name, HERE)" if traits.takes_functions else "str(HERE / name)"
+    if _functions(plan, target):
+        value = "loaded_function(name, HERE)" if target.takes_functions else "str(HERE / name)"
         options = f"replaced(CONFIG, {{name: {value} for name in FUNCTIONS}})"
-    options = f"DEFAULTS | {options}" if traits.defaults else f"{options} or None"
+    options = f"DEFAULTS | {options}" if target.defaults else f"{options} or None"
     lines = [f"def compiled({'program=None' * is_timed}):"]
     lines += ['    """Return the module compiled by the target."""']
     if plan.copies:
@@ -240,7 +240,7 @@ def _compiled(
     if freezes:
         lines.extend(FREEZING)
     lines.append(f"    options = {options}")
-    lines.append(f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)")
+    lines.append(f"    backend = {target.repro_backend.__name__}(TARGET, HERE)")
     program = "program or module()" if is_timed else "module()"
     if is_timed and module.handed is not None:
         lines.append("    if program is not None:")
@@ -307,14 +307,14 @@ def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
     return f'if __name__ == "__main__":\n{program}\n    sys.exit(main(program))'
 
 
-def _functions(plan: SourcePlan, traits: Traits) -> list[str]:
+def _functions(plan: SourcePlan, target: Target) -> list[str]:
     """Return the references of the config that the script must resolve.
 
     Either the target takes functions; or it loads references itself, and needs to be told only
     where a file is.
     """
     return [
-        text for text in plan.references if traits.takes_functions or text.startswith(f"{FOLDER}/")
+        text for text in plan.references if target.takes_functions or text.startswith(f"{FOLDER}/")
     ]
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from ctk.compiler.errors import TargetError, nearest
 from ctk.toolkit.targets import ctk, torchscript
-from ctk.toolkit.targets.base import Target, Traits
+from ctk.toolkit.targets.base import Target
 from ctk.toolkit.targets.inductor import target as inductor
 
 TARGETS: tuple[Target, ...] = (ctk.TARGET, inductor.TARGET, torchscript.TARGET)
@@ -27,9 +27,9 @@ def resolve_target(spec: str) -> Target:
     Raises:
         TargetError: No such target, or it cannot be imported.
     """
-    for target in _RESOLVED:
-        if target.name == spec:
-            return target
+    target = _own_target(spec)
+    if target is not None:
+        return target
     from ctk.toolkit.targets import dynamo
 
     if ":" in spec:
@@ -43,23 +43,26 @@ def resolve_target(spec: str) -> Target:
     )
 
 
-def traits_of(spec: str) -> Traits:
-    """Return what is known of the target that a spec names; loads nothing, asks no registry."""
+def target_of(spec: str) -> Target:
+    """Return the target that a spec names without loading it; an unknown name is a backend's."""
     from ctk.toolkit.targets import dynamo
 
-    known = {target.name: target.traits for target in _RESOLVED}
-    return known.get(spec) or dynamo.traits_of_backend(spec)
+    return _own_target(spec) or dynamo.BackendTarget(spec)
+
+
+def _own_target(spec: str) -> Target | None:
+    return next((target for target in _RESOLVED if target.name == spec), None)
 
 
 def capturing_for(spec: str, config: Mapping[str, object]) -> AbstractContextManager[object]:
     """Let Dynamo capture graphs as it does for a target with these options.
 
-    Options that a program sets for its whole process (`torch._inductor.config.freezing`) also tell
-    Dynamo what to do; those of `torch.compile(options=...)` do not.
+    Dynamo reads options of the whole process (`torch._inductor.config.freezing`), and ignores those
+    of `torch.compile(options=...)`.
     """
     from ctk.compiler.torch_compat.dynamo import dynamo_api as torch_dynamo
 
-    freezes = traits_of(spec).freezes(config)
+    freezes = target_of(spec).freezes(config)
     return torch_dynamo.parameters_as_attributes() if freezes else nullcontext()
 
 

@@ -1,33 +1,20 @@
-"""The contract of a target: anything that compiles an FX graph and can be put under test."""
+"""The contract of a target: a compiler of FX graphs that can be put under test."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from torch.fx import GraphModule
 
+from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import Observer
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.loading import CannotTell
 
 Compiled = Callable[..., object]
-"""What a compile returns: called with the graph's inputs as positional arguments, returns the
-graph's output.
-"""
-
-
-class CompileFn(Protocol):
-    """How a target compiles."""
-
-    def __call__(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
-    ) -> Compiled: ...
+"""A compiled graph: called with its inputs as positional arguments, returns its output."""
 
 
 def toolkit_backend(target: str, folder: Path) -> Callable[..., Any]:
@@ -51,15 +38,14 @@ def preload_captured() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An option at a value at which a target does less: is the failure gone with it?
+    """An option at a value at which a target does less: does the failure go away?
 
     Attributes:
         option: Name of the option, as in a config.
-        value: The value, one that JSON has.
-        culprits: How the culprits are called that this leaves out, as far as that is known: the
-            beginnings of `stage/name`.
+        value: A JSON value.
+        culprits: Known prefixes of `stage/name` of the culprits that this leaves out.
         is_of_code: Whether it changes the generated code only.
-        trace: Text that shows in generated code where it acts; "" if nothing does.
+        trace: Text in generated code that shows the option at work; empty if there is none.
     """
 
     option: str
@@ -69,91 +55,115 @@ class Trial:
     trace: str = ""
 
 
-def no_trials(_config: Mapping[str, object]) -> Sequence[Trial]:
-    """Return no candidates."""
-    return ()
+class Target(Protocol):
+    """A compiler under test: a subclass overrides what differs from these defaults.
 
-
-def no_passes(_config: Mapping[str, object]) -> Sequence[str]:
-    """Return no passes."""
-    return ()
-
-
-def never(_config: Mapping[str, object]) -> bool:
-    """Return False for every config."""
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What the toolkit must know of a target beside how it compiles; known without loading it.
-
-    Attributes:
-        repro_backend: Called in a repro with the target's spec and the script's folder; returns
-            what `torch.compile(backend=...)` takes. The script carries its source, so what it
-            needs of ctk it imports inside. The default asks the toolkit for the target.
-        needs: What a repro needs installed besides torch, for people; empty for nothing.
-        preload: Imports what a compile imports, and runs no op: a process that is forked for each
-            question calls it first.
-        mode_options: Returns the options that a `mode` of torch.compile stands for; None: the
-            target has no modes.
-        takes_functions: Whether options that name a function must hold the function itself; else
-            the target loads `place:function` on its own.
-        effective: Returns the options that a compile with a config really has (variables of the
-            environment may add some).
-        defaults: Options that this toolkit sets unless the config does; a repro shows them.
-        native: Returns the options that undo those of `defaults` which change what a program gets:
-            random numbers that the target draws itself. A program that is watched runs with them.
-        profiles_on_gpu: Whether the first call of a compiled graph on a GPU is another than the
-            later ones (TorchScript profiles, then fuses), so that a check must not use it up.
-        decided: Returns a config with what this process has measured and decided by it, so that
-            another process, or another machine, decides the same.
-        forced: Options that this toolkit sets whatever the config says, because a compile without
-            them hides its failures; cases are saved without them.
-        settings: Where torch keeps the target's options as settings of its own
-            (`torch._inductor.config.`); empty for nowhere.
-        disable_variable: The environment variable that leaves passes out, if there is one.
-        freezes: Whether Dynamo gives a graph without gradients its parameters as attributes with
-            these options, not as inputs, so that the target folds them.
-        is_kept: Whether its compiles go into the persistent cache of ctk.
-        passes: Returns the passes that run with a config and that its option `disable` can leave
-            out, as `stage/name`.
-        trials: Returns the options that may matter to a failure with a config, none of them at the
-            value that it has already; likely ones first.
-    """
-
-    repro_backend: Callable[[str, Path], object] = toolkit_backend
-    needs: str = "the package ctk"
-    preload: Callable[[], None] = preload_captured
-    mode_options: Callable[[str], Mapping[str, object]] | None = None
-    takes_functions: bool = False
-    is_kept: bool = False
-    effective: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
-    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
-    native: Callable[[], Mapping[str, object]] = dict[str, object]
-    profiles_on_gpu: bool = False
-    decided: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
-    forced: Mapping[str, object] = field(default_factory=dict[str, object])
-    settings: str = ""
-    disable_variable: str = ""
-    is_quick: bool = False
-    freezes: Callable[[Mapping[str, object]], bool] = never
-    passes: Callable[[Mapping[str, object]], Sequence[str]] = no_passes
-    trials: Callable[[Mapping[str, object]], Sequence[Trial]] = no_trials
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A compiler under test.
+    Everything but `compile` and `check_config` answers without loading the compiler.
 
     Attributes:
         name: The spec that users write and manifests store: `inductor`, `my_backends:fancy`.
-        compile: Compiles one captured graph. May change `gm` in place: callers hand it a copy.
-        check_config: Raises `ConfigError` for a key or value that the target does not know.
-        traits: What else the toolkit must know of it.
+        needs: Packages that a repro needs besides torch, for people; empty for none.
+        takes_functions: Whether options that name a function must hold the function itself; else
+            the target loads `place:function` on its own.
+        is_kept: Whether its compiles go into the persistent cache of ctk.
+        is_quick: Whether a compile takes so little time that questions need no shortcuts.
+        has_modes: Whether `mode` of torch.compile stands for some of its options.
+        profiles_on_gpu: Whether the first call of a compiled graph on a GPU differs from later ones
+            (TorchScript profiles, then fuses), so that a check must not use it up.
+        defaults: Options that the toolkit sets unless the config does; a repro shows them.
+        forced: Options that the toolkit sets whatever the config holds, because a compile without
+            them hides its failures; cases are saved without them.
+        settings: Prefix of the target's options among torch's settings (`torch._inductor.config.`);
+            empty for none.
+        disable_variable: The environment variable that leaves passes out, if there is one.
     """
 
     name: str
-    compile: CompileFn
-    check_config: Callable[[Mapping[str, object]], None]
-    traits: Traits = Traits()
+    needs: str = "the package ctk"
+    takes_functions: bool = False
+    is_kept: bool = False
+    is_quick: bool = False
+    has_modes: bool = False
+    profiles_on_gpu: bool = False
+    defaults: Mapping[str, object] = MappingProxyType({})
+    forced: Mapping[str, object] = MappingProxyType({})
+    settings: str = ""
+    disable_variable: str = ""
+
+    def compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        """Compile one captured graph.
+
+        Args:
+            gm: A copy, which may change in place.
+            example_inputs: One value per placeholder, real or fake.
+            config: Options of the target.
+            observer: Gets the events of the compile; fewer events make a coarser answer.
+        """
+        ...
+
+    def check_config(self, config: Mapping[str, object]) -> None:
+        """Refuse options that the target does not know.
+
+        Raises:
+            ConfigError: A key or a value is unknown.
+        """
+        if config:
+            options = ", ".join(sorted(config))
+            raise ConfigError(f"target {self.name!r} takes no options, got {options}")
+
+    @property
+    def repro_backend(self) -> Callable[[str, Path], object]:
+        """The function that makes the backend of a repro, which carries its source.
+
+        It gets the target's spec and the script's folder, and returns the argument of
+        `torch.compile(backend=...)`. It imports what it needs of ctk inside.
+        """
+        return toolkit_backend
+
+    def preload(self) -> None:
+        """Import the modules of a compile, and run no op: a process calls this before it forks."""
+        preload_captured()
+
+    def mode_options(self, mode: str) -> Mapping[str, object]:
+        """Return the options that a `mode` of torch.compile stands for; see `has_modes`."""
+        return {}
+
+    def effective(self, config: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the options of a compile with a config, with those of the environment."""
+        return dict(config)
+
+    def native(self) -> Mapping[str, object]:
+        """Return options that undo the `defaults` which change a program's results.
+
+        These are random numbers that the target draws itself; a watched program runs with them.
+        """
+        return {}
+
+    def decided(self, config: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a config with the decisions of this process's measurements.
+
+        Another process, or another machine, then decides the same.
+        """
+        return dict(config)
+
+    def freezes(self, config: Mapping[str, object]) -> bool:
+        """Return whether the target folds the parameters of a graph without gradients.
+
+        Dynamo then gives the graph its parameters as attributes, not as inputs.
+        """
+        return False
+
+    def passes(self, config: Mapping[str, object]) -> Sequence[str]:
+        """Return the passes that the option `disable` can leave out, as `stage/name`."""
+        return ()
+
+    def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
+        """Return options that may matter to a failure, likely ones first, each at another value."""
+        return ()

@@ -1,12 +1,12 @@
 """The target `ctk`: our own pipeline, observed without any adapter.
 
-A question is asked about a compile of now. What the persistent cache has instead is asked about
-with the target `ctk-unwatched`: the pipeline as programs use it, which nobody can watch.
+It never reads the persistent cache: a question is about a new compile. The target `ctk-unwatched`
+is the pipeline as programs use it, with cached graphs, which no observer can watch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch.fx import GraphModule
@@ -14,39 +14,14 @@ from torch.fx import GraphModule
 from ctk.compiler.observe import Observer
 from ctk.compiler.options.config import resolve
 from ctk.repro_templates.graph.loading import CannotTell
-from ctk.toolkit.targets.base import Target, Traits, Trial
+from ctk.toolkit.targets.base import Compiled, Target, Trial
 
 EAGERS_DRAWS = {f"{place}replace_random.enabled": False for place in ("", "joint/")}
 """Options with which a compile can be compared with eager: other random numbers would be a failure
 of every program that draws."""
 
 
-def _compile(
-    gm: GraphModule,
-    example_inputs: Sequence[object],
-    *,
-    config: Mapping[str, object],
-    observer: Observer | None,
-) -> Callable[..., object]:
-    from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
-
-    options = resolve(config).patch(EAGERS_DRAWS, cache=False)  # a question is asked anew
-    return compile_fx(gm, example_inputs, options, observer)
-
-
-def _compile_unwatched(
-    gm: GraphModule,
-    example_inputs: Sequence[object],
-    *,
-    config: Mapping[str, object],
-    observer: Observer | None,
-) -> Callable[..., object]:
-    from ctk.compiler.pipeline import compile_fx
-
-    return compile_fx(gm, example_inputs, config)
-
-
-def _check_config(config: Mapping[str, object]) -> None:
+def check_options(config: Mapping[str, object]) -> None:
     """Raise `ConfigError` for an option that nobody takes, or names what is unknown."""
     from ctk.compiler.codegen import CODEGEN_OPTIONS
     from ctk.compiler.codegen.select import generators
@@ -60,7 +35,7 @@ def _check_config(config: Mapping[str, object]) -> None:
     select_passes(PASSES, options, CODEGEN_OPTIONS)
 
 
-def _trials(config: Mapping[str, object]) -> Sequence[Trial]:
+def other_options(config: Mapping[str, object]) -> Sequence[Trial]:
     """Return every other generator, and the options that are on or off the other way round.
 
     `disable` and `fuel` are what a bisection asks about anyway.
@@ -73,7 +48,7 @@ def _trials(config: Mapping[str, object]) -> Sequence[Trial]:
     return (*others, freezing, Trial("verify", not options.verify))
 
 
-def _passes(config: Mapping[str, object]) -> Sequence[str]:
+def passes_of(config: Mapping[str, object]) -> Sequence[str]:
     """Return every pass that runs with a config, the user's own too."""
     from ctk.compiler.passes import PASSES
     from ctk.compiler.rewriting.stage_passes import running_passes
@@ -81,7 +56,7 @@ def _passes(config: Mapping[str, object]) -> Sequence[str]:
     return running_passes(PASSES, resolve(config))
 
 
-def _decided(config: Mapping[str, object]) -> Mapping[str, object]:
+def measured_decisions(config: Mapping[str, object]) -> Mapping[str, object]:
     """Return a config in which `pad_mm.decisions` says what this process has measured."""
     from ctk.compiler.passes.joint.pad_mm import PASS
     from ctk.compiler.passes.joint.products import measured
@@ -110,23 +85,65 @@ def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
     return ctk
 
 
-TARGET = Target(
-    "ctk",
-    _compile,
-    _check_config,
-    Traits(
-        repro_backend=ctk_backend,
-        effective=lambda config: resolve(config).differences(),
-        profiles_on_gpu=True,
-        decided=_decided,
-        # its own fallback would hide what is looked for
-        forced={"on_failure": "raise"},
-        disable_variable="CTK_DISABLE",
-        is_kept=True,
-        is_quick=True,
-        passes=_passes,
-        trials=_trials,
-    ),
-)
+class Ctk(Target):
+    """The pipeline of ctk."""
 
-UNWATCHED = replace(TARGET, name="ctk-unwatched", compile=_compile_unwatched)
+    name = "ctk"
+    profiles_on_gpu = True
+    is_kept = True
+    is_quick = True
+    forced = MappingProxyType({"on_failure": "raise"})  # its own fallback would hide failures
+    disable_variable = "CTK_DISABLE"
+
+    @property
+    def repro_backend(self) -> Callable[[str, Path], object]:
+        return ctk_backend
+
+    def compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
+
+        options = resolve(config).patch(EAGERS_DRAWS, cache=False)  # each question compiles again
+        return compile_fx(gm, example_inputs, options, observer)
+
+    def check_config(self, config: Mapping[str, object]) -> None:
+        check_options(config)
+
+    def effective(self, config: Mapping[str, object]) -> Mapping[str, object]:
+        return resolve(config).differences()
+
+    def decided(self, config: Mapping[str, object]) -> Mapping[str, object]:
+        return measured_decisions(config)
+
+    def passes(self, config: Mapping[str, object]) -> Sequence[str]:
+        return passes_of(config)
+
+    def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
+        return other_options(config)
+
+
+class UnwatchedCtk(Ctk):
+    """The pipeline as programs use it, with the persistent cache and without an observer."""
+
+    name = "ctk-unwatched"
+
+    def compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        from ctk.compiler.pipeline import compile_fx
+
+        return compile_fx(gm, example_inputs, config)
+
+
+TARGET, UNWATCHED = Ctk(), UnwatchedCtk()

@@ -40,7 +40,7 @@ from ctk.compiler.usercode.references import load
 from ctk.repro_templates.graph.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import AotEvents
-from ctk.toolkit.targets.base import Compiled, Target, Traits
+from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.reporting import report
 
 Backend = Callable[..., Any]
@@ -59,7 +59,7 @@ def registered_target(name: str) -> Target:
             f"target {name!r} cannot be loaded: {type(error).__name__}: {first_line(error)}\n"
             "next: install the package that registers it, or choose another target: ctk doctor"
         ) from error
-    return backend_target(name, backend)
+    return BackendTarget(name, backend)
 
 
 def callable_target(spec: str) -> Target:
@@ -74,45 +74,60 @@ def callable_target(spec: str) -> Target:
             f"target {spec!r} is a {type(backend).__name__}, which cannot be called\n"
             "next: name a function of (gm, example_inputs) that returns a callable"
         )
-    return backend_target(spec, backend)
+    return BackendTarget(spec, backend)
 
 
-def backend_target(name: str, backend: Backend) -> Target:
-    """Return a target that calls `backend(gm, example_inputs)`, a config going in as `options`.
+def _not_loaded(*_arguments: object, **_options: object) -> Any:
+    raise TargetError("this target was not loaded; resolve_target loads it")
+
+
+class BackendTarget(Target):
+    """A target that calls `backend(gm, example_inputs)`, a config going in as `options`.
 
     Its kernels are named without the folder of a file: `lowered/backend.py:fancy:captured`.
     """
-    check, label = partial(_check_config, name, backend), Path(name).name
-    return Target(name, partial(_compile, label, backend), check, traits_of_backend(name))
 
+    def __init__(self, spec: str, backend: Backend = _not_loaded) -> None:
+        self.name, self._backend = spec, backend
+        self._place = spec.rpartition(":")[0]
+        is_installed = not self._place or self._place.endswith(".py")
+        self.needs = "" if is_installed else f"the module {self._place}"
 
-def traits_of_backend(spec: str) -> Traits:
-    """Return what is known of a registered backend, or of `place:function`."""
-    place = spec.rpartition(":")[0]
-    if not place:
-        return Traits(repro_backend=registered_backend, needs="")
-    needs = "" if place.endswith(".py") else f"the module {place}"
-    return Traits(repro_backend=loaded_function, needs=needs)
+    @property
+    def repro_backend(self) -> Callable[[str, Path], object]:
+        return loaded_function if self._place else registered_backend
 
+    def compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        self.check_config(config)
+        label, backend = Path(self.name).name, self._backend
+        return _compile(label, backend, gm, example_inputs, config=config, observer=observer)
 
-def _check_config(name: str, backend: Backend, config: Mapping[str, object]) -> None:
-    """Check that a backend that gets options can take them.
+    def check_config(self, config: Mapping[str, object]) -> None:
+        """Check that a backend that gets options can take them.
 
-    Raises:
-        ConfigError: There are options, and the backend has no parameter for them.
-    """
-    if not config:
-        return
-    try:
-        parameters = inspect.signature(backend).parameters.values()
-    except (TypeError, ValueError):
-        return  # a builtin: it says for itself what it takes
-    if any(p.name == "options" or p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    raise ConfigError(
-        f"target {name!r} takes no options, got {', '.join(sorted(config))}\n"
-        "next: give the backend a parameter `options`: torch.compile(options=...) passes it there"
-    )
+        Raises:
+            ConfigError: There are options, and the backend has no parameter for them.
+        """
+        if not config:
+            return
+        try:
+            parameters = inspect.signature(self._backend).parameters.values()
+        except (TypeError, ValueError):
+            return  # a builtin checks its own arguments
+        if any(p.name == "options" or p.kind is p.VAR_KEYWORD for p in parameters):
+            return
+        raise ConfigError(
+            f"target {self.name!r} takes no options, got {', '.join(sorted(config))}\n"
+            "next: give the backend a parameter `options`: torch.compile(options=...) passes it "
+            "there"
+        )
 
 
 def _compile(
@@ -125,7 +140,6 @@ def _compile(
     observer: Observer | None,
 ) -> Compiled:
     """Compile one captured graph with a Dynamo backend."""
-    _check_config(name, backend, config)
     options = {"options": dict(config)} if config else {}
     call = partial(backend, gm, list(example_inputs), **options)
     try:

@@ -17,42 +17,12 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
-from ctk.toolkit.targets.base import Compiled, Target, Traits
+from ctk.toolkit.targets.base import Compiled, Target
 
 log = logging.getLogger("ctk.targets")
 
 OPTIONS: Mapping[str, bool] = {"freezing": True, "optimize_for_inference": True}
 """The options of the target, and their defaults."""
-
-
-def _compile(
-    gm: GraphModule,
-    example_inputs: Sequence[object],
-    *,
-    config: Mapping[str, object],
-    observer: Observer | None,
-) -> Compiled:
-    """Compile one captured graph with TorchScript.
-
-    Raises:
-        ConfigError: An option is unknown, or no boolean.
-        CodegenUnsupported: TorchScript cannot take a graph; says which node and why.
-    """
-    from ctk.toolkit.targets.torchscript_frozen import compile_frozen
-
-    _check_config(config)
-    options = {**OPTIONS, **config}
-    if options["freezing"] and not torch.is_grad_enabled():
-        try:
-            return compile_frozen(
-                gm,
-                example_inputs,
-                optimize_for_inference=options["optimize_for_inference"] is True,
-                observer=observer,
-            )
-        except CodegenUnsupported as error:
-            log.info("not frozen, but compiled graph by graph: %s", error)
-    return _compile_dispatched(gm, example_inputs, observer)
 
 
 def _compile_dispatched(
@@ -85,7 +55,7 @@ def _compile_dispatched(
         raise
 
 
-def _check_config(config: Mapping[str, object]) -> None:
+def check_options(config: Mapping[str, object]) -> None:
     """Raise `ConfigError` for an option that is unknown, or no boolean."""
     for key, value in config.items():
         if key not in OPTIONS:
@@ -98,10 +68,47 @@ def _check_config(config: Mapping[str, object]) -> None:
             raise ConfigError(f"option {key!r} of target torchscript: got {value!r}, not a boolean")
 
 
-def _freezes(config: Mapping[str, object]) -> bool:
-    return config.get("freezing", OPTIONS["freezing"]) is True
+class TorchScript(Target):
+    """torch.jit alone."""
+
+    name = "torchscript"
+    profiles_on_gpu = True
+
+    def compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        """Compile one captured graph with TorchScript.
+
+        Raises:
+            ConfigError: An option is unknown, or not a boolean.
+            CodegenUnsupported: TorchScript cannot take a graph; names the node and the reason.
+        """
+        from ctk.toolkit.targets.torchscript_frozen import compile_frozen
+
+        check_options(config)
+        options = {**OPTIONS, **config}
+        if options["freezing"] and not torch.is_grad_enabled():
+            try:
+                return compile_frozen(
+                    gm,
+                    example_inputs,
+                    optimize_for_inference=options["optimize_for_inference"] is True,
+                    observer=observer,
+                )
+            except CodegenUnsupported as error:
+                log.info("not frozen, but compiled graph by graph: %s", error)
+        return _compile_dispatched(gm, example_inputs, observer)
+
+    def check_config(self, config: Mapping[str, object]) -> None:
+        check_options(config)
+
+    def freezes(self, config: Mapping[str, object]) -> bool:
+        return config.get("freezing", OPTIONS["freezing"]) is True
 
 
-TARGET = Target(
-    "torchscript", _compile, _check_config, Traits(profiles_on_gpu=True, freezes=_freezes)
-)
+TARGET = TorchScript()

@@ -126,9 +126,9 @@ def _checked(
 
 def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:
     """Return whether the program's own compiled graph cannot be called or compared."""
-    traits = subject.target.traits
-    draws_otherwise = traits.native().keys() - subject.config.keys()
-    is_profiled = traits.profiles_on_gpu and any(
+    target = subject.target
+    draws_otherwise = target.native().keys() - subject.config.keys()
+    is_profiled = target.profiles_on_gpu and any(
         isinstance(value, torch.Tensor) and value.is_cuda for value in case.inputs
     )
     is_stateful = bool(held_state(case.graph)) or is_profiled

@@ -27,7 +27,7 @@ from ctk.toolkit.case.usercode.references import json_options, reference_to, scr
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
-from ctk.toolkit.targets.dynamo import backend_target
+from ctk.toolkit.targets.dynamo import BackendTarget
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.watch_session import (
     Session,
@@ -230,10 +230,10 @@ def make_subject(
 ) -> Subject:
     """Return the subject of a compile, with the options that a case can save.
 
-    Options that the target's traits force (`on_failure="raise"` for `ctk`) are not saved.
+    Options that the target forces (`on_failure="raise"` for `ctk`) are not saved.
     """
-    forced = target.traits.forced
-    options = target.traits.effective(config)
+    forced = target.forced
+    options = target.effective(config)
     effective = {**options, **forced}
     kept = {key: value for key, value in options.items() if key not in forced}
     saved, lost = json_options(kept)
@@ -255,8 +255,8 @@ def named_target(backend: DynamoBackend) -> tuple[Target, bool]:
     reference = reference_to(backend)
     if reference is None:
         name = getattr(backend, "__qualname__", type(backend).__qualname__)
-        return backend_target(f"local:{name.replace('<locals>', 'locals')}", backend), False
-    return backend_target(reference, backend), True
+        return BackendTarget(f"local:{name.replace('<locals>', 'locals')}", backend), False
+    return BackendTarget(reference, backend), True
 
 
 def _watched_backend_of(
@@ -277,9 +277,9 @@ def _watched_backend_of(
 def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:
     if mode in (None, "default"):
         return {}
-    if target.traits.mode_options is not None:
-        return target.traits.mode_options(str(mode))
-    able = [entry.name for entry in TARGETS if entry.traits.mode_options is not None]
+    if target.has_modes:
+        return target.mode_options(str(mode))
+    able = [entry.name for entry in TARGETS if entry.has_modes]
     raise ConfigError(
         f"mode={mode!r} is not allowed with target {target.name!r}: only {', '.join(able)} has "
         "modes; pass options= instead"

@@ -93,7 +93,7 @@ class _Watch:
     def compiled(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
         """Compile the graph; return the function that replaces it in the program."""
         target = self._watched.subject.target
-        config = {**target.traits.native(), **self._watched.subject.config}
+        config = {**target.native(), **self._watched.subject.config}
         try:
             compiled = target.compile(gm, example_inputs, config=config, observer=self._recorder)
         except dynamo.control_flow():  # Dynamo restarts, skips, or breaks the graph

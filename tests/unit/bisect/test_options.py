@@ -19,7 +19,7 @@ from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.targets.base import Traits, Trial
+from ctk.toolkit.targets.base import Target, Trial
 from tests.helpers.case_folders import linear_case
 from tests.helpers.inductor_faults import FAULTS
 from tests.helpers.project import ROOT
@@ -49,7 +49,7 @@ class Fake(Executor):
 def failing(monkeypatch) -> Case:
     """A case of a slow target with eight options that can be off."""
 
-    def trials(config):
+    def trials(_self, config):
         of = {
             "e": {"is_of_code": True, "trace": "vec"},
             "f": {"is_of_code": True},
@@ -59,8 +59,8 @@ def failing(monkeypatch) -> Case:
         names = [name for name in NAMES if config.get(name) is not False]
         return [Trial(name, False, **of.get(name, {})) for name in names]
 
-    traits = Traits(trials=trials)
-    monkeypatch.setattr("ctk.toolkit.bisect.options.traits_of", lambda spec: traits)
+    slow = type("Slow", (Target,), {"name": "slow", "trials": trials})()
+    monkeypatch.setattr("ctk.toolkit.bisect.options.target_of", lambda spec: slow)
     return linear_case(signature=Signature("accuracy", output="out0"))
 
 

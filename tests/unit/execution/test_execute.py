@@ -13,8 +13,8 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets.base import Target
 from tests.helpers.executions import UseTarget, inplace_case, trace, values
+from tests.helpers.fake_target import FakeTarget
 
 
 @pytest.fixture
@@ -22,10 +22,7 @@ def use_target(monkeypatch: pytest.MonkeyPatch) -> UseTarget:
     """Put a plain function `(gm, example_inputs) -> callable` under test as the case's target."""
 
     def use(compile_graph: Callable[..., object]) -> None:
-        def compile_case(gm, example_inputs, *, config, observer):
-            return compile_graph(gm, example_inputs)
-
-        target = Target("fake", compile_case, lambda config: None)
+        target = FakeTarget(compile_graph)
         monkeypatch.setattr("ctk.toolkit.execution.execute.resolve_target", lambda spec: target)
 
     return use

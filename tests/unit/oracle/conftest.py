@@ -5,7 +5,7 @@ from torch import fx
 
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.targets.base import Target
+from tests.helpers.fake_target import FakeTarget
 
 PLAIN = Modes()
 
@@ -15,10 +15,7 @@ def judged(monkeypatch):
     """Return `judged(program, inputs, compile_graph, **options)`: the target is a function."""
 
     def run(program, inputs, compile_graph, *, modes=PLAIN, **options):
-        def compile_case(gm, example_inputs, *, config, observer):
-            return compile_graph(gm, example_inputs)
-
-        target = Target("fake", compile_case, lambda config: None)
+        target = FakeTarget(compile_graph)
         monkeypatch.setattr("ctk.toolkit.execution.execute.resolve_target", lambda spec: target)
         gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
         return judge(Case(gm, inputs, target="fake", modes=modes), **options)

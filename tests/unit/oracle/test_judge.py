@@ -15,7 +15,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.raise_site import find_raise_site
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.oracle.judge import error_signature, judge
-from ctk.toolkit.targets.base import Target
+from tests.helpers.fake_target import FakeTarget
 
 WRONG = Signature("accuracy")
 PLAIN = Modes()
@@ -126,7 +126,7 @@ def test_a_backward_pass_that_raises_is_an_outcome_too(judged):
 
 
 def test_symbols_that_do_not_fit_are_invalid(monkeypatch):
-    target = Target("fake", lambda gm, ex, *, config, observer: gm.forward, lambda config: None)
+    target = FakeTarget(lambda gm, _inputs: gm.forward)
     monkeypatch.setattr("ctk.toolkit.execution.execute.resolve_target", lambda spec: target)
     case = Case(fx.symbolic_trace(lambda x: x + 1), (X,), dynamic={"x": ("s0",)})
     assert judge(case).verdict is Verdict.INVALID

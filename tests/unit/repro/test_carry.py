@@ -14,7 +14,7 @@ from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.script import CARRIED, render_script
-from ctk.toolkit.targets import TARGETS, traits_of
+from ctk.toolkit.targets import TARGETS, target_of
 from tests.helpers.repros import make_case
 
 
@@ -51,7 +51,7 @@ def test_one_name_for_two_things_is_refused(modules: list[str], tmp_path: Path) 
 
 @pytest.mark.parametrize("spec", [*(target.name for target in TARGETS), "eager", "mine.py:f"])
 def test_what_is_carried_needs_torch_and_the_standard_library_only(spec: str) -> None:
-    backend = traits_of(spec).repro_backend
+    backend = target_of(spec).repro_backend
     text = "main(Program()); randn; strided; inference; stored; replaced; loaded_function"
     found = carry(text, CARRIED, [(backend.__module__, backend.__name__)])
     packages = {line.split()[1].partition(".")[0] for line in found.imports}

@@ -15,7 +15,7 @@ from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.observe import KernelRecord, Observer
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.targets import TARGETS, resolve_target, target_names, traits_of
+from ctk.toolkit.targets import TARGETS, resolve_target, target_names, target_of
 from ctk.toolkit.targets.base import Compiled, Target
 from tests.helpers.project import ROOT, name_of, python_files, tree_of
 
@@ -227,14 +227,14 @@ def test_options_go_to_backends_that_take_them(backends: str):
 
 
 def test_what_a_repro_needs_is_known_without_loading_the_target():
-    assert [traits_of(name).needs for name in ("inductor", "aot_eager", "x.py:f")] == ["", "", ""]
-    assert traits_of("no_such_module:backend").needs == "the module no_such_module"
-    assert traits_of("ctk").needs == traits_of("torchscript").needs == "the package ctk"
-    assert all(traits_of(target.name) is target.traits for target in TARGETS)
+    assert [target_of(name).needs for name in ("inductor", "aot_eager", "x.py:f")] == ["", "", ""]
+    assert target_of("no_such_module:backend").needs == "the module no_such_module"
+    assert target_of("ctk").needs == target_of("torchscript").needs == "the package ctk"
+    assert all(target_of(target.name) is target for target in TARGETS)
 
 
 def test_no_name_of_a_target_is_compared():
-    """What differs between targets stands in their files, as traits."""
+    """Differences between targets are members of `Target`."""
     names = {target.name for target in TARGETS}
     found: list[str] = []
     for path in python_files("toolkit", "repro_templates"):
@@ -244,7 +244,7 @@ def test_no_name_of_a_target_is_compared():
             parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             texts = {n.value for p in parts for n in ast.walk(p) if isinstance(n, ast.Constant)}
             found += [f"{name_of(path)}:{node.lineno}"] if texts & names else []
-    assert not found, "give Traits (toolkit/targets/base.py) a field instead"
+    assert not found, "give Target (toolkit/targets/base.py) a member instead"
 
 
 @pytest.mark.parametrize("name", ["inductor", "torchscript", "aot_eager"])

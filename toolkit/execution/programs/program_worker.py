@@ -39,7 +39,7 @@ from ctk.toolkit.processes.groups import reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.tree import descendants
 from ctk.toolkit.processes.warm import become_server, write_json
-from ctk.toolkit.targets import capturing_for, traits_of
+from ctk.toolkit.targets import capturing_for, target_of
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     pipes = become_server()
     while line := pipes.requests.readline():
         question = decode(PlayQuestion, line, where="question")
-        traits_of(question.plan.target).preload()
+        target_of(question.plan.target).preload()
         write_json(pipes.answers, encode(_answer_in_child(question)))
 
 
@@ -125,9 +125,9 @@ def _one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
 
 
 def _compile_with(plan: Plan, folder: Path, names: Mapping[str, Any]) -> Compile:
-    traits = traits_of(plan.target)
-    backend: Any = traits.repro_backend(plan.target, folder)
-    options: Any = {**traits.defaults, **plan.config} or None
+    target = target_of(plan.target)
+    backend: Any = target.repro_backend(plan.target, folder)
+    options: Any = {**target.defaults, **plan.config} or None
 
     def compiled(model: Any) -> Any:
         wanted = {"dynamic": plan.dynamic} if plan.dynamic is not None else {}

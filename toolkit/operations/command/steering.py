@@ -59,8 +59,8 @@ class Steering:
             options: Mapping[str, object] | None = None,
             **_: object,
         ) -> Compiled:
-            traits, graph = target.traits, self._next_graph()
-            merged = {**traits.native(), **traits.effective({**config, **(options or {})})}
+            graph = self._next_graph()
+            merged = {**target.native(), **target.effective({**config, **(options or {})})}
             observer = Steered(graph, self._vetoes.get(graph, Veto()), str(self._folder))
             return target.compile(gm, example_inputs, config=merged, observer=observer)
 

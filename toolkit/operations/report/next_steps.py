@@ -12,7 +12,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.operations.report.as_json import CulpritRecord, Record
 from ctk.toolkit.operations.report.phrases import label_of
 from ctk.toolkit.oracle.go_on import command_about, other_command
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 
 def next_steps(record: Record, folder: Path) -> list[str]:
@@ -81,7 +81,7 @@ def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
 def _go_round(record: Record) -> list[str]:
     """Return how to run the program without the culprits."""
     culprits = [each for each in (record.culprit, *record.also) if each is not None]
-    whole, variable = record.end_to_end, traits_of(record.target).disable_variable
+    whole, variable = record.end_to_end, target_of(record.target).disable_variable
     if whole is not None and whole.judgement.fails:
         is_dynamo = whole.layer == "dynamo" and whole.line
         said = f"torch.compiler.disable on the function around {whole.line} keeps it in eager"

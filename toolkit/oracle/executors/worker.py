@@ -50,7 +50,7 @@ from ctk.toolkit.processes.groups import die_first, dying_with_parent, reap_orph
 from ctk.toolkit.processes.memory import held_nbytes, too_much
 from ctk.toolkit.processes.tree import CoreWaits, descendants, end_descendants
 from ctk.toolkit.processes.warm import ServerPipes, become_server
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 _POLL_SECONDS = 0.1
 """How often a child that says nothing is looked at: memory can be written at gigabytes a second."""
@@ -112,7 +112,7 @@ def main() -> None:
     try:
         while (question := read_question(parent.requests)) is not None:
             with dying_with_parent():  # it may import the user's files while the pipe is not read
-                traits_of(question.target).preload()
+                target_of(question.target).preload()
             try:
                 child, answer = _answer(child, question, parent)
             except Unwanted as error:

@@ -24,7 +24,7 @@ from ctk.toolkit.oracle.executors import worker
 from ctk.toolkit.processes.forks import fork_process
 from ctk.toolkit.processes.groups import adopt_orphans, dying_with_parent
 from ctk.toolkit.processes.tree import descendants, end_descendants
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 _STREAMS = (0, 1, 2)
 _END_SECONDS = 5.0
@@ -45,7 +45,7 @@ def main() -> None:
             if not target:
                 break
             with dying_with_parent(), contextlib.suppress(Exception):  # the question will tell
-                traits_of(target.decode()).preload()
+                target_of(target.decode()).preload()
             pid = fork_process(partial(_work, control, streams), leads_group=False)
             for stream in streams:
                 os.close(stream)

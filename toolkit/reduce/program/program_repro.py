@@ -21,7 +21,7 @@ from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
 from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, Limits
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 PROGRAM = "program.py"
 _CARRIED = (
@@ -103,9 +103,9 @@ def render_program(
         versions: Those of this process when None.
     """
     ending = _ending(failure)
-    traits = traits_of(failure.plan.target)
-    freezing = [FREEZING_IMPORT] if traits.freezes(failure.plan.config) else []
-    backend = traits.repro_backend
+    target = target_of(failure.plan.target)
+    freezing = [FREEZING_IMPORT] if target.freezes(failure.plan.config) else []
+    backend = target.repro_backend
     carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
     tree = ast.parse(failure.text)
     ours = "\n".join((*carried.imports, carried.source, ending))
@@ -130,7 +130,7 @@ def render_program(
 
 def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
     """Return the comment that a reader sees first."""
-    traits = traits_of(failure.plan.target)
+    target = target_of(failure.plan.target)
     lines = [
         f"A program that compiles wrongly: {failure.signature.kind} at {failure.signature.output}",
         f"seen:     {failure.signature.message}",
@@ -138,7 +138,7 @@ def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
         f"run:      python {REPRO}   (0: no failure, 1: the failure, 125: cannot tell)",
         f"ran:      {clean_run}",
         f"made of:  torch {versions.torch}, Python {versions.python}, {versions.platform}",
-        f"target:   {failure.plan.target}{f'; needs {traits.needs}' if traits.needs else ''}",
+        f"target:   {failure.plan.target}{f'; needs {target.needs}' if target.needs else ''}",
     ]
     wrapped = [each for line in lines for each in textwrap.wrap(line, 97, subsequent_indent="  ")]
     return "\n".join(f"# {line}" for line in wrapped)
@@ -146,8 +146,8 @@ def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
 
 def _ending(failure: ProgramFailure) -> str:
     """Return what stands below the carried code: how the program is compiled, and the main call."""
-    plan, traits = failure.plan, traits_of(failure.plan.target)
-    options = {**traits.defaults, **plan.config}
+    plan, target = failure.plan, target_of(failure.plan.target)
+    options = {**target.defaults, **plan.config}
     dynamic = f' | {{"dynamic": {plan.dynamic}}}' if plan.dynamic is not None else ""
     how = {
         "calls": plan.calls,
@@ -170,9 +170,9 @@ def _ending(failure: ProgramFailure) -> str:
             "def compiled(model: Any) -> Any:",
             '    """Compile the model with the target."""',
             "    torch.compiler.reset()",
-            *(FREEZING if traits.freezes(plan.config) else ()),
+            *(FREEZING if target.freezes(plan.config) else ()),
             f"    keywords = compile_keywords(globals()){dynamic}",
-            f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)",
+            f"    backend = {target.repro_backend.__name__}(TARGET, HERE)",
             "    return torch.compile(model, backend=backend, options=OPTIONS or None, **keywords)",
             "",
             "",

@@ -6,12 +6,12 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 from ctk.toolkit.reduce.settings_edits import LeaveOutPasses
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to leave out any combination of the passes that run."""
-    running = tuple(traits_of(case.target).passes(case.config))
+    running = tuple(target_of(case.target).passes(case.config))
     return [Subset(LeaveOutPasses, running)] if running else []
 
 
@@ -19,7 +19,7 @@ def only_these(guilty: Collection[str]) -> Step:
     """Return a step from outside that leaves out all passes but those that somebody suspects."""
 
     def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-        running = traits_of(case.target).passes(case.config)
+        running = target_of(case.target).passes(case.config)
         others = tuple(name for name in running if name not in guilty)
         is_apt = len(running) > len(others) > 0
         return [Guesses((LeaveOutPasses(others),))] if is_apt else []

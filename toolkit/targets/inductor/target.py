@@ -31,7 +31,8 @@ Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
 (`CompilerBisector`) asks about the same places, but recompiles once per question.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from torch.fx import GraphModule
 
@@ -41,7 +42,7 @@ from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import INDUCTOR
 from ctk.repro_templates.graph.loading import registered_backend
-from ctk.toolkit.targets.base import Compiled, Target, Traits
+from ctk.toolkit.targets.base import Compiled, Target, Trial
 from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed
@@ -104,35 +105,48 @@ def _unobserved(
         reraise(error)
 
 
-def _native() -> Mapping[str, object]:
-    """Return how random numbers are drawn when nobody compares them with eager's."""
-    value = inductor.known_options()["fallback_random"][0]
-    return {} if value == COMPARABLE["fallback_random"] else {"fallback_random": value}
+class Inductor(Target):
+    """torch's own compiler."""
+
+    name = "inductor"
+    needs = ""
+    takes_functions = True
+    has_modes = True
+    defaults = COMPARABLE
+    settings = INDUCTOR
+
+    @property
+    def repro_backend(self) -> Callable[[str, Path], object]:
+        return registered_backend
+
+    def compile(
+        self,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        return compile_inductor(gm, example_inputs, config=config, observer=observer)
+
+    def check_config(self, config: Mapping[str, object]) -> None:
+        check_options(config)
+
+    def preload(self) -> None:
+        inductor.preload_compiler(inductor=True)
+
+    def mode_options(self, mode: str) -> Mapping[str, object]:
+        return dynamo.inductor_mode_options(mode)
+
+    def native(self) -> Mapping[str, object]:
+        value = inductor.known_options()["fallback_random"][0]
+        return {} if value == COMPARABLE["fallback_random"] else {"fallback_random": value}
+
+    def freezes(self, config: Mapping[str, object]) -> bool:
+        return config.get("freezing", inductor.known_options()["freezing"][0]) is True
+
+    def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
+        return trials(config)
 
 
-def _freezes(config: Mapping[str, object]) -> bool:
-    value = config.get("freezing", inductor.known_options()["freezing"][0])
-    return value is True
-
-
-def _preload() -> None:
-    inductor.preload_compiler(inductor=True)
-
-
-TARGET = Target(
-    "inductor",
-    compile_inductor,
-    check_options,
-    Traits(
-        repro_backend=registered_backend,
-        needs="",
-        preload=_preload,
-        mode_options=dynamo.inductor_mode_options,
-        takes_functions=True,
-        defaults=COMPARABLE,
-        native=_native,
-        settings=INDUCTOR,
-        freezes=_freezes,
-        trials=trials,
-    ),
-)
+TARGET = Inductor()

@@ -11,7 +11,7 @@ from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.settings_edits import DefaultModes, DropOptions, LeaveOutPasses
 from ctk.toolkit.reduce.steps import drop_modes, drop_options, forward_only, leave_out_passes
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import target_of
 from tests.helpers.reduce_graphs import has_ops
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
@@ -21,7 +21,7 @@ def case(**changes: object) -> Case:
 
 
 def running(found: Case) -> tuple[str, ...]:
-    return tuple(traits_of(found.target).passes(found.config))
+    return tuple(target_of(found.target).passes(found.config))
 
 
 def test_no_backward_pass_and_no_ambient_mode_where_none_is_needed():
