@@ -15,7 +15,7 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.target import TARGET
 from tests.helpers.inductor_programs import observe, relu_inputs, relu_net, shuffled
@@ -70,7 +70,7 @@ def test_without_an_observer_nothing_is_wrapped():
 
 
 def test_other_threads_are_not_recorded():
-    session, seen = Session(Recorder()), list[bool]()
+    session, seen = CompileRecord(Recorder()), list[bool]()
     with installed(session):
         assert session.is_watching()
         thread = threading.Thread(target=lambda: seen.append(session.is_watching()))

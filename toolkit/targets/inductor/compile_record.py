@@ -1,6 +1,6 @@
 """The bookkeeping of one observed Inductor compile: which graph is where, what is known of it.
 
-A `Session` lives as long as the compiled callable, because a backward graph may be compiled at
+A `CompileRecord` lives as long as the compiled callable, because a backward graph may be compiled at
 the first backward call. It turns what the hooks (`hooks`, `patterns`) see into records for the
 observer; a `Numbering` gives the ids. It wraps nothing itself.
 
@@ -73,7 +73,7 @@ counts as `reassociates`.
 """
 
 
-class Session:
+class CompileRecord:
     """What is known of one observed compile.
 
     Args:

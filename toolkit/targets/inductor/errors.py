@@ -14,7 +14,7 @@ from torch.fx import Node
 from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
 from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 from ctk.toolkit.targets.reporting import report
@@ -27,7 +27,7 @@ def reraise(error: BaseException) -> NoReturn:
 
 
 def fail_pass(
-    session: Session,
+    session: CompileRecord,
     frame: Frame,
     error: BaseException,
     *,

@@ -26,14 +26,14 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.inductor_freezing import FreezingStep
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
 
 Hook = tuple[Site, Callable[[Function], Function]]
 
 
-def freezing_hooks(session: Session) -> Iterator[Hook]:
+def freezing_hooks(session: CompileRecord) -> Iterator[Hook]:
     """Return what is wrapped around freezing and around each of its steps."""
     first = inductor_freezing.before_freezing()
     yield first.site, partial(_first_step, session, first)
@@ -42,7 +42,7 @@ def freezing_hooks(session: Session) -> Iterator[Hook]:
         yield step.site, partial(_inner_step, session, step)
 
 
-def _first_step(session: Session, step: FreezingStep, original: Function) -> Function:
+def _first_step(session: CompileRecord, step: FreezingStep, original: Function) -> Function:
     """Wrap the step before `freeze`, which goes on with the stage that this one opens."""
 
     def run(gm: GraphModule, *args: Any) -> Any:
@@ -59,7 +59,7 @@ def _first_step(session: Session, step: FreezingStep, original: Function) -> Fun
     return run
 
 
-def _freeze(session: Session, original: Function) -> Function:
+def _freeze(session: CompileRecord, original: Function) -> Function:
     """Wrap freezing: `(dynamo_gm, gm, inputs) -> (gm, kept)`."""
 
     def run(dynamo_gm: GraphModule, gm: GraphModule, inputs: Any) -> Any:
@@ -74,7 +74,7 @@ def _freeze(session: Session, original: Function) -> Function:
     return run
 
 
-def _inner_step(session: Session, step: FreezingStep, original: Function) -> Function:
+def _inner_step(session: CompileRecord, step: FreezingStep, original: Function) -> Function:
     """Wrap a step inside of `freeze`; outside of it (`constant_fold`) it is none of ours."""
 
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,13 +86,13 @@ def _inner_step(session: Session, step: FreezingStep, original: Function) -> Fun
     return run
 
 
-def _frozen(session: Session) -> Frame | None:
+def _frozen(session: CompileRecord) -> Frame | None:
     frame = session.frame()
     return frame if frame is not None and frame.stage == "frozen" else None
 
 
 def _observed(
-    session: Session,
+    session: CompileRecord,
     frame: Frame,
     step: FreezingStep,
     original: Function,

@@ -17,7 +17,7 @@ from ctk.compiler.observe import PassId, Stage
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.freezing import freezing_hooks
@@ -27,7 +27,7 @@ from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_s
 
 
 @contextmanager
-def installed(session: Session) -> Generator[None]:
+def installed(session: CompileRecord) -> Generator[None]:
     """Wrap Inductor's announcements for `session` until the region ends; its regions may nest."""
     with inductor.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
         if is_outermost:
@@ -38,7 +38,7 @@ def installed(session: Session) -> Generator[None]:
         yield
 
 
-def _hooks(session: Session) -> Iterator[tuple[Site, Callable[[Function], Function]]]:
+def _hooks(session: CompileRecord) -> Iterator[tuple[Site, Callable[[Function], Function]]]:
     sites = inductor.sites()
     yield sites.pre_grad, lambda f: _stage(session, "pre_grad", f)
     yield sites.joint, lambda f: _stage(session, "joint", f)
@@ -54,7 +54,7 @@ def _hooks(session: Session) -> Iterator[tuple[Site, Callable[[Function], Functi
     yield from lowering_hooks(session)
 
 
-def _stage(session: Session, stage: Stage, original: Function) -> Function:
+def _stage(session: CompileRecord, stage: Stage, original: Function) -> Function:
     """Wrap a stage function that returns its graph and calls itself for sub-graphs."""
 
     def run(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
@@ -72,7 +72,7 @@ def _stage(session: Session, stage: Stage, original: Function) -> Function:
     return run
 
 
-def _partition(session: Session, original: Function) -> Function:
+def _partition(session: CompileRecord, original: Function) -> Function:
     """Wrap the min-cut partitioner; left out, what backward needs is kept, and no more."""
 
     def run(joint: GraphModule, joint_inputs: object, **kwargs: Any) -> Any:
@@ -84,7 +84,7 @@ def _partition(session: Session, original: Function) -> Function:
     return run
 
 
-def _post_grad(session: Session, original: Function) -> Function:
+def _post_grad(session: CompileRecord, original: Function) -> Function:
     """Wrap the post-grad stage, which works in place; after its root graph comes lowering."""
 
     def run(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
@@ -113,7 +113,7 @@ def _nested(frame: Frame, gm: GraphModule, call: Callable[[], Any]) -> Any:
         del frame.path[depth:]
 
 
-def _announced(session: Session, original: Function) -> Function:
+def _announced(session: CompileRecord, original: Function) -> Function:
     """Wrap `GraphTransformObserver.apply_gm_pass` and `apply_graph_pass`."""
 
     def run(announcer: Any, pass_fn: Function) -> Any:
@@ -135,7 +135,7 @@ def _announced(session: Session, original: Function) -> Function:
 
 
 def _region_hooks(
-    session: Session, sites: inductor.Sites
+    session: CompileRecord, sites: inductor.Sites
 ) -> Iterator[tuple[Site, Callable[[Function], Function]]]:
     """Wrap `with GraphTransformObserver(...)`; a vetoed region runs and is undone."""
     regions: dict[int, tuple[Frame, PassId, ExitStack]] = {}
@@ -171,7 +171,7 @@ def _region_hooks(
     yield sites.exit, wrap_exit
 
 
-def _pattern_pass(session: Session, original: Function) -> Function:
+def _pattern_pass(session: CompileRecord, original: Function) -> Function:
     """Wrap `PatternMatcherPass.apply`: a match is a rewrite, except on a pattern's own trace."""
 
     def apply(table: Any, gm: GraphModule | Graph) -> Any:
@@ -190,7 +190,7 @@ def _pattern_pass(session: Session, original: Function) -> Function:
 
 
 @contextmanager
-def _failing_table(session: Session, frame: Frame) -> Generator[None]:
+def _failing_table(session: CompileRecord, frame: Frame) -> Generator[None]:
     try:
         yield
     except Exception as error:
@@ -199,7 +199,7 @@ def _failing_table(session: Session, frame: Frame) -> Generator[None]:
     session.end_run(frame)
 
 
-def _silent(session: Session, original: Function) -> Function:
+def _silent(session: CompileRecord, original: Function) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not session.is_watching():
             return original(*args, **kwargs)

@@ -15,7 +15,7 @@ from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
 from ctk.compiler.torch_compat.fx.graphs import Boxed
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import installed
@@ -24,7 +24,7 @@ from ctk.toolkit.targets.inductor.lowering import Lowering
 from ctk.toolkit.targets.reporting import interpreted, report
 
 
-def observed_inner_compile(session: Session) -> inductor.InnerCompile:
+def observed_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
     """Return an `inner_compile` that reports what it compiles."""
     original = inductor.inner_compile()
 
@@ -57,7 +57,7 @@ def plain_inner_compile() -> inductor.InnerCompile:
     return inner_compile
 
 
-def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
+def _compile(session: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
     donated = inductor.donated_inputs() if frame.stage == "backward" else frozenset[int]()
     vetoed = False
     try:
@@ -79,7 +79,7 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
     return inductor.wrap_compiled(compiled, lambda call: _watched(call, frame.lowering, made))
 
 
-def _compiled(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
+def _compiled(session: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
     """Compile a graph; a second time if one of its kernels is vetoed, whose nodes fall back."""
     try:
         try:
@@ -93,7 +93,7 @@ def _compiled(session: Session, frame: Frame, compile_graph: Callable[[], Any]) 
     return compiled
 
 
-def _tell_lowering(session: Session, frame: Frame) -> None:
+def _tell_lowering(session: CompileRecord, frame: Frame) -> None:
     """Report what was asked while the graph was lowered, also if that failed."""
     if frame.lowering is not None:
         frame.lowering.undo.close()
@@ -101,7 +101,7 @@ def _tell_lowering(session: Session, frame: Frame) -> None:
             session.observer.on_pass(record)
 
 
-def _tell_parts(session: Session, frame: Frame) -> None:
+def _tell_parts(session: CompileRecord, frame: Frame) -> None:
     for part in frame.lowering.parts if frame.lowering is not None else ():
         record = KernelRecord(
             part.id,
@@ -121,7 +121,7 @@ def _watched(call: Boxed, lowering: Lowering | None, made: WatchedGraph) -> Boxe
     return watch_calls(call, made)
 
 
-def _fail(session: Session, frame: Frame, error: Exception) -> None:
+def _fail(session: CompileRecord, frame: Frame, error: Exception) -> None:
     if frame.kernel is None:
         fail_pass(session, frame, error)
         return

@@ -11,7 +11,7 @@ from typing import Any
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.frames import KernelsVetoed
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.lowering import Lowering
@@ -19,7 +19,7 @@ from ctk.toolkit.targets.inductor.lowering import Lowering
 Function = Callable[..., Any]
 
 
-def lowering_hooks(session: Session) -> Iterator[tuple[Site, Callable[[Any], Any]]]:
+def lowering_hooks(session: CompileRecord) -> Iterator[tuple[Site, Callable[[Any], Any]]]:
     """Yield each place to wrap, with what wraps it."""
     sites = inductor_lowering.lowering_sites()
     yield sites.run_node, lambda f: _run_node(session, f)
@@ -33,7 +33,7 @@ def lowering_hooks(session: Session) -> Iterator[tuple[Site, Callable[[Any], Any
     yield sites.load, lambda f: _load(session, f)
 
 
-def _run_node(session: Session, original: Function) -> Function:
+def _run_node(session: CompileRecord, original: Function) -> Function:
     def run(interpreter: Any, node: Any) -> Any:
         lowering = session.lowering()
         if lowering is None:
@@ -44,7 +44,7 @@ def _run_node(session: Session, original: Function) -> Function:
     return run
 
 
-def _falls_back(session: Session, original: Any) -> Any:
+def _falls_back(session: CompileRecord, original: Any) -> Any:
     """Wrap the class method by which Inductor asks torch's own bisector."""
 
     def asked(cls: Any, backend: str, subsystem: str, *args: Any, **kwargs: Any) -> bool:
@@ -57,7 +57,7 @@ def _falls_back(session: Session, original: Any) -> Any:
     return classmethod(asked)
 
 
-def _can_fuse(session: Session, original: Function) -> Function:
+def _can_fuse(session: CompileRecord, original: Function) -> Function:
     def can_fuse(scheduler: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
         def ask() -> Any:
             return original(scheduler, first, second, *args, **kwargs)
@@ -68,7 +68,7 @@ def _can_fuse(session: Session, original: Function) -> Function:
     return can_fuse
 
 
-def _candidates(session: Session, original: Function) -> Function:
+def _candidates(session: CompileRecord, original: Function) -> Function:
     def candidates(*args: Any, **kwargs: Any) -> Any:
         lowering = session.lowering()
         if lowering is None:
@@ -78,7 +78,7 @@ def _candidates(session: Session, original: Function) -> Function:
     return candidates
 
 
-def _fuse(session: Session, original: Function) -> Function:
+def _fuse(session: CompileRecord, original: Function) -> Function:
     def fuse(scheduler: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
         lowering = session.lowering()
         if lowering is not None:
@@ -88,7 +88,7 @@ def _fuse(session: Session, original: Function) -> Function:
     return fuse
 
 
-def _define_kernel(session: Session, original: Function) -> Function:
+def _define_kernel(session: CompileRecord, original: Function) -> Function:
     def define(codegen: Any, source: str, nodes: Any, *args: Any, **kwargs: Any) -> Any:
         pointers = inductor_lowering.pointers(codegen, args, kwargs)
         name = original(codegen, source, nodes, *args, **kwargs)
@@ -121,7 +121,7 @@ def _announce(
     lowering.parts.append(part)
 
 
-def _call_kernel(session: Session, original: Function) -> Function:
+def _call_kernel(session: CompileRecord, original: Function) -> Function:
     """Wrap the writing of a call: which buffers the kernel that was just defined gets."""
 
     def call(wrapper: Any, name: str, arguments: Any, *args: Any, **kwargs: Any) -> Any:
@@ -149,7 +149,7 @@ def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) ->
     return Launch(part, arguments, reads)
 
 
-def _load(session: Session, original: Function) -> Function:
+def _load(session: CompileRecord, original: Function) -> Function:
     """Wrap the compile of what was generated; nothing is compiled if a kernel was vetoed."""
 
     def load(interpreter: Any, code: Any) -> Any:

@@ -15,7 +15,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.same import state_of
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame
 from ctk.toolkit.targets.inductor.snapshot import lowered_body, remember_lowered
@@ -62,7 +62,7 @@ def _closed_over(function: Any, name: str) -> object:
 
 
 @contextmanager
-def guarded(session: Session, frame: Frame, table: Any) -> Generator[None]:
+def guarded(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
     """Guard all entries of a pattern table; afterwards they are as before, whatever happened."""
     entries = {id(entry): entry for group in table.patterns.values() for entry in group}
     undo: list[Callable[[], None]] = []
@@ -90,7 +90,7 @@ class _Guard:
 
     __slots__ = ("entry", "frame", "rule", "session")
 
-    def __init__(self, session: Session, frame: Frame, entry: Any) -> None:
+    def __init__(self, session: CompileRecord, frame: Frame, entry: Any) -> None:
         self.session, self.frame, self.entry = session, frame, entry
         self.rule: str = rule_name(entry)
 

@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from ctk.compiler.observe import PassId
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 
 Function = Callable[..., Any]
 
 
-def begin_pass(session: Session, frame: Frame, name: str) -> PassId:
+def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:
     """Report what nobody announced before a pass, and number the pass."""
     session.sync(frame, f"unannounced_before_{name}")
     return session.numbering.pass_id(frame.stage, name)
 
 
 @contextmanager
-def timed_pass(session: Session, frame: Frame, pass_id: PassId) -> Generator[None]:
+def timed_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
     """Report a pass when it ends: what it did beyond the passes that it announced inside."""
     started, changes = time.perf_counter(), frame.changes
     try:
@@ -37,7 +37,7 @@ def timed_pass(session: Session, frame: Frame, pass_id: PassId) -> Generator[Non
 
 
 @contextmanager
-def failing_stage(session: Session, frame: Frame) -> Generator[None]:
+def failing_stage(session: CompileRecord, frame: Frame) -> Generator[None]:
     """Report an exception that no pass accounted for, and leave the frame."""
     try:
         yield

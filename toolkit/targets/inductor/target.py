@@ -43,7 +43,7 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import INDUCTOR
 from ctk.repro_templates.graph.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Trial
-from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_inner_compile
@@ -78,7 +78,7 @@ def compile_inductor(
     patches = config_patches(config)
     if observer is None:
         return _unobserved(gm, example_inputs, patches)
-    session = Session(observer)
+    session = CompileRecord(observer)
     captured = snapshot(gm)
     observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
     with installed(session):
