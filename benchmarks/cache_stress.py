@@ -48,7 +48,7 @@ def killed(store, kills, seed):
     wrong = sum(entry.problem is not None for entry in store.verify())
     loads, held = len(list(store.root.glob("wrong-*"))), 0
     for number in range(KEYS):
-        with store.locked(key_of(number), seconds=0) as is_held:
+        with store.lock(key_of(number), seconds=0) as is_held:
             held += not is_held
     store.put(Key({}), {})
     after = sum(path.is_file() for path in store.root.rglob("*"))

@@ -1,23 +1,20 @@
-"""One file that holds named members: the form of packages and of entries of the cache.
+"""One file of named members: the form of packages and of cache entries.
 
-It is a zip without compression, so that `unzip -l` shows it and a member is used where it lies:
-each starts at a multiple of 64 bytes. The comment of the zip is its seal,
+It is a zip without compression, so that `unzip -l` lists it and a member is used in place: each
+starts at a multiple of 64 bytes. The comment of the zip is its seal,
 
     ctk-package 1 sha256=<64 hex digits> crc32=<8 hex digits>
 
-over all bytes before the seal. A flipped byte, a missing or an added one breaks it, wherever it is,
-and nothing is handed out before the seal was checked: so a member is what was written. (The short
-sum is for readers that have no SHA-256, such as the C interface: it covers the text of the seal up
-to itself, too.)
+over all bytes before the seal. A flipped, missing or added byte breaks it, and no member is
+returned before the seal was checked. The short sum is for readers without SHA-256, such as the C
+interface; it also covers the text of the seal up to itself.
 
     write(path, {"meta.json": b"{}", "weights/0": tensor_bytes})
     open_container(path).members["weights/0"]  # a memoryview of the file, no copy
 
-Whoever can write the file can also write a new seal: that it came from a trusted place is for the
-caller to know. A well-sealed file is checked all the same: each name is relative and stands once,
-and the members lie one after the other within the file.
-
-What it does not do: know what the members mean, or compress.
+A seal does not prove the origin: every writer of the file can seal it again. So a well-sealed file
+is checked all the same: each name is relative and unique, and the members lie one after the other
+within the file. It does not interpret members, or compress.
 """
 
 import contextlib
@@ -42,7 +39,7 @@ from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
 
 ALIGNMENT = 64
-"""Each member starts at a multiple of this many bytes: tensors and vector loads may rely on it."""
+"""Alignment of each member in bytes: tensors and vector loads rely on it."""
 
 _FORMAT = 1
 _SEAL = re.compile(rb"([a-z-]+) (\d{1,6}) sha256=([0-9a-f]{64}) crc32=([0-9a-f]{8})\Z")
@@ -71,10 +68,9 @@ class Container:
     """An open container, whose seal was checked.
 
     Attributes:
-        path: The file.
-        digest: SHA-256 of the file up to its seal, in hex: what it is called when it is spoken of.
-        members: Each member by name. Views of memory of this process: they may be written to, which
-            neither the file nor another process sees, and they keep that memory alive.
+        digest: SHA-256 of the file up to its seal, in hex: its identity in messages and lists.
+        members: Each member by name. Views of private memory: writes to them are seen neither by
+            the file nor by other processes, and they keep that memory alive.
     """
 
     path: Path
@@ -88,14 +84,14 @@ class Container:
 def write(
     path: Path, members: Mapping[str, Bytes], *, magic: str = "ctk-package", private: bool = False
 ) -> None:
-    """Write a container in one step: readers see the file that was there, or the new one.
+    """Write a container in one step: readers see the old file or the new one.
 
-    Equal members in equal order give equal bytes. What killed writers left there is removed.
+    Equal members in equal order give equal bytes. Partial files of killed writers are removed.
 
     Args:
-        path: In an existing folder. What is there stays if anything fails, and nothing is left.
+        path: In an existing folder. If writing fails, an old file stays.
         members: Their bytes by name; a name is a relative path with `/`.
-        magic: What kind of container it is: lower-case letters and `-`.
+        magic: The kind of container: lower-case letters and `-`.
         private: Only the owner may read it (0600); else the umask decides.
 
     Raises:
@@ -124,12 +120,12 @@ def write(
             "next: look for space (df) and permission (ls -ld) there, or write to another folder"
         ) from error
     finally:
-        with contextlib.suppress(OSError):  # it has its name by now, or is nobody's any more
+        with contextlib.suppress(OSError):  # it has its final name by now, or was never made
             temporary.unlink()
 
 
 def place_problem(path: Path) -> str | None:
-    """Return why no file may be put there; None if nothing or a file is there, or a link."""
+    """Return why no file may be put at a path; None if it is free, a file or a link."""
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
@@ -145,7 +141,7 @@ def place_problem(path: Path) -> str | None:
 
 
 def _write_members(file: BufferedRandom, members: Mapping[str, Bytes], magic: str) -> None:
-    """Write a zip with room for the seal, then the seal of all that stands before it."""
+    """Write a zip with room for the seal, then the seal of all bytes before it."""
     room = len(_seal(magic, "0" * 64, 0))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = bytes(room)
@@ -181,7 +177,7 @@ def _chunks(file: BufferedRandom, end: int) -> Iterator[bytes]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name last through a crash of the machine, where the file system can."""
+    """Make a new name survive a crash of the machine, if the file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -194,15 +190,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def open_container(path: Path, magic: str = "ctk-package") -> Container:
-    """Open a container; all of it is checked first.
+    """Open a container, and check all of it.
 
     Args:
         path: The file.
-        magic: What kind of container it must be.
+        magic: The kind of container that it must be.
 
     Raises:
-        UnreadableContainer: The system does not let it be read, or it is not there.
-        ContainerError: It is not what was once written; says what and what next.
+        UnreadableContainer: It does not exist, or the system refuses to read it.
+        ContainerError: It is not a sealed file of this kind; the message has the reason.
     """
     with _open_file(path) as file:
         whole = memoryview(_private_memory(file))
@@ -219,10 +215,10 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
 
 
 def _private_memory(file: BufferedReader) -> mmap.mmap:
-    """Return a file's bytes in memory of this process's own, at the start of a page.
+    """Return the bytes of a file in private memory, at the start of a page.
 
-    A large file is mapped. Until Python 3.13 that holds it open, and a program may have hundreds of
-    small packages: these are read.
+    A large file is mapped. Until Python 3.13 a mapping holds the file open, and a program may have
+    hundreds of small packages: these are read.
     """
     nbytes = os.fstat(file.fileno()).st_size
     if nbytes <= _READ_NBYTES:
@@ -237,7 +233,7 @@ def _private_memory(file: BufferedReader) -> mmap.mmap:
 def peek(path: Path, name: str) -> bytes | None:
     """Return a small member without checking the seal: to show, not to rely on.
 
-    Its own short sum is checked. None if the file is no zip, or has no such member.
+    Its own short sum is checked. None if the file is not a zip, or has no such member.
     """
     try:
         with _open_file(path) as file, zipfile.ZipFile(file) as archive:
@@ -250,25 +246,25 @@ def peek(path: Path, name: str) -> bytes | None:
 
 @contextlib.contextmanager
 def _open_file(path: Path) -> Generator[BufferedReader]:
-    """Open a regular file that is not empty; what the system says becomes a ContainerError."""
+    """Open a regular file that is not empty; errors of the system become a ContainerError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise _refusal(path, "it is no regular file")
+                raise _refusal(path, "it is not a regular file")
             if status.st_size == 0:
                 raise _refusal(path, "it is empty")
             yield file
     except OSError as error:
         raise UnreadableContainer(
             f"cannot read {path}: {error.strerror or error}\n"
-            f"next: look at what is there: ls -l {quote(str(path))}"
+            f"next: look at the file: ls -l {quote(str(path))}"
         ) from error
 
 
 def _check_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
-    """Return the SHA-256 that the seal tells, which is that of the file, and the seal."""
+    """Return the SHA-256 of a file, which is the one in its seal, and the seal."""
     found = _SEAL.search(bytes(whole[-_LONGEST_SEAL:]))
     if found is None:
         raise _refusal(
@@ -282,14 +278,14 @@ def _check_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
     end = len(whole) - len(seal)
     digest, crc = _sums(whole[start : min(start + _CHUNK, end)] for start in range(0, end, _CHUNK))
     if seal != _seal(magic, digest, crc):
-        raise _refusal(path, f"its bytes are not those that were sealed (SHA-256 now {digest})")
+        raise _refusal(path, f"its bytes have changed since it was sealed (SHA-256 now {digest})")
     return digest, seal
 
 
 def _locate(
     path: Path, contents: memoryview, infos: Sequence[zipfile.ZipInfo]
 ) -> dict[str, memoryview]:
-    """Return the bytes of each member; one after the other, they and their headers are all."""
+    """Return the bytes of each member; members and headers must fill the file."""
     members: dict[str, memoryview] = {}
     end = 0
     for info in infos:
@@ -301,15 +297,15 @@ def _locate(
                 end = start + info.file_size
                 members[name] = contents[start:end]
                 continue
-            problem = "does not lie where the table of contents says"
+            problem = "does not lie at the place in the table of contents"
         raise _refusal(path, f"the member {name[:_LONGEST_NAME]!r} {problem}")
     if end != len(contents):
-        raise _refusal(path, "it holds something that is no member")
+        raise _refusal(path, "it holds bytes outside its members")
     return members
 
 
 def _start_of(contents: memoryview, info: zipfile.ZipInfo, expected: int) -> int | None:
-    """Return where a member's bytes start; None if it is no plain member at `expected`."""
+    """Return the start of a member's bytes; None if it is not a plain member at `expected`."""
     is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
     if not is_plain or info.header_offset != expected or info.compress_size != info.file_size:
         return None
@@ -337,17 +333,17 @@ def _sums(chunks: Iterable[bytes | memoryview]) -> tuple[str, int]:
 
 
 def _seal(magic: str, digest: str, crc: int) -> bytes:
-    """Return the seal of a file with these sums; the short one goes on over the seal's own text."""
+    """Return the seal of a file with these sums; the short one covers the seal's text too."""
     start = f"{magic} {_FORMAT} sha256={digest} ".encode()
     return start + f"crc32={zlib.crc32(start, crc):08x}".encode()
 
 
 def _name_problem(name: str) -> str | None:
-    """Return why a name may not be a member's; None if it may."""
+    """Return why a name may not name a member; None if it may."""
     if not name.isprintable() or "\\" in name or len(name.encode()) > _LONGEST_NAME:
         return "is too long, or has characters that no name of a member has"
     if name[1:2] == ":" or any(part in ("", ".", "..") for part in name.split("/")):
-        return "is no relative path"
+        return "is not a relative path"
     return None
 
 

@@ -1,11 +1,9 @@
-"""Locks across processes, one file each: no dead process holds one, and no files are left behind.
+"""Locks across processes, one file each; the kernel frees the lock of a process that dies.
 
-`filelock` asks the kernel (`flock`), which lets go when the process ends, however it ends. The
-holder removes the file before it lets go; whoever waits for a removed file begins anew (filelock
-looks at the number of links). A killed holder leaves an empty file, which the next one takes, or
-`sweep` removes.
-
-What it does not do: hold apart what is on two machines that share a folder without `flock`.
+`filelock` uses `flock`. The holder removes the file before it frees the lock; a process that waited
+for a removed file tries again (filelock looks at the number of links). A killed holder leaves an
+empty file, which the next holder takes, or `sweep` removes. Machines that share a folder without
+`flock` are not kept apart.
 """
 
 import contextlib
@@ -20,7 +18,7 @@ def hold(path: Path, seconds: float) -> Generator[bool]:
     """Hold the lock of a file, or wait for it no longer than some seconds.
 
     Yields:
-        Whether it is held. False: somebody else holds it still.
+        Whether it is held; False if another process still holds it.
 
     Raises:
         OSError: The file cannot be made, or the file system has no locks.
@@ -40,7 +38,7 @@ def hold(path: Path, seconds: float) -> Generator[bool]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the files of locks that nobody holds: those that killed processes left."""
+    """Remove the files of locks that no process holds: leftovers of killed processes."""
     for path in _files(folder):
         with contextlib.suppress(OSError), hold(path, 0):
             pass

@@ -1,7 +1,7 @@
-"""The machine that compiled code is for: what it must be, and whether this one is that.
+"""The machine that compiled code needs, and whether this machine meets it.
 
 needed = requirements({"avx2", "fma"}, devices)     when a package is written
-refuse_other(needed, "model.ctk")                   when one is opened
+refuse_other(needed, "model.ctk")                   when it is opened
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ JSON = Any
 
 
 def requirements(cpu_features: Collection[str], capabilities: Collection[str]) -> JSON:
-    """Return what a machine must be to run code that is compiled here.
+    """Return the properties of a machine that code compiled here needs.
 
     Args:
-        cpu_features: That the code of the CPU may use, as Linux calls them.
+        cpu_features: Features that the code of the CPU may use, by their names in Linux.
         capabilities: Compute capabilities of the GPUs that it has machine code for: `9.0`.
     """
     return {
@@ -36,7 +36,7 @@ def requirements(cpu_features: Collection[str], capabilities: Collection[str]) -
 
 
 def torch_release() -> str:
-    """Return the version of torch without the part that tells its build (`+cpu`)."""
+    """Return the version of torch without its build (`+cpu`)."""
     return torch.__version__.partition("+")[0]
 
 
@@ -45,10 +45,10 @@ def refuse_other(needed: JSON, what: str) -> None:
 
     Args:
         needed: Of `requirements`.
-        what: What was compiled, for the message.
+        what: The name of the compiled code in messages.
 
     Raises:
-        ArtifactError: It does not; says what differs.
+        ArtifactError: It does not run here; the message has the difference.
     """
     here = platform.system(), platform.machine()
     there = needed["system"], needed["processor"]
@@ -87,7 +87,7 @@ def _refuse_gpu(capabilities: Collection[str], what: str) -> None:
 
 @cache
 def cpu_features() -> frozenset[str] | None:
-    """Return the features of this CPU as Linux calls them; None where the system does not tell."""
+    """Return the features of this CPU by their names in Linux; None on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,6 +1,7 @@
-"""Files that are being written: their names, and those that killed processes left.
+"""Files while they are written: their names, and the leftovers of killed processes.
 
-A name tells its process (`process_name.py`), so that any later one can say whether that is gone.
+A name holds its process (`process_name.py`), so that any later process can look whether the writer
+still runs.
 """
 
 import contextlib
@@ -19,19 +20,19 @@ _WRITER = re.compile(rf"{re.escape(PREFIX)}(\w+)-(\d+)-(\d+)-\w+")
 
 
 def partial_path(path: Path) -> Path:
-    """Return where a file is written until it is whole: beside it, under a name of its own."""
+    """Return a unique path beside a file, at which it is written until it is whole."""
     return path.with_name(f"{PREFIX}{process_name()}-{secrets.token_hex(4)}")
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left in a folder."""
+    """Remove the partial files of killed processes from a folder."""
     for path in leftovers(folder):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield each file whose writer is gone, or has been at it for too long."""
+    """Yield each partial file whose writer is gone, or has written for too long."""
     with contextlib.suppress(OSError):
         for path in list(folder.glob(f"{PREFIX}*")):
             with contextlib.suppress(FileNotFoundError):
@@ -44,6 +45,6 @@ def _is_left(path: Path) -> bool:
     if match is None:
         return False
     there, pid, start = match[1], int(match[2]), int(match[3])
-    is_here = there == boot_name() and start > 0  # 0: this system does not tell
+    is_here = there == boot_name() and start > 0  # 0: the start is unknown on this system
     is_gone = is_here and start_time(pid) != start
     return is_gone or time.time() - path.lstat().st_mtime > _STALE_SECONDS

@@ -1,7 +1,7 @@
-"""What made a compile: versions of ctk and its tools, and the machine that they make code for.
+"""Versions of ctk and its tools, and the machine that they make code for, as parts of a cache key.
 
-ctk is known by the text of its own files, so that a checkout that has changed never finds what
-another one kept. All is found out once per process.
+The version of ctk is the digest of its own files, so that an edited checkout never uses an entry of
+another one. Everything is computed once per process.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _TRITON_PLACES = ("TRITON_CACHE_DIR", "TRITON_DUMP_DIR", "TRITON_HOME", "TRITON_
 
 
 def version_parts() -> dict[str, str]:
-    """Return a part of the key for each program and package that has a hand in a compile."""
+    """Return a part of the key for each program and package that takes part in a compile."""
     return {
         "version.ctk": _own_text(),
         "version.python": f"{platform.python_implementation()} {sys.version}",
@@ -70,7 +70,7 @@ def _own_text() -> str:
 
 @cache
 def version_of(package: str) -> str:
-    """Return the version of an installed package; `none` of one that is not, as of a checkout."""
+    """Return the version of an installed package; `none` if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -86,7 +86,7 @@ def _compiler() -> str:
 
 @cache
 def _says(command: tuple[str, ...]) -> str:
-    """Return what a compiler says of itself, behind how it is called."""
+    """Return the command of a compiler, and the version that it prints."""
     try:
         asked = [*command, "--version"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False)
@@ -98,7 +98,7 @@ def _says(command: tuple[str, ...]) -> str:
 
 @cache
 def _processor() -> str:
-    """Return what the processor can do: `-march=native` makes code for that."""
+    """Return the features of the processor: `-march=native` makes code for them."""
     lines = [platform.system(), platform.machine(), torch.backends.cpu.get_cpu_capability()]
     try:
         told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -111,7 +111,7 @@ def _processor() -> str:
 
 
 def _environment() -> str:
-    """Return the variables that change what the generators' tools make."""
+    """Return the variables that change the output of the generators' tools."""
     named = [name for name in os.environ if name.startswith("TRITON_")]
     wanted = sorted({*_READ_BY_TOOLS, *named}.difference(_TRITON_PLACES))
     return " ".join(f"{name}={os.environ[name]}" for name in wanted if name in os.environ)

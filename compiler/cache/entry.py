@@ -1,8 +1,8 @@
-"""One entry of the persistent cache: what it is kept under, and what it says of itself.
+"""One entry of the persistent cache: its key, and its label.
 
-A `Key` is named parts: short texts, or digests of long ones. The file of an entry is named by the
-digest of its key, and holds the parts as well: so an entry that was renamed, or put in the place of
-another, is found, and what differs between two entries can be told part by part.
+A `Key` is named parts: short texts, or digests of long ones. The digest of the key names the file
+of an entry, and the file holds the parts as well: so a renamed or replaced entry is noticed, and
+two entries can be compared part by part.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ Value = str | int
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a compile depends on: a text for each named part."""
+    """Everything that a compile depends on: a text for each named part."""
 
     parts: Mapping[str, str]
 
@@ -58,11 +58,11 @@ def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[KeyD
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What an entry says of itself.
+    """The description that an entry holds of itself.
 
     Attributes:
         parts: The parts of its key.
-        about: What it holds, to be shown: `nodes`, `stages`, `device`, `ctk`, `torch`.
+        about: Facts to show: `nodes`, `stages`, `device`, `ctk`, `torch`.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -72,11 +72,11 @@ class Label:
 def write_entry(
     path: Path, key: Key, members: Mapping[str, Bytes], about: Mapping[str, Value]
 ) -> None:
-    """Write an entry; the folder is there.
+    """Write an entry into an existing folder.
 
     Raises:
         StorageError: The file cannot be written.
-        ContainerError: The name of a member is not allowed, or is that of the label.
+        ContainerError: The name of a member is not allowed, or is the name of the label.
     """
     if _LABEL in members:
         raise ContainerError(f"no member of an entry may be called {_LABEL}")
@@ -86,41 +86,41 @@ def write_entry(
 
 
 def read_entry(path: Path) -> tuple[Label, Container]:
-    """Return what an entry says of itself, and its members; all of it was checked.
+    """Return the label of an entry and its members, all of them checked.
 
     Raises:
-        FileNotFoundError: There is none.
-        UnreadableContainer: The system does not let it be read.
-        ContainerError: It is damaged, or is not what its name says.
+        FileNotFoundError: There is no such entry.
+        UnreadableContainer: The system refuses to read it.
+        ContainerError: It is damaged, or its key has another digest than its name.
     """
     require_own_file(path)
     found = open_container(path, MAGIC)
     members = dict(found.members)
     label = _parse_label(bytes(members.pop(_LABEL, b"")))
     if label is None:
-        raise ContainerError(f"{path} is not used: it does not say what it is")
+        raise ContainerError(f"{path} is not used: it has no label")
     if Key(label.parts).digest != path.name:
         raise ContainerError(f"{path} is not used: it was made under another name")
     return label, Container(path, found.digest, members)
 
 
 def read_label(path: Path) -> Label | None:
-    """Return what an entry says of itself, unchecked, to be shown; None if it says nothing."""
+    """Return the label of an entry, unchecked, to be shown; None if it has none."""
     return _parse_label(peek(path, _LABEL) or b"")
 
 
 def require_own_file(path: Path) -> None:
-    """Refuse what is no file, what lies behind a link, and what others have a say in.
+    """Refuse a path that is not a file, is behind a link, or that other users can change.
 
     Raises:
-        FileNotFoundError: There is nothing.
+        FileNotFoundError: Nothing is there.
         UnreadableContainer: Its folder is refused.
-        ContainerError: It is refused; says why.
+        ContainerError: It is refused; the message has the reason.
     """
     status = path.lstat()
     if path.parent.is_symlink():
         raise UnreadableContainer(f"{path.parent} is a link out of the cache; next: remove it")
-    problem = access_problem(status) if stat.S_ISREG(status.st_mode) else "is no file"
+    problem = access_problem(status) if stat.S_ISREG(status.st_mode) else "is not a file"
     if problem is not None:
         raise ContainerError(f"{path} is not used: it {problem}")
 

@@ -1,4 +1,4 @@
-"""The key of a compile: all that its result depends on, in named parts.
+"""The key of a compile: everything that its result depends on, in named parts.
 
     graph             digest of the captured graph as canonical text
     inputs            symbols, parameters and inputs: types, layouts, aliases, not their numbers
@@ -11,12 +11,10 @@
     settings.MODULE   digest of the settings of torch's compilers
     environment       variables that the generators' tools read
 
-Equal keys mean: the same compile, in any process on such a machine. A part that cannot be known
-makes the compile `Uncacheable`, and the message says which. No part holds an address, a time, a
-place of this machine or a number that Dynamo gives per process.
-
-What it does not do: decide whether a cache is used at all, or ask guards on sizes (those are kept
-with what was compiled).
+Equal keys mean the same compile, in any process on such a machine. A part that cannot be known
+makes the compile `Uncacheable`; the message names it. No part holds an address, a time, a path of
+this machine or a number that Dynamo gives per process. Guards on sizes are not in the key: each
+entry holds its own.
 """
 
 import hashlib
@@ -55,13 +53,13 @@ def key_parts(
     """Return the parts of the key of a compile.
 
     Args:
-        gm: The captured graph, as it came.
+        gm: The captured graph, before any pass.
         example_inputs: One per placeholder.
         config: The options of the compile.
-        passes: The passes of each stage, ours and the user's, as they will run.
+        passes: The passes of each stage that will run, built-in and the user's.
 
     Raises:
-        Uncacheable: The compile cannot be kept; the message says why.
+        Uncacheable: The compile cannot be kept; the message has the reason.
     """
     for reason in ambient.reasons():
         raise Uncacheable(reason)
@@ -113,7 +111,7 @@ def _options(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _passes(passes: Passes) -> Iterator[tuple[str, str]]:
-    """Yield the passes of the user: ours are known by the text of ctk, and their options."""
+    """Yield the passes of the user; the text of ctk covers the built-in ones."""
     for stage, steps in passes.items():
         own = [each for each in steps if _is_users(each)]
         for place, step in enumerate(own):

@@ -1,6 +1,6 @@
-"""What stands in the folder of the entries: entries, what killed processes left, and strangers.
+"""The files in the folder of the entries: entries, leftovers of killed processes, foreign files.
 
-The folder itself is the list: there is no index that could say something else than what is there.
+There is no index, which could differ from the folder.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class EntrySummary:
-    """What is known of one file among the entries.
+    """A file among the entries.
 
     Attributes:
         path: The file; its name is the digest of its key.
         nbytes: Its size.
-        used: When it was last used, in seconds since the epoch.
-        label: What it says of itself.
-        hits: How often it was used, as far as that was noted.
-        problem: What is wrong with it; None if nothing is known to be.
+        used: The time of its last use, in seconds since the epoch.
+        label: Its label; None if it has none.
+        hits: The number of uses, as far as they were noted.
+        problem: Why it is not a valid entry; None if no reason is known.
     """
 
     path: Path
@@ -43,28 +43,28 @@ class EntrySummary:
 
 
 def files(folder: Path) -> Iterator[EntrySummary]:
-    """Yield each entry with its size and age; nothing is opened."""
+    """Yield each entry with its size and age, without opening it."""
     return (entry for entry in _everything(folder) if _DIGEST.fullmatch(entry.path.name))
 
 
 def entries(folder: Path, hits: Mapping[str, int]) -> list[EntrySummary]:
-    """Return the entries, last used first, with what they say of themselves: not checked."""
+    """Return the entries with their labels, last used first, unchecked."""
     found: list[EntrySummary] = []
     for entry in files(folder):
         label = read_label(entry.path)
-        problem = None if label is not None else "it does not say what it is"
+        problem = None if label is not None else "it has no label"
         count = hits.get(entry.digest, 0)
         found.append(replace(entry, label=label or Label(), hits=count, problem=problem))
     return sorted(found, key=lambda entry: entry.used, reverse=True)
 
 
-def check_entry(folder: Path) -> list[EntrySummary]:
-    """Return all that stands there, by name, with what is wrong with it; all of it was read."""
+def check_files(folder: Path) -> list[EntrySummary]:
+    """Read and check all files among the entries; return them by name, with their problems."""
     found: list[EntrySummary] = []
     for entry in sorted(_everything(folder), key=lambda entry: entry.path.name):
         if _DIGEST.fullmatch(entry.path.name) is None:
             if not entry.path.name.startswith(partial.PREFIX):
-                found.append(replace(entry, problem="it is no entry"))
+                found.append(replace(entry, problem="it is not an entry"))
             continue
         try:
             label, _ = read_entry(entry.path)
@@ -78,7 +78,7 @@ def check_entry(folder: Path) -> list[EntrySummary]:
 
 
 def _everything(folder: Path) -> Iterator[EntrySummary]:
-    """Yield whatever stands in the folder; nothing if it cannot be listed."""
+    """Yield every file in the folder; none if it cannot be listed."""
     with contextlib.suppress(OSError):
         if folder.is_symlink():  # it leads out of the cache
             return

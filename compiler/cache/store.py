@@ -1,23 +1,23 @@
-"""The persistent cache: what was compiled, for later processes and for others that run now.
+"""The store of the persistent cache: entries for later processes, and for others that run now.
 
     store = open_store()                       # None: off, or its folder cannot be used
-    found = store.get(key)
-    if found is None:
-        with store.locked(key):                # of several processes that need it one compiles
-            found = store.get(key) or make_and(store.put)
+    entry = store.get(key)
+    if entry is None:
+        with store.lock(key):                  # of several processes that need it one compiles
+            entry = store.get(key) or make_and(store.put)
 
 1. **Nothing wrong is loaded.** An entry is one sealed file (container.py) that holds the parts of
-   its key. One that is damaged, half-written, renamed, somebody else's or made under another key
-   is dropped, with a line in the log and in the journal, and the caller compiles anew.
-2. **Nothing breaks.** Where the cache cannot be read or written (a full disk, a read-only home, too
-   many open files) there is one warning in the log, and the program runs on without it.
-3. **Nothing grows.** After each entry that is written, the least recently used ones go until the
-   rest fits (`CTK_CACHE_SIZE`); a hit counts as a use. What killed processes left goes as well.
-   Who has opened an entry keeps it: a file that is mapped outlives its name.
+   its key. An entry that is damaged, half-written, renamed, owned by another user or of another key
+   is dropped, with a line in the log and in the journal, and the caller compiles again.
+2. **Nothing breaks.** If the cache cannot be read or written (a full disk, a read-only home, too
+   many open files), one warning is logged, and the program runs on without it.
+3. **Nothing grows.** After each new entry, the least recently used ones are removed until the rest
+   fits (`CTK_CACHE_SIZE`); a hit counts as a use. Leftovers of killed processes are removed as
+   well. A process keeps an entry that it has opened: a mapped file outlives its name.
 
 Source: Inductor's FX graph cache, whose entries are pickles that are neither sealed nor bounded.
 
-What it does not do: know what an entry means, or protect from who may write the user's own files.
+It does not interpret entries, or protect from processes that may write the user's own files.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ from ctk.compiler.options.environment import cache_settings
 log = logging.getLogger("ctk.cache")
 
 WAIT_SECONDS = 300.0
-"""How long a process waits for another that makes the same entry, before it makes it for itself."""
+"""How long a process waits for another that makes the same entry, before it makes its own."""
 
 _KEPT = 0.9  # of the limit, once something must go: so that not each entry makes another one go
 
@@ -59,7 +59,7 @@ class Store:
 
     Attributes:
         root: The folder.
-        limit_nbytes: How large the entries may become together.
+        limit_nbytes: The limit of all entries together.
     """
 
     root: Path
@@ -67,7 +67,7 @@ class Store:
 
     @property
     def folder(self) -> Path:
-        """Where the entries are."""
+        """The folder of the entries."""
         return self.root / "entries"
 
     @property
@@ -78,7 +78,7 @@ class Store:
     # --- one entry ------------------------------------------------------------------------------
 
     def get(self, key: Key) -> Container | None:
-        """Return what is kept under a key, checked; None if nothing is, or it is wrong."""
+        """Return the entry of a key, checked; None if there is no valid one."""
         path = self._path(key.digest)
         try:
             label, found = read_entry(path)
@@ -96,7 +96,7 @@ class Store:
             self.drop(key, why)
             self.notes.tell("miss", key.digest, why, key.parts)
             return None
-        with contextlib.suppress(OSError):  # a read-only folder: it is not told that it was used
+        with contextlib.suppress(OSError):  # a read-only folder: the use is not recorded
             os.utime(path)
         self.notes.tell("hit", key.digest)
         return found
@@ -104,15 +104,15 @@ class Store:
     def put(
         self, key: Key, members: Mapping[str, Bytes], about: Mapping[str, Value] | None = None
     ) -> bool:
-        """Keep something under a key, in place of what was there; then make room.
+        """Store an entry in place of an older one of the key; then make room.
 
         Args:
-            key: What it depends on.
+            key: Everything that it depends on.
             members: Its parts by name.
-            about: What `ctk cache ls` shows: `nodes`, `stages`, `device`, `ctk`, `torch`.
+            about: Facts that `ctk cache ls` shows: `nodes`, `stages`, `device`, `ctk`, `torch`.
 
         Returns:
-            Whether it is kept.
+            Whether it is stored.
         """
         nbytes = sum(memoryview(data).nbytes for data in members.values())
         if nbytes > self.limit_nbytes * _KEPT:
@@ -132,23 +132,23 @@ class Store:
         return True
 
     def has(self, key: Key) -> bool:
-        """Return whether something is kept under a key; what that is is not looked at."""
+        """Return whether there is an entry of a key; its content is not checked."""
         return self._path(key.digest).exists()
 
     def drop(self, key: Key, reason: str) -> None:
-        """Remove what is kept under a key, and note why."""
+        """Remove the entry of a key, and note the reason."""
         self._unlink(self._path(key.digest))
         self.notes.tell("dropped", key.digest, reason, key.parts)
 
     @contextlib.contextmanager
-    def locked(self, key: Key, seconds: float = WAIT_SECONDS) -> Generator[bool]:
+    def lock(self, key: Key, seconds: float = WAIT_SECONDS) -> Generator[bool]:
         """Hold a key while its entry is made; look for the entry again once it is held.
 
-        A holder that dies lets go of it. One that is stuck is not waited for longer than some
-        seconds: then both make the entry, and the later one stays.
+        The lock of a holder that dies is free. A stuck one is waited for some seconds: then
+        both make the entry, and the later one stays.
 
         Yields:
-            Whether it is held; False changes nothing but that others may do the same work.
+            Whether it is held; if not, another process may do the same work.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -165,17 +165,17 @@ class Store:
     # --- all entries ----------------------------------------------------------------------------
 
     def entries(self) -> list[EntrySummary]:
-        """Return the entries, last used first, with what they say of themselves: not checked."""
+        """Return the entries with their labels, last used first, unchecked."""
         return listing.entries(self.folder, self.notes.hits())
 
     def verify(self) -> list[EntrySummary]:
-        """Return all that stands among the entries, with what is wrong with it; all is checked."""
-        return listing.check_entry(self.folder)
+        """Read and check all files among the entries; return them with their problems."""
+        return listing.check_files(self.folder)
 
     def nearest(self, key: Key) -> tuple[EntrySummary, list[KeyDifference]] | None:
-        """Return the entry whose key differs in the fewest parts, and those; the last used first.
+        """Return the entry whose key differs in the fewest parts, with these; the last used first.
 
-        None if there is no entry. That of the key itself differs in none.
+        None if there is no entry. The entry of the key itself differs in none.
         """
         found = [(entry, differences(entry.label.parts, key.parts)) for entry in self.entries()]
         sound = [each for each in found if each[0].problem is None]
@@ -188,9 +188,9 @@ class Store:
         return is_gone
 
     def clear(self) -> int:
-        """Remove every entry, every note, and what killed processes left; return how many entries.
+        """Remove entries, notes and leftovers of killed processes; return the number of entries.
 
-        Tuning choices are notes, so they go as well.
+        Tuning choices are notes, so they are removed as well.
         """
         removed = sum(self._unlink(entry.path) for entry in listing.files(self.folder))
         self._sweep()
@@ -201,7 +201,7 @@ class Store:
         return self.folder / digest
 
     def _make_room(self, newest: str) -> None:
-        """Remove the least recently used entries, but never the newest, while all is too large."""
+        """Remove the least recently used entries, but never the newest, until the rest fits."""
         self._sweep()
         found = sorted(listing.files(self.folder), key=lambda entry: entry.used)
         total = sum(entry.nbytes for entry in found)
@@ -215,7 +215,7 @@ class Store:
                 self.notes.tell("evicted", entry.digest, "it was not used for longest")
 
     def _sweep(self) -> None:
-        """Remove what killed processes left."""
+        """Remove the leftovers of killed processes."""
         if not self.folder.is_symlink():
             partial.sweep(self.folder)
         locks.sweep(self.root / "locks")
@@ -232,7 +232,7 @@ class Store:
 
 
 def open_store() -> Store | None:
-    """Return the cache that the variables name; None where it is off or cannot be used.
+    """Return the cache of the `CTK_CACHE*` variables; None if it is off or cannot be used.
 
     Raises:
         ConfigError: A variable has a value that is not allowed.

@@ -1,19 +1,19 @@
-"""The persistent cache around one compile: what was captured, to the callable that it became.
+"""The persistent cache around one compile: from a captured graph to its callable.
 
-    cache = cache_of(graph, inputs, config, passes)         None: this compile is not kept
-    run = cache.run(compile_, made)                          loaded, or compiled and kept
+    cache = cache_of(graph, inputs, config, passes)         None: this compile is not cached
+    run = cache.run(compile_, made)                          loaded, or compiled and stored
 
 1. **A hit traces nothing.** The entry has the compiled graphs as data (`runtime/compiled_graph.py`)
-   and what AOTAutograd wraps around them (`torch_compat/aot_runtime.py`).
-2. **Of those that need it at once, one compiles.** The others wait for its entry. Dynamo's lock is
-   taken first, always: so no two threads wait for each other.
-3. **A compile may have decided something for some sizes only.** So a key with symbolic sizes has a
-   row of entries, each with its guards; the first whose guards hold is taken, and they are noted
-   for the sizes of now, as that compile did. One may also say that Dynamo had to trace again.
-4. **The cache breaks nothing.** Whatever cannot be kept is compiled as ever, and the reason is
-   noted (`ctk cache why`); an entry that does not load is dropped and made anew.
+   and the wrappers of AOTAutograd around them (`torch_compat/aot/aot_runtime.py`).
+2. **Of the processes that need it at once, one compiles.** The others wait for its entry. Dynamo's
+   lock is always taken first, so no two threads wait for each other.
+3. **A compile may hold for some sizes only.** So a key with symbolic sizes has a row of entries,
+   each with its guards; the first whose guards hold is taken, and its guards are noted for the
+   current sizes, as that compile did. An entry may also record that Dynamo had to trace again.
+4. **The cache breaks nothing.** A compile that cannot be stored runs as ever, and the reason is
+   noted (`ctk cache why`); an entry that does not load is dropped and made again.
 
-What it does not do: watch. A compile that somebody observes does not come here (`pipeline.py`).
+An observed compile does not come here (`pipeline.py`).
 """
 
 import json
@@ -49,7 +49,7 @@ log = logging.getLogger("ctk.cache")
 Run = Callable[..., object]
 
 VARIANTS = 8
-"""How many entries with other guards a key with symbolic sizes may have."""
+"""Limit of the entries with different guards under one key with symbolic sizes."""
 
 _FORMAT = 1
 _GRAPH = "graph.json"
@@ -58,12 +58,12 @@ _CANNOT_LOAD = (ArtifactError, NoDataForm, *MALFORMED)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a compile has made, besides its callable.
+    """The results of a compile besides its callable.
 
     Attributes:
-        traced: The captured graph as it was when AOTAutograd traced it.
+        traced: The captured graph as AOTAutograd traced it.
         lowered: The compiled graph of each stage.
-        failures: What failed, and left a graph as it was.
+        failures: Steps that failed, and left the graph unchanged.
     """
 
     traced: GraphModule
@@ -76,13 +76,10 @@ class WholeGraph:
     """The cache of one compile.
 
     Attributes:
-        store: Where entries are.
-        key: Of the compile.
         row: The keys of its entries: one, or several with other guards. A compile may replace
             symbols by numbers, so they are counted before it.
-        graph: The captured graph, as it came.
+        graph: The captured graph, before any pass.
         inputs: Its example inputs, as a trace sees them.
-        config: Options of the compile.
     """
 
     store: Store
@@ -93,16 +90,16 @@ class WholeGraph:
     config: Config
 
     def run(self, compile_: Callable[[], Run], made: Callable[[], Made]) -> Run:
-        """Return the compiled callable: of an entry, or made now and kept.
+        """Return the callable of an entry; if there is none, compile and store it.
 
         Args:
             compile_: Compiles the graph.
-            made: Called after it: what it has made.
+            made: Called after it: returns the results to store.
         """
         found = self.found()
         if found is not None:
             return found
-        with compile_lock(), self.store.locked(self.key):
+        with compile_lock(), self.store.lock(self.key):
             found = self.found()
             if found is not None:
                 return found
@@ -117,7 +114,7 @@ class WholeGraph:
             return run
 
     def found(self) -> Run | None:
-        """Return what an entry holds for these inputs, ready to be called; None if none does."""
+        """Return the callable of the first entry whose guards hold for these inputs, or None."""
         for key in self.row:
             container = self.store.get(key)
             if container is None:
@@ -132,7 +129,7 @@ class WholeGraph:
         return None
 
     def keep(self, recorded: aot_runtime.Recorded, made: Made) -> None:
-        """Keep what a compile has made; note why where that cannot be."""
+        """Store the results of a compile, or note why they cannot be stored."""
         try:
             members = self._members(recorded, made)
         except (ArtifactError, NoDataForm, Uncacheable) as error:
@@ -152,7 +149,7 @@ class WholeGraph:
         """Return the callable of an entry; None if its guards do not hold.
 
         Raises:
-            BaseException: What makes Dynamo trace again (`FloatRestart`), if the compile did so.
+            BaseException: Dynamo must trace again (`FloatRestart`), as the compile did.
         """
         data = json.loads(bytes(container.members[_GRAPH]))
         if data["format"] != _FORMAT:
@@ -200,7 +197,7 @@ class WholeGraph:
 def cache_of(
     graph: GraphModule, inputs: Sequence[object], config: Config, passes: Passes
 ) -> WholeGraph | None:
-    """Return the cache of a compile; None where it is off, or the compile cannot be kept.
+    """Return the cache of a compile; None if it is off, or the compile cannot be stored.
 
     Raises:
         ConfigError: A `CTK_CACHE*` variable has a value that is not allowed.
@@ -245,10 +242,10 @@ def _callable_of(data: Any, container: Container, name: str) -> BoxedCallable:
 
 
 def _require_first_choice(graph: CompiledGraph, config: Config, stage: Stage) -> None:
-    """Raise where another generator than the first took a graph: the first may take it next time.
+    """Raise if another generator than the first compiled a graph: the first may succeed next time.
 
     Raises:
-        Uncacheable: One did.
+        Uncacheable: The generator is not the first of the config.
     """
     wanted = ("c", "triton") if config.codegen == "auto" else (config.codegen,)
     if graph.generator not in wanted:

@@ -1,15 +1,15 @@
-"""Which folder the persistent cache is in, and whether it may be used.
+"""The folder of the persistent cache, and whether it is safe to use.
 
-What is in the cache is run later. So nobody else may write there: the folder is made 0700, and one
-that belongs to somebody else, or that others may write to, is not used. No cache is a slower
-program, not a broken one: whatever is wrong with it is one warning in the log of `ctk.cache`.
+Its content is run later, so no other user may write there: the folder is made 0700, and a folder
+that another user owns or may write to is not used. Without a cache a program is slower, not broken:
+every problem is one warning in the log of `ctk.cache`.
 
     ~/.cache/ctk/            or CTK_CACHE_DIR
         entries/<digest>     one container for each entry (compiler/cache/store.py)
         locks/<digest>       held while an entry is made
-        notes.sqlite3        tuning choices, and what happened lately (notes.py)
+        notes.sqlite3        tuning choices, and recent events (notes.py)
 
-What it does not do: look at the folders above it. Whoever may rename those can do more than this.
+The folders above it are not checked: a user who may rename those can do more than this.
 """
 
 import functools
@@ -28,7 +28,7 @@ _OFF = "the cache is not used"
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache, made and checked; None where it is off or cannot be used."""
+    """Return the folder of the cache, made and checked; None if it is off or cannot be used."""
     settings = cache_settings()
     if settings.is_on is False:
         return None
@@ -43,10 +43,10 @@ def cache_folder() -> Path | None:
 
 
 def private_folder(folder: Path) -> Path:
-    """Return a folder of which only this user has the say, made if it is missing; links resolved.
+    """Return a folder that only this user can change, made if it is missing; links resolved.
 
     Raises:
-        StorageError: It cannot be made, or somebody else has a say in it.
+        StorageError: It cannot be made, or another user can change it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,9 +61,9 @@ def private_folder(folder: Path) -> Path:
 
 
 def access_problem(status: os.stat_result) -> str | None:
-    """Return who else has a say in a file or folder; None if only this user has."""
+    """Return which other user can change a file or folder; None if only this user can."""
     if status.st_uid != os.geteuid():
-        return f"belongs to somebody else (user {status.st_uid}; this is {os.geteuid()})"
+        return f"belongs to another user (user {status.st_uid}; this is {os.geteuid()})"
     if stat.S_IMODE(status.st_mode) & 0o022:
         return f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
     return None
@@ -73,7 +73,7 @@ def subfolder(root: Path, name: str) -> Path:
     """Return a folder within the cache, made if it is missing; a link in its place is refused.
 
     Raises:
-        StorageError: Something else is in its place, or it cannot be made.
+        StorageError: Another file is in its place, or it cannot be made.
     """
     folder = root / name
     try:
@@ -81,26 +81,26 @@ def subfolder(root: Path, name: str) -> Path:
         status = folder.lstat()
     except OSError as error:
         raise StorageError(f"{folder} cannot be used: {error.strerror or error}") from error
-    problem = access_problem(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
+    problem = access_problem(status) if stat.S_ISDIR(status.st_mode) else "is not a folder"
     if problem is not None:
         raise StorageError(f"{folder} {problem}; next: remove it")
     return folder
 
 
 def warn_once(folder: Path | None, message: str) -> None:
-    """Write a warning to the log, the first one of this process about a folder; others at DEBUG."""
-    said = _access_problem(folder)
+    """Log a warning, the first about a folder in this process; later ones at DEBUG."""
+    said = _warnings_of(folder)
     log.log(logging.DEBUG if said else logging.WARNING, "%s", message)
     said.append(message)
     del said[1:]
 
 
 @functools.cache
-def _access_problem(folder: Path | None) -> list[str]:
-    """Return what was said of a folder in this process: a list that grows to one."""
+def _warnings_of(folder: Path | None) -> list[str]:
+    """Return the warnings about a folder in this process: a list that grows to one."""
     return []
 
 
 def forget_warnings() -> None:
-    """Let the next warning about each folder be a first one again."""
-    _access_problem.cache_clear()
+    """Make the next warning about each folder count as the first."""
+    _warnings_of.cache_clear()

@@ -1,17 +1,14 @@
-"""Small notes in the folder of the cache, in a database of SQLite: what may be lost.
+"""Small notes in the folder of the cache, in a database of SQLite: notes that may be lost.
 
-- Choices: what autotuning found best, by name. A choice that was kept is there for all processes,
-  however many write at once.
-- Events: the last hits, misses and bypasses of the cache, and why; `ctk cache why` reads them.
-- Hits: how often each entry of the cache was used.
+- Choices: the best candidates of autotuning, by name, shared by all processes.
+- Events: the last hits, misses and bypasses of the cache, with reasons, for `ctk cache why`.
+- Hits: the number of uses of each entry.
 
-A program never fails for them: a database that is damaged or somebody else's is removed and begun
-anew, and where nothing can be written (a full disk, a read-only home) there is one warning in the
-log. SQLite itself undoes what a killed process had begun. A choice has a checksum, so that one in
-which a byte has changed is not used.
-
-What it does not do: reach the disk at once (`synchronous` is off). A crash of the machine may cost
-the notes, which are found damaged then.
+A program never fails for them: a database that is damaged or owned by another user is removed and
+started again, and if nothing can be written (a full disk, a read-only home) one warning is logged.
+SQLite itself undoes the transaction of a killed process. A choice has a checksum, so that a flipped
+byte is noticed. `synchronous` is off: a crash of the machine may damage the notes, which are then
+removed.
 """
 
 import contextlib
@@ -29,7 +26,7 @@ from ctk.compiler.cache_folder.folder import cache_folder, warn_once
 FILE = "notes.sqlite3"
 MOST_EVENTS, MOST_CHOICES = 500, 20_000
 
-_PATIENCE_SECONDS = 2.0  # for others that write: only one that is stopped takes longer
+_PATIENCE_SECONDS = 2.0  # for other writers: only a stopped one takes longer
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _TABLES = """
 BEGIN IMMEDIATE;
@@ -47,12 +44,12 @@ Row = tuple[str | int | float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to the cache.
+    """An event of the cache.
 
     Attributes:
-        seconds: When, since the epoch.
+        seconds: Its time, since the epoch.
         kind: `hit`, `miss`, `stored`, `dropped`, `evicted` or `bypassed`.
-        entry: The digest of the key; empty where there was none.
+        entry: The digest of the key; empty if there was none.
         why: The reason, in words.
         parts: The parts of the key, of a miss.
     """
@@ -76,13 +73,13 @@ class Notes:
         return self.root / FILE
 
     def choice(self, name: str) -> str | None:
-        """Return what was chosen under a name; None if nothing was, or it is damaged."""
+        """Return the choice of a name; None if there is none, or it is damaged."""
         rows = self._run(("SELECT value, crc FROM choices WHERE name = ?", (name,)))
         value, crc = rows[0] if rows else (None, None)
         return value if isinstance(value, str) and crc == _crc(name, value) else None
 
     def choose(self, name: str, value: str) -> None:
-        """Keep a choice; the oldest ones go when there are many."""
+        """Store a choice; the oldest ones are removed when there are many."""
         self._run(
             ("INSERT OR REPLACE INTO choices VALUES (?, ?, ?)", (name, value, _crc(name, value))),
             (
@@ -94,7 +91,7 @@ class Notes:
     def tell(
         self, kind: str, entry: str, why: str = "", parts: Mapping[str, str] | None = None
     ) -> None:
-        """Note what happened; see `Event`. The oldest events go when there are many."""
+        """Note an event; see `Event`. The oldest events are removed when there are many."""
         counted: list[tuple[str, Row]] = []
         if kind == "hit":
             add = (
@@ -114,14 +111,14 @@ class Notes:
         )
 
     def events(self) -> list[Event]:
-        """Return what happened lately, newest first."""
+        """Return the recent events, newest first."""
         rows = self._run(
             ("SELECT seconds, kind, entry, why, parts FROM events ORDER BY number DESC", ())
         )
         return [event for row in rows if (event := _event(row)) is not None]
 
     def hits(self) -> dict[str, int]:
-        """Return how often each entry was used."""
+        """Return the number of uses of each entry."""
         rows = self._run(("SELECT entry, count FROM hits", ()))
         return {
             entry: count
@@ -130,12 +127,12 @@ class Notes:
         }
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all notes."""
         with contextlib.suppress(OSError):
             self._remove()
 
     def _run(self, *steps: tuple[str, Row]) -> list[Row]:
-        """Run statements as one transaction; return the rows of the last, none if it cannot be."""
+        """Run statements as one transaction; return the rows of the last, none if it fails."""
         for is_first in (True, False):
             try:
                 with self._connection() as connection:
@@ -167,13 +164,13 @@ class Notes:
             yield connection
 
     def _remove(self) -> None:
-        """Remove the database: first what SQLite would put back into a new one."""
+        """Remove the database, after the files from which SQLite would restore it."""
         for ending in ("-journal", "-wal", "-shm", ""):
             self.path.with_name(FILE + ending).unlink(missing_ok=True)
 
 
 def notes() -> Notes | None:
-    """Return the notes of the cache that the variables name; None where it cannot be used."""
+    """Return the notes of the cache of the `CTK_CACHE*` variables; None if it cannot be used."""
     root = cache_folder()
     return None if root is None else Notes(root)
 

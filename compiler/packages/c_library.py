@@ -1,4 +1,4 @@
-"""The shared library of a package: its kernels in C, and what C programs call."""
+"""The shared library of a package: its kernels in C, and the functions that C programs call."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 @dataclass(slots=True)
 class CLibrary:
-    """The library while it is put together.
+    """The library while it is built.
 
     Attributes:
         config: Of the compile.
         kept: The table of weights that the package holds.
-        left_out: That of the others.
+        left_out: The table of the other weights.
         refusals: Why C programs cannot call an entry point, by name; empty if they can.
     """
 
@@ -62,13 +62,13 @@ class CLibrary:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the processor must have."""
+        """The features that the processor must have."""
         return features_of(command_with(self.flags)) if any(self._kernels) else frozenset()
 
     def add(
         self, name: str, graph: CompiledGraph, guard: InputGuard, traced: Traced, data: Json
     ) -> None:
-        """Add an entry point; its kernels get their names and their library in `data`."""
+        """Add an entry point; name its kernels and their library in `data`."""
         kernels = [each for each in graph.codes if isinstance(each, PrintedKernel)]
         try:
             entry = self._entry(name, graph, guard, traced, data["constants"])
@@ -80,7 +80,7 @@ class CLibrary:
         self._data.append(data)
 
     def finish(self) -> dict[str, bytes | memoryview]:
-        """Compile it, and name it where kernels are described; return it as a blob.
+        """Compile the library, name it in the descriptions of its kernels, and return it as a blob.
 
         Raises:
             CodegenUnsupported: There is no C compiler, and there are kernels.
@@ -111,7 +111,7 @@ class CLibrary:
         return {LIBRARY_MEMBER: binary}
 
     def _binary(self) -> bytes | None:
-        """Return the library; None if it would hold nothing that anybody calls.
+        """Return the library; None if no caller would use any of it.
 
         Raises:
             CodegenUnsupported: There is no C compiler.
@@ -133,7 +133,7 @@ class CLibrary:
         """Return an entry point as C programs see it.
 
         Raises:
-            NotInC: They cannot call it; says why.
+            NotInC: They cannot call it; the message has the reason.
         """
         if graph.generator == "triton":
             raise NotInC("it runs on a GPU")
@@ -172,10 +172,10 @@ class CLibrary:
 
 
 def _outputs(traced: Traced) -> list[Output]:
-    """Return what a C program gets: the tensors and numbers that are computed.
+    """Return the outputs for C programs: the computed tensors and numbers.
 
     Raises:
-        NotInC: One has a size that is no sum of products.
+        NotInC: An output has a size that is not a sum of products.
     """
     found: list[Output] = []
     for number, value in enumerate(traced.computed()):

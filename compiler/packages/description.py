@@ -1,6 +1,6 @@
-"""What a package holds, for people: read and checked, but neither loaded nor run.
+"""The description of a package for people: read and checked, but neither loaded nor run.
 
-So one for another machine can be looked at, too. A size that varies is called as its argument is.
+So a package for another machine can be described. A size that varies has the name of its argument.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class ValueDescription:
     """An argument, a result or a weight.
 
     Attributes:
-        name: As the program calls it; of a result where it stands: `['loss']`.
+        name: Its name in the program; of a result its position: `['loss']`.
         dtype: `float32`; `int` for a number; empty for a fixed value.
         shape: `[batch, 16]`; of a fixed value the value.
-        device: Where it must be; empty if it is no tensor.
+        device: Required device; empty if it is not a tensor.
         is_written: The package writes to it.
     """
 
@@ -41,7 +41,7 @@ class ValueDescription:
 
 @dataclass(frozen=True, slots=True)
 class SizeDescription:
-    """A size that varies, by name, with its least and largest value; None: there is no largest."""
+    """A size that varies, with its least and largest value; None: there is no largest."""
 
     name: str
     low: int
@@ -53,8 +53,7 @@ class EntryDescription:
     """An entry point.
 
     Attributes:
-        name: What it is called.
-        keywords: The arguments that are given by keyword.
+        keywords: The arguments that are passed by keyword.
         why_not_c: Why C programs cannot call it; empty if they can.
     """
 
@@ -72,12 +71,12 @@ class Description:
     """A package.
 
     Attributes:
-        digest: SHA-256 of what it holds.
-        weights: Those that it keeps.
-        weights_left_out: Those that must be bound.
-        weights_nbytes: How large the kept ones are.
-        machine: What a machine must be to run it.
-        made_by: Versions of what wrote it.
+        digest: SHA-256 of its content.
+        weights: Weights in the package.
+        weights_left_out: Weights that must be bound.
+        weights_nbytes: Size of the weights in the package.
+        machine: The requirements on a machine that runs it.
+        made_by: Versions of the tools that wrote it.
         why_not_here: Why it does not run on this machine; empty if it does.
     """
 
@@ -94,11 +93,11 @@ class Description:
 
 
 def describe(path: str | Path) -> Description:
-    """Return what a package holds; all of the file is checked.
+    """Return the description of a package; all of the file is checked.
 
     Raises:
-        ContainerError: It is no package, is damaged, or cannot be read.
-        ArtifactError: It is one of another ctk.
+        ContainerError: It is not a package, is damaged, or cannot be read.
+        ArtifactError: It is of another ctk.
     """
     container = open_package(path)
     manifest = manifest_of(container, to_run=False)
@@ -160,7 +159,7 @@ def _size(size: Json, guard: InputGuard) -> str:
 
 
 def _places(spec: str, number: int) -> list[str]:
-    """Return where each result stands; a class that is not known here hides that."""
+    """Return the position of each result in the nested result; numbers if a class is unknown here."""
     try:
         found = graphs.places_of(graphs.spec_of(spec))
     except Exception:
@@ -171,7 +170,7 @@ def _places(spec: str, number: int) -> list[str]:
 def _keywords(spec: str) -> list[str]:
     try:
         return graphs.keywords_of(graphs.spec_of(spec))
-    except Exception:  # a class among the arguments that is not known here
+    except Exception:  # a class of the arguments is unknown here
         return []
 
 

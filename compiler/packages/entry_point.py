@@ -1,4 +1,4 @@
-"""Compile an entry point: through the pipeline, into data, with nothing left for the first call."""
+"""Compile an entry point: through the pipeline, into data, with no work left for the first call."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
     """Compile a graph to data; its guard also checks the sizes that the compile assumed.
 
     Raises:
-        ArtifactError: It has no form as data; says what has none.
+        ArtifactError: It has no form as data; the message has the part that has none.
         ConfigError: An option makes no sense for a package.
-        Exception: What the pipeline raises.
+        Exception: Whatever the pipeline raises.
     """
     require_supported_platform()
     for name, value in _REFUSED.items():
@@ -47,7 +47,7 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
             "fallback": ("eager",),
             "on_failure": "raise",
             "kernels.ahead_of_time": True,
-            "kernels.background": False,  # nobody waits for the first call
+            "kernels.background": False,  # the caller waits for all of it
         }
     )
     if with_config(KernelOptions(), options).cuda_graphs:
@@ -75,10 +75,10 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
 
 
 def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
-    """Return what a compile has assumed of sizes.
+    """Return the assumptions of a compile about sizes.
 
     Raises:
-        ArtifactError: It is more than an input guard can check.
+        ArtifactError: An input guard cannot check one.
     """
     symbolic = [
         size
@@ -91,7 +91,7 @@ def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
         relation = _RELATIONS.get(type(expression).__name__)
         try:
             if relation is None:
-                raise NotLowered("it is no comparison")
+                raise NotLowered("it is not a comparison")
             sides = [size_of_expression(side, symbolic[0]) for side in expression.args]
         except (NotLowered, IndexError) as error:
             raise ArtifactError(

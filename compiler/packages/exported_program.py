@@ -38,11 +38,11 @@ class Traced:
         graph: Takes weights, then inputs; writes to those that the program changes.
         inputs: Fake values of its placeholders.
         weights: The values of the first placeholders, in order, by name.
-        guard: What the others are.
-        results: Leaves of the result: a number is a position among those of the graph; what was
-            fixed is a tuple of one.
-        in_spec: What `(args, kwargs)` are nested in.
-        out_spec: What the result is nested in.
+        guard: The guard of the other placeholders.
+        results: Leaves of the result: a number is a position among the results of the graph; a
+            fixed value is a tuple of one.
+        in_spec: The nesting of `(args, kwargs)`.
+        out_spec: The nesting of the result.
     """
 
     graph: GraphModule
@@ -54,7 +54,7 @@ class Traced:
     out_spec: Any
 
     def computed(self) -> list[Any]:
-        """Return the fake values of what the graph computes."""
+        """Return the fake values of the results that the graph computes."""
         (output,) = self.graph.graph.find_nodes(op="output")
         return [value_of(node) for node in output.args[0]]
 
@@ -63,7 +63,7 @@ def trace_program(program: torch.export.ExportedProgram) -> Traced:
     """Return an exported program as a graph to compile.
 
     Raises:
-        ArtifactError: It takes or gives what a package cannot hold; says what.
+        ArtifactError: It has an input or a result that a package cannot hold; the message names it.
     """
     functional = exported.functional(program)
     gm = copy_graph_module(functional.graph_module)
@@ -97,7 +97,7 @@ def trace_program(program: torch.export.ExportedProgram) -> Traced:
     guard = InputGuard(tuple(inputs), _dimensions(inputs, exported.ranges(functional)))
     for symbol in guard.unknown_sizes():
         raise ArtifactError(
-            f"no size of an input tells {symbol} by itself: pass it as an int, too, or export the "
+            f"no size of an input alone determines {symbol}: pass it as an int as well, or export the "
             "program with sizes that vary by themselves"
         )
     return Traced(gm, [node.meta["val"] for node in kept], weights, guard, results, *specs)
@@ -123,7 +123,7 @@ def _input(name: str, value: object, *, is_written: bool) -> Input:
 def _dimensions(
     inputs: Sequence[Input], ranges: Mapping[str, tuple[int, int | None]]
 ) -> dict[str, Dimension]:
-    """Return the sizes that vary, each named by where it stands alone first, else as torch does."""
+    """Return the sizes that vary, named after an input dimension of that size, else as in torch."""
     found: dict[str, Dimension] = {}
     for each in inputs:
         if isinstance(each, FixedInput):
@@ -142,7 +142,7 @@ def _dimensions(
 def _write_back(
     gm: GraphModule, program: torch.export.ExportedProgram
 ) -> list[int | tuple[object]]:
-    """Make a graph write what the program changes, and return no more than the program does."""
+    """Make a graph write the values that the program changes, and return only its results."""
     (output,) = gm.graph.find_nodes(op="output")
     places = {
         target or name: name

@@ -1,9 +1,9 @@
-"""The guard of an entry point: what comes in is what the code was compiled for, or is refused.
+"""The input guard of an entry point: refuse a call for which the code was not compiled.
 
 Every tensor has its type, its device, its rank and its sizes; a size that may vary is within its
-range, and the same wherever it has the same name. A message names the argument as the program does.
-Strides are made to fit by a copy, but for a tensor that the graph writes to, which shares no memory
-with another.
+range, and equal wherever it has the same name. A message names the argument as the program does. A
+tensor with other strides is copied; but a tensor that the graph writes to must have the compiled
+strides, and may share memory with no other.
 """
 
 from __future__ import annotations
@@ -25,14 +25,11 @@ from ctk.compiler.torch_compat.process import allocate
 
 @dataclass(frozen=True, slots=True)
 class TensorInput:
-    """A tensor that comes in.
+    """A tensor that is passed in.
 
     Attributes:
-        name: As the program calls it.
-        dtype: Of its elements.
-        device: Where it must be.
-        shape: Its sizes.
-        strides: Those that the code was compiled for.
+        name: Its name in the program.
+        strides: The strides that the code was compiled for.
         is_written: The graph writes to it.
     """
 
@@ -46,7 +43,7 @@ class TensorInput:
 
 @dataclass(frozen=True, slots=True)
 class NumberInput:
-    """An integer that comes in, and may vary."""
+    """An integer that is passed in, and may vary."""
 
     name: str
     size: Index
@@ -54,7 +51,7 @@ class NumberInput:
 
 @dataclass(frozen=True, slots=True)
 class FixedInput:
-    """A value that was fixed when the graph was traced: no input of the code."""
+    """A value that was fixed when the graph was traced: not an input of the code."""
 
     name: str
     value: Any
@@ -68,7 +65,7 @@ class Dimension:
     """A size that may vary.
 
     Attributes:
-        name: As the program calls it; else where it stands: `x.size(0)`.
+        name: Its name in the program; else its position: `x.size(0)`.
         low: The least value.
         high: The largest; None for any.
     """
@@ -80,7 +77,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that must hold for the sizes of a call: `left relation right`."""
+    """A condition on the sizes of a call: `left relation right`."""
 
     left: Index
     relation: str
@@ -94,12 +91,12 @@ _KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class InputGuard:
-    """What an entry point takes.
+    """The checks of a call of an entry point.
 
     Attributes:
         inputs: In the order in which they are flattened.
         dimensions: The sizes that vary, by symbol.
-        conditions: What must hold besides.
+        conditions: Further conditions on sizes.
     """
 
     inputs: tuple[Input, ...]
@@ -114,7 +111,7 @@ class InputGuard:
         """Return the values that the code takes, in order.
 
         Raises:
-            InputError: One is not what the code was compiled for; says which, and what it is.
+            InputError: A value does not fit; the message names it and shows it.
         """
         sizes: dict[str, int] = {}
         for each, value in zip(self.inputs, values, strict=True):
@@ -139,7 +136,7 @@ class InputGuard:
         return taken
 
     def _layouts(self, sizes: Mapping[str, int]) -> list[_Layout]:
-        """Return the shape and the strides of each tensor; the last sizes seen are remembered.
+        """Return the shape and the strides of each tensor; recent sizes are cached.
 
         Raises:
             InputError: A size is out of its range, or sizes do not fit each other.
@@ -158,7 +155,7 @@ class InputGuard:
         return self._known[key]
 
     def unknown_sizes(self) -> list[str]:
-        """Return the symbols of sizes that no input tells."""
+        """Return the symbols of sizes that no input determines."""
         inputs = [each for each in self.inputs if isinstance(each, TensorInput)]
         shapes = [set[str]() | _symbols([size]) for each in inputs for size in each.shape]
         numbers = [each.size for each in self.inputs if isinstance(each, NumberInput)]
@@ -176,7 +173,7 @@ class InputGuard:
         return any(isinstance(each, TensorInput) and each.is_written for each in self.inputs)
 
     def _refuse_shared(self, values: Sequence[Any]) -> None:
-        """Refuse tensors that share memory where the graph writes to one of them."""
+        """Refuse tensors that share memory if the graph writes to one of them."""
         pairs = zip(self.inputs, values, strict=True)
         tensors = [(each, value) for each, value in pairs if isinstance(each, TensorInput)]
         for number, (written, value) in enumerate(tensors):
@@ -190,7 +187,7 @@ class InputGuard:
                     )
 
     def _learn(self, each: Input, value: Any, sizes: dict[str, int]) -> None:
-        """Refuse another kind of value, and note which sizes it tells."""
+        """Refuse another kind of value, and note the sizes that it determines."""
         if isinstance(each, NumberInput):
             if type(value) is not int:
                 raise InputError(f"{each.name} must be an int, and is {_show(value)}")
@@ -206,7 +203,7 @@ class InputGuard:
                 sizes.setdefault(name, found)
 
     def _solve(self, values: Sequence[Any], sizes: dict[str, int]) -> None:
-        """Find sizes that stand nowhere alone: of `2*n` rows, n."""
+        """Find sizes that occur only in expressions: of `2*n` rows, n."""
         if len(sizes) == len(self.dimensions):
             return
         for each, value in zip(self.inputs, values, strict=True):
@@ -224,7 +221,7 @@ class InputGuard:
                     raise InputError(f"{each.name}.size({axis}) is {found}; it must be {text}")
 
     def _refuse_other(self, each: TensorInput, value: Any) -> None:
-        """Refuse what is no tensor, or of another type, device or rank."""
+        """Refuse a value that is not a tensor, or has another type, device or rank."""
         if type(value) not in (Tensor, torch.nn.Parameter):
             raise InputError(f"{each.name} must be a torch.Tensor, and is {_show(value)}")
         if value.dtype is not each.dtype:
@@ -274,7 +271,7 @@ class InputGuard:
         )
 
     def _refuse_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Refuse sizes out of their range, and those that do not fit each other."""
+        """Refuse sizes out of their range, and sizes that do not fit each other."""
         for name, each in self.dimensions.items():
             found = sizes.get(name)
             if found is None:
@@ -299,7 +296,7 @@ class InputGuard:
                 )
 
     def _place(self, name: str) -> tuple[str, Index]:
-        """Return where a size stands, alone if it does anywhere, and what stands there."""
+        """Return a position of a size, alone if possible, and the expression at that position."""
         found: list[tuple[str, Index]] = []
         for each in self.inputs:
             if isinstance(each, NumberInput):
@@ -311,7 +308,7 @@ class InputGuard:
         return min(told, key=lambda each: _symbol(each[1]) != name)
 
     def text(self, sizes: Sequence[Index]) -> str:
-        """Return sizes as a user calls them."""
+        """Return sizes with the user's names."""
         words: list[str] = []
         for size in sizes:
             if size.number is not None:
@@ -350,7 +347,7 @@ def _extent(tensor: Tensor) -> tuple[int, int]:
 
 
 def _symbol(size: Index) -> str | None:
-    """Return the name of a size that is a symbol."""
+    """Return the name of a size that is one symbol; else None."""
     if len(size.terms) != 1:
         return None
     monomial, factor = size.terms[0]
@@ -368,7 +365,7 @@ def _symbols(sizes: Sequence[Index]) -> set[str]:
 
 
 def _same(fixed: Any, value: Any) -> bool:
-    """Return whether a value is one that was fixed: the sign of a zero counts, a nan is one."""
+    """Return whether a value equals a fixed one: the sign of a zero counts, NaN equals NaN."""
     if type(value) is not type(fixed):
         return False
     return repr(value) == repr(fixed) if isinstance(fixed, float | complex) else value == fixed

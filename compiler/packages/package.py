@@ -1,12 +1,12 @@
-"""A package: compiled entry points and their weights in one file. Opened, checked, called.
+"""A package, opened: compiled entry points and their weights from one file.
 
     package = ctk.load("model.ctk")
     package(x)                          its entry point, called as the model was
     package["decode"](x, cache)         one of several
-    package.bind({"head.weight": w})    weights that were left out, or others than those kept
+    package.bind({"head.weight": w})    weights that were left out, or replace stored ones
 
-Nothing is traced or compiled, and little is imported. A package is machine code: one that comes
-from a stranger is a stranger's program.
+Nothing is traced or compiled, and little is imported. A package is machine code: run only packages
+of people whose programs you would run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class EntryPoint:
     """A function of a package.
 
     Attributes:
-        name: What it is called.
-        guard: What it takes.
+        guard: Checks the inputs of a call.
         weights: Names of the weights that its graph takes first, in order.
     """
 
@@ -60,10 +59,10 @@ class EntryPoint:
     _results: Sequence[Any] = field(repr=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the model returns; without gradients.
+        """Return the result of the model, without gradients.
 
         Raises:
-            InputError: An argument is not what the package was compiled for.
+            InputError: An argument does not fit the input guard.
             ArtifactError: A weight that was left out is not bound.
         """
         leaves, spec = graphs.flattened((args, kwargs))
@@ -72,7 +71,7 @@ class EntryPoint:
         return graphs.unflattened(self.flat(leaves), self._out_spec)
 
     def flat(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the leaves of the result, given those of the arguments."""
+        """Return the leaves of the result for the leaves of the arguments."""
         values = [*self._package.values_of(self.weights), *self.guard.admit(leaves)]
         computed = autograd.without_modes(self._run, values)
         return [
@@ -102,17 +101,17 @@ class EntryPoint:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """A result that the graph computes; the others were fixed."""
+    """A result that the graph computes; other results were fixed by the trace."""
 
     position: int
 
 
 class Package(Mapping[str, EntryPoint]):
-    """An open package: its entry points by name. Called, it is its one entry point, or `forward`.
+    """An open package: its entry points by name. A call runs its only entry point, or `forward`.
 
     Attributes:
         path: The file.
-        manifest: What it says of itself.
+        manifest: The description that it holds of itself.
     """
 
     def __init__(self, container: Container) -> None:
@@ -141,7 +140,7 @@ class Package(Mapping[str, EntryPoint]):
         return len(self._entries)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the entry point, if there is one, or that called `forward`."""
+        """Call the only entry point, or the one named `forward`."""
         if len(self._entries) == 1:
             (entry,) = self._entries.values()
             return entry(*args, **kwargs)
@@ -153,15 +152,15 @@ class Package(Mapping[str, EntryPoint]):
         return tuple(name for name in self._left_out if name not in self._weights)
 
     def bind(self, weights: Mapping[str, Tensor]) -> None:
-        """Give weights their values; those that entry points do not take are passed over.
+        """Set the values of weights; values that no entry point takes are ignored.
 
         Args:
-            weights: By name: the `state_dict()` of the model. They are used where they are; one
-                with other strides is copied.
+            weights: By name: the `state_dict()` of the model. They are used in place; a tensor with
+                other strides is copied.
 
         Raises:
-            InputError: One has another shape, type or device than the package was compiled for, or
-                is no tensor; or none of them is a weight of the package.
+            InputError: A value is not a tensor, or has another shape, type or device than the
+                package was compiled for; or none of them is a weight of the package.
         """
         given: Any = weights
         if not isinstance(given, Mapping):
@@ -182,7 +181,7 @@ class Package(Mapping[str, EntryPoint]):
         """Return the values of weights.
 
         Raises:
-            ArtifactError: One is not bound.
+            ArtifactError: A weight is not bound.
         """
         try:
             return [self._weights[name] for name in names]
@@ -213,21 +212,23 @@ class Package(Mapping[str, EntryPoint]):
         results: Sequence[object],
         schedule: Json,
     ) -> None:
-        """Refuse an entry point whose graph takes or gives something else than is said of it."""
+        """Refuse an entry point whose graph has other inputs or results than its description."""
         unknown = set(weights).difference(self._weights, self._left_out)
         taken = [each for each in guard.inputs if not isinstance(each, FixedInput)]
         given = [each.position for each in results if isinstance(each, _Computed)]
         count = len(value_of(schedule["result"]))
         is_fit = len(weights) + len(taken) == len(schedule["inputs"])
         if unknown or not is_fit or not all(0 <= each < count for each in given):
-            raise ContainerError(f"{name} of {self.path.name} is not as it says: compile it again")
+            raise ContainerError(
+                f"{name} of {self.path.name} is not as described: compile it again"
+            )
 
 
 def load(path: str | Path) -> Package:
     """Open a package.
 
     Raises:
-        ContainerError: It is no package, is damaged, or cannot be read.
+        ContainerError: It is not a package, is damaged, or cannot be read.
         ArtifactError: It is for another machine, another torch or another ctk.
     """
     container = open_package(path)
@@ -241,14 +242,14 @@ def open_package(path: str | Path) -> Container:
     """Open the container of a package.
 
     Raises:
-        ContainerError: It is no container, is damaged, or cannot be read.
+        ContainerError: It is not a container, is damaged, or cannot be read.
     """
     try:
         place = Path(path).expanduser()
-        with contextlib.suppress(OSError):  # is said when it is opened
-            place.lstat()  # which refuses what is no path
+        with contextlib.suppress(OSError):  # opening it reports this
+            place.lstat()  # raises for an invalid path
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ContainerError(f"{str(path)[:200]!r} is no path of a file: {error}") from error
+        raise ContainerError(f"{str(path)[:200]!r} is not the path of a file: {error}") from error
     return open_container(place)
 
 
@@ -257,19 +258,19 @@ def _malformed_error(path: Path, error: BaseException) -> ContainerError:
 
 
 def manifest_of(container: Container, *, to_run: bool = True) -> Json:
-    """Return what a package says of itself.
+    """Return the description that a package holds of itself.
 
     Args:
         container: The open file.
-        to_run: It is to run here, not only to be looked at.
+        to_run: It will run here, and is not only described.
 
     Raises:
-        ContainerError: It is no package.
-        ArtifactError: It is one of another ctk, or, where it is to run, for another machine.
+        ContainerError: It is not a package.
+        ArtifactError: It is of another ctk, or, if it is to run, for another machine.
     """
     name = container.path.name
     if MANIFEST not in container.members:
-        raise ContainerError(f"{name} is no package of ctk: it has no {MANIFEST}")
+        raise ContainerError(f"{name} is not a package of ctk: it has no {MANIFEST}")
     try:
         manifest: Json = json.loads(bytes(container.members[MANIFEST]))
         if manifest["kind"] != "package":

@@ -58,23 +58,23 @@ def aot_compile(
     Args:
         model: A module, an FX graph, a function of tensors, or a program of torch.export.
         args: Positional arguments of one call; none for an exported program.
-        kwargs: Keyword arguments of it. Values that are no tensors are fixed.
+        kwargs: Keyword arguments of it. Values that are not tensors are fixed.
         options: Options of the compile: a whole `Config`, or a mapping that patches the ambient
             options.
-        dynamic_shapes: Which sizes may vary, as `torch.export.export` takes it.
+        dynamic_shapes: Sizes that may vary, as `torch.export.export` takes them.
         path: The file to write; the default is `NAME.ctk`, after the class of the model, here.
-        weights: `keep` them in the package, or `leave_out`: then they are bound when it is loaded.
+        weights: `keep` them in the package, or `leave_out`: then they are bound after loading.
         as_tuple: The result is a flat tuple, however the model nests it.
 
     Returns:
         The path of the package: `ctk.load` opens it.
 
     Raises:
-        ArtifactError: The program cannot be a package; says why.
-        InputError: The arguments are no tuple or list.
+        ArtifactError: The program cannot be a package; the message has the reason.
+        InputError: The arguments are neither a tuple nor a list.
         ConfigError: An option is unknown, or makes no sense here.
         StorageError: The file cannot be written.
-        Exception: What tracing the model or the pipeline raises.
+        Exception: Whatever tracing the model or the pipeline raises.
     """
     if not isinstance(args, (tuple, list)):
         raise InputError(
@@ -95,7 +95,7 @@ def compile_fx_aot(
     *,
     path: str | Path | None = None,
 ) -> str:
-    """Compile a captured graph ahead of time: what `compile_fx` takes, as a package.
+    """Compile the arguments of `compile_fx`, a captured graph, ahead of time, and write a package.
 
     Args:
         gm: FX graph, as for `compile_fx`. Not changed.
@@ -104,7 +104,7 @@ def compile_fx_aot(
         path: As for `aot_compile`.
 
     Returns:
-        The path of the package. It takes the graph's inputs as positional arguments, and gives a
+        The path of the package. It takes the graph's inputs as positional arguments, and returns a
         flat tuple.
 
     Raises:
@@ -132,15 +132,12 @@ def write_package(
     """Compile exported programs, and write them as the entry points of one package.
 
     Args:
-        path: The file. Nothing is there until all of it is.
-        entries: By name. Weights of the same name must be the same: they are stored once.
+        path: The file; it appears in one step.
+        entries: By name. Weights of the same name must be equal: they are stored once.
         options: As for `aot_compile`.
         weights: As for `aot_compile`.
         as_tuple: As for `aot_compile`.
         private: Only the owner may read the file (0600); else the umask decides.
-
-    Returns:
-        The path.
 
     Raises:
         Exception: As `aot_compile`.
@@ -166,13 +163,13 @@ def write_package(
 
 
 def _target(path: str | Path) -> Path:
-    """Return the file to write, behind links; before anything is compiled.
+    """Return the file to write, links resolved; checked before anything is compiled.
 
     Raises:
         StorageError: No file may be put there.
     """
     target = Path(path).expanduser()
-    with contextlib.suppress(OSError, ValueError, RuntimeError):  # place_problem says it
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # place_problem reports it
         target = target.resolve() if target.is_symlink() else target
     if (problem := place_problem(target)) is not None:
         raise StorageError(f"cannot write {target}: {problem}")
@@ -180,7 +177,7 @@ def _target(path: str | Path) -> Path:
 
 
 def _is_a(value: object, *kinds: type) -> bool:
-    """Return whether what a caller gives is what the annotation says."""
+    """Return whether an argument is of the annotated type."""
     return isinstance(value, kinds)
 
 
@@ -198,7 +195,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Package:
-    """A package while it is put together."""
+    """A package while it is built."""
 
     config: Config
     keep: Weights
@@ -209,7 +206,7 @@ class _Package:
     def add(self, name: str, traced: Traced) -> None:
         """Compile an entry point."""
         if not _NAME.fullmatch(name):
-            raise ArtifactError(f"{name!r} is no name for an entry point: letters, digits, _ . -")
+            raise ArtifactError(f"{name!r} is not an entry point's name: letters, digits, _ . -")
         for weight, value in traced.weights.items():
             known = self.weights.setdefault(weight, value)
             if known is not value and not _equal(known, value):
@@ -246,7 +243,7 @@ class _Package:
         return manifest, blobs
 
     def _capabilities(self) -> set[str]:
-        """Return the compute capabilities of the GPUs that there is machine code for."""
+        """Return the compute capabilities of the GPUs whose machine code the package holds."""
         devices = {
             each.device
             for entry in self.entries
@@ -276,7 +273,7 @@ class _Package:
 
 
 def _describe_result(number: int, value: object) -> Json:
-    """Return what a result is, that the graph computes: a number, or a tensor of these sizes."""
+    """Return the description of a computed result: a number, or a tensor of these sizes."""
     if not isinstance(value, Tensor):
         return {"computed": number, "size": _size(value)}
     dtype, shape = str(value.dtype).removeprefix("torch."), [_size(each) for each in value.shape]
@@ -284,7 +281,7 @@ def _describe_result(number: int, value: object) -> Json:
 
 
 def _size(value: Any) -> Json:
-    """Return a size as JSON; None for one that depends on numbers, or is no sum of products."""
+    """Return a size as JSON; None if it depends on numbers, or is not a sum of products."""
     if not isinstance(value, int | torch.SymInt):
         return None
     try:
@@ -302,15 +299,15 @@ def program_of(
     """Return a model as a program of torch.export.
 
     Raises:
-        ArtifactError: Arguments do not go with an exported program, or it is nothing to call.
-        Exception: What `torch.export.export` raises.
+        ArtifactError: Arguments do not go with an exported program, or the model is not callable.
+        Exception: Whatever `torch.export.export` raises.
     """
     if isinstance(model, torch.export.ExportedProgram):
         if args or kwargs or dynamic_shapes is not None:
             raise ArtifactError("an exported program has its arguments: give none")
         return model
     if not callable(model):
-        raise ArtifactError(f"a {type(model).__name__} is no model: give a module or a function")
+        raise ArtifactError(f"a {type(model).__name__} is not a model: pass a module or a function")
     return exported.export(module_of(model), tuple(args), kwargs, dynamic_shapes)
 
 

@@ -1,6 +1,6 @@
 """The static closure of code: the definitions and files that a name needs, read off the source.
 
-    carry       `main(GraphProgram(...))` in a script needs `main`, and what `main` uses in its module
+    carry       `main(...)` in a script needs `main`, and the names that `main` uses in its module
     slicing     a case needs `fold` of the user's job.py, and the neighbours that `fold` imports
     rules       a pass mentions the operators that its helpers name
 

@@ -145,7 +145,7 @@ def work(store: Store, seed: int, ends: float = float("inf")) -> None:
         key, members = key_of(number), members_of(number)
         found = store.get(key)
         if found is None:
-            with store.locked(key, seconds=20) as is_held:
+            with store.lock(key, seconds=20) as is_held:
                 if not is_held:
                     (store.root / f"unheld-{seed}").touch()
                 store.put(key, members)
@@ -218,7 +218,7 @@ def fill(root: Path) -> None:
     kept = [store.put(key_of(number), members_of(number)) for number in range(KEYS)]
     assert kept[0] and not all(kept), kept
     for number in range(KEYS):
-        with store.locked(key_of(number)):
+        with store.lock(key_of(number)):
             found = store.get(key_of(number))
             assert found is None or is_right(number, found.members)
     assert all(entry.problem is None for entry in store.verify())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-"""Where the two files are."""
+"""The folder of the two files."""
 
 HEADER = FOLDER / "ctk.h"
 SOURCE = FOLDER / "ctk.c"

@@ -1,4 +1,4 @@
-"""The body of a C function while it is printed: its lines, and where its values are."""
+"""The body of a C function while it is printed: its lines, and the variables of its values."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ctk.compiler.runtime.steps import Argument, Call, Ref, Step
 class Body:
     """The lines of a function.
 
-    Values have slots, numbers that are given again after a value's last use. Numbers of the graph
-    are variables.
+    A value has a slot, a number that is reused after the value's last use. Numbers of the graph are
+    C variables.
 
     Args:
         entry: The entry point that it runs.
         weights: The numbers of the package's weights.
 
     Attributes:
-        lines: What has been printed.
-        places: Where each value is.
-        slots: How many are needed.
-        picked: Which steps pick each part of a value of several parts, by value and position.
+        lines: The printed lines.
+        places: The variable of each value.
+        slots: The number of slots.
+        picked: The steps that pick each part of a value of several parts, by value and position.
     """
 
     def __init__(self, entry: CEntry, weights: Mapping[str, int]) -> None:
@@ -49,7 +49,7 @@ class Body:
             self.places[name] = self._defined(entry.given[name])
 
     def find(self, ref: Ref) -> Place:
-        """Return where a value is."""
+        """Return the variable of a value."""
         return self.places[ref.name]
 
     def tensor(self, argument: Argument) -> str:
@@ -57,7 +57,7 @@ class Body:
         return tensor_text(argument, self.find)
 
     def new(self, name: str) -> str:
-        """Give a tensor a slot, and return its address."""
+        """Reserve a slot for a tensor, and return its address."""
         slot = self._free.pop() if self._free else self.slots
         self.slots = max(self.slots, slot + 1)
         self.places[name] = Tensor(f"&v[{slot}]", slot)
@@ -72,7 +72,7 @@ class Body:
                 self._free.append(place.slot)
 
     def variable(self, name: str, text: str | None, kind: str = "int") -> str:
-        """Give a number a variable, and return its name; without a text, it is set later."""
+        """Declare a variable for a number, and return its name; without a text, it is set later."""
         variable = f"number_{self._variables}"
         self._variables += 1
         c_type = "double" if kind == "float" else "int64_t"
@@ -82,7 +82,7 @@ class Body:
         return variable
 
     def title(self, ref: Ref) -> str:
-        """Return what a caller calls a tensor."""
+        """Return the name of a tensor for callers."""
         source = self.entry.given.get(ref.name)
         if isinstance(source, FromInput):
             return self.entry.inputs[source.number].name

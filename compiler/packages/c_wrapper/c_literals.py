@@ -11,7 +11,7 @@ from ctk.compiler.sizes.size_guards import symbols_of
 
 
 def size_name(symbol: str) -> str:
-    """Return what a size symbol is called in C."""
+    """Return the name of a size symbol in C."""
     return f"n_{symbol}"
 
 
@@ -29,7 +29,7 @@ def sizes_text(sizes: Sequence[Index | int]) -> str:
 
 
 def array_text(sizes: Sequence[Index | int]) -> str:
-    """Return sizes as an array; none as no address."""
+    """Return sizes as an array; no sizes as a null pointer."""
     if not sizes:
         return "NULL"
     return f"(const int64_t[]){{{', '.join(map(size_text, sizes))}}}"

@@ -1,4 +1,4 @@
-"""What a library tells of itself: `ctk_package_description`, the tables that ctk.c reads."""
+"""The description of a library in itself: `ctk_package_description`, tables that ctk.c reads."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """What a library was made with, and what it needs.
+    """The tools that made a library, and its requirements.
 
     Attributes:
         name: `ctk 0.1.0, torch 2.13.0`.
         torch: The version of torch whose operators it calls; empty if it calls none.
-        features: Of the processor, as /proc/cpuinfo calls them.
+        features: Of the processor, as /proc/cpuinfo names them.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An entry point, and how C runs it.
+    """An entry point, and its function in C.
 
     Attributes:
         entry: The entry point.
         function: Its function; empty if C cannot run it.
-        refusal: Then, why.
+        refusal: Why C cannot run it; else empty.
     """
 
     entry: CEntry
@@ -90,7 +90,7 @@ def description(graphs: Sequence[Described], weights: Sequence[Weight], maker: M
 
 
 class _Table:
-    """The tables of one entry point; `row` is its own, `lines` those that it points to."""
+    """The tables of one entry point: `row` is its own, `lines` are the tables that it points to."""
 
     def __init__(self, name: str, described: Described, weights: Mapping[str, int]) -> None:
         self.name = name
@@ -190,31 +190,29 @@ class _Table:
 
 
 def condition_text(condition: Condition) -> str:
-    """Return a condition as a caller reads it: `s0 + s1 <= 64`."""
+    """Return a condition as callers read it: `s0 + s1 <= 64`."""
     return f"{condition.left} {condition.relation} {condition.right}"
 
 
 def symbol_alone(size: Index) -> str | None:
-    """Return the symbol that a size is; None if it is anything else."""
+    """Return the symbol of a size that is one symbol; else None."""
     (monomial, factor), *others = size.terms or (((), 0),)
     if others or factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol):
         return None
     return monomial[0].name
 
 
-def require_told(entry: CEntry) -> None:
-    """Raise `NotInC` for a size symbol that no input tells."""
+def require_known_sizes(entry: CEntry) -> None:
+    """Raise `NotInC` for a size symbol that no input determines."""
     asked = symbols_of(size for each in entry.conditions for size in (each.left, each.right))
     unknown = [each.name for each in asked if each.name not in entry.symbols]
     if unknown:
-        raise NotInC(
-            f"no input tells the size {unknown[0]}, of which the package assumes something"
-        )
+        raise NotInC(f"no input determines the size {unknown[0]}, on which the package depends")
     told = {symbol_alone(size) for value in entry.inputs for size in value.shape}
     told |= {symbol_alone(value.size) for value in entry.inputs if value.size is not None}
     missing = [name for name in entry.symbols if name not in told]
     if missing:
-        raise NotInC(f"no input alone tells the size {missing[0]}")
+        raise NotInC(f"no input alone determines the size {missing[0]}")
     for source in entry.given.values():
         if isinstance(source, FromInput) and entry.inputs[source.number].kind == "none":
             raise NotInC(f"the graph takes {entry.inputs[source.number].name}, which is None")

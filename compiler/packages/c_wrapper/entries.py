@@ -1,4 +1,4 @@
-"""What a C program may call, as data: entry points, their inputs and outputs, weights.
+"""Entry points for C programs as data: their inputs and outputs, their weights.
 
     CEntry("forward", schedule, kernels,
           inputs=(CValue("x", float32, (s0, 8)),),
@@ -25,7 +25,7 @@ from ctk.compiler.sizes.index import Index
 Kind = Literal["tensor", "int", "float", "bool", "none"]
 
 LARGEST = 2**63 - 1
-"""A size without an upper bound is at most this."""
+"""Limit of a size without an upper bound."""
 
 MAX_RANK = 16
 """`CTK_MAX_RANK` of ctk.h."""
@@ -45,23 +45,23 @@ DTYPES: Mapping[torch.dtype, tuple[str, int]] = {
     torch.uint32: ("CTK_UINT32", 28),
     torch.uint64: ("CTK_UINT64", 29),
 }
-"""Types that ctk.h has, and torch's numbers for them (`c10::ScalarType`)."""
+"""Types of ctk.h, with torch's numbers for them (`c10::ScalarType`)."""
 
 
 class NotInC(Exception):
-    """An entry point cannot be run from C; says why."""
+    """An entry point cannot be run from C; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class CValue:
-    """An input or an output as a caller sees it.
+    """An input or an output as callers see it.
 
     Attributes:
         name: For messages: `x`, `batch["mask"]`.
         dtype: Of its elements; of a number, int64, float64 or bool.
-        shape: Its sizes, of size symbols; empty for a number.
+        shape: Sizes in size symbols; empty for a number.
         kind: A tensor, a number, or None (outputs only).
-        size: What an integer must be, if that is known: a size symbol, or a number.
+        size: The value of an integer, if it is known: a size symbol, or a number.
         is_written: The graph writes to it.
     """
 
@@ -75,7 +75,7 @@ class CValue:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output: which result of the schedule it is."""
+    """An output: a result of the schedule."""
 
     value: CValue
     position: int
@@ -86,12 +86,10 @@ class Weight:
     """A parameter, a buffer or another constant.
 
     Attributes:
-        name: As the model calls it.
-        dtype: Of its elements.
-        shape: Its sizes.
+        name: Its name in the model.
         strides: In elements.
-        member: Of the package, where its bytes are; None: the caller binds it.
-        offset: Where it begins there, in bytes.
+        member: The member of the package with its bytes; None: the caller binds it.
+        offset: Of its first byte in the member.
     """
 
     name: str
@@ -118,7 +116,7 @@ class FromWeight:
 
 @dataclass(frozen=True, slots=True)
 class FromSymbol:
-    """An input of the schedule is a size, which the inputs of the entry point tell."""
+    """An input of the schedule is a size, which inputs of the entry point determine."""
 
     size: Index
 
@@ -131,15 +129,15 @@ class CEntry:
     """An entry point.
 
     Attributes:
-        name: How callers find it.
-        schedule: What it does.
-        kernels: What the schedule launches, by number.
-        inputs: What callers give, in order.
-        outputs: What they get, in order.
-        given: Where each input and each constant of the schedule comes from, by its name.
-        writes: Which results of the schedule are copied into which inputs: (result, input).
-        symbols: The least and greatest value of each size symbol that the inputs tell; None: any.
-        conditions: What else must hold for the sizes.
+        name: Its name for callers.
+        schedule: The steps of a call.
+        kernels: The kernels that the schedule launches, by number.
+        inputs: In the order in which callers pass them.
+        outputs: In the order in which callers get them.
+        given: The origin of each input and each constant of the schedule, by its name.
+        writes: Results of the schedule that are copied into inputs: (result, input).
+        symbols: The least and greatest value of each size symbol that inputs determine; None: any.
+        conditions: Further conditions on sizes.
         refusal: Why C cannot run it, if that is known before it is printed.
     """
 
@@ -158,7 +156,7 @@ class CEntry:
 
 
 def dtype_code(dtype: torch.dtype) -> str:
-    """Return the name that ctk.h has for a type.
+    """Return the name of a type in ctk.h.
 
     Raises:
         NotInC: It has none.

@@ -1,7 +1,7 @@
 """Calls that need no operator of torch: views, tensors made to fit, arithmetic of sizes.
 
-C knows a tensor by where it begins, not by its storage. So `as_strided` is printed where it says
-where it begins as so much behind its base; a place in the storage of an input cannot be known.
+C knows the first element of a tensor, not its storage. So `as_strided` is printed if its start is
+at an offset from the start of its base; an offset in the storage of an input is unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INTEGERS: Mapping[object, str] = {
     torch.sym_min: "minimum_i64({0}, {1})",
     torch.sym_not: "(!{0})",
 }
-"""What Python does with sizes."""
+"""Arithmetic of Python on sizes."""
 
 
 def is_inline(call: Call) -> bool:
@@ -61,7 +61,7 @@ def print_inline(body: Body, call: Call) -> None:
     """Print a call that needs no operator of torch.
 
     Raises:
-        NotInC: C cannot do this.
+        NotInC: It cannot be expressed in C.
     """
     if call.function in _INTEGERS:
         _integer(body, call)
@@ -70,7 +70,7 @@ def print_inline(body: Body, call: Call) -> None:
 
 
 def _item(body: Body, call: Call) -> None:
-    """The call that made the parts has put this one in its place."""
+    """Nothing to run: the call that made the parts has set this part."""
     source = call.args[0]
     if not isinstance(body.find(source), Items):
         raise NotInC(f"{call.name} picks a part of {source.name}, which has none")
@@ -116,7 +116,7 @@ def _assert(body: Body, call: Call) -> None:
 
 
 def _nothing(body: Body, call: Call) -> None:
-    """What the compiler knows of a number that the graph reads: nothing to run."""
+    """Nothing to run: facts for the compiler about a number that the graph reads."""
     body.places[call.name] = Nothing()
 
 
@@ -147,7 +147,7 @@ def _as_strided(body: Body, call: Call) -> None:
     if rest and rest[0] is not None:
         place = body.find(rest[0]) if isinstance(rest[0], Ref) else None
         if not (isinstance(place, Number) and place.is_storage_offset):
-            raise NotInC(f"{call.name} says where it begins in the storage of {base.name}")
+            raise NotInC(f"{call.name} begins at an offset in the storage of {base.name}")
         moved = place.text
     _view(body, call, base, shape=shape, strides=strides, moved=moved)
 

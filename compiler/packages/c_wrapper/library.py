@@ -1,7 +1,7 @@
 """The shared library of a package: the functions of its entry points, their kernels, the tables.
 
-Each entry point is a file, so that kernels of two may be called alike; one more holds the tables.
-An entry point that C cannot run is described with the reason; its file holds its kernels only.
+Each entry point is a file, so that kernels of two may have one name; one more holds the tables. An
+entry point that C cannot run is described with the reason; its file holds its kernels only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctk.compiler.packages.c_wrapper.description_tables import (
     Described,
     Maker,
     description,
-    require_told,
+    require_known_sizes,
 )
 from ctk.compiler.packages.c_wrapper.entries import CEntry, NotInC, Weight
 from ctk.compiler.packages.c_wrapper.prelude import prelude
@@ -33,8 +33,8 @@ def sources(
     Args:
         entries: The entry points.
         weights: Of all of them.
-        name: What made it: `ctk 0.1.0, torch 2.13.0`.
-        features: What the processor must have, as /proc/cpuinfo calls it.
+        name: The versions that made it: `ctk 0.1.0, torch 2.13.0`.
+        features: The features that the processor must have, as /proc/cpuinfo names them.
 
     Raises:
         NotInC: A weight is of a type that ctk.h does not have.
@@ -63,7 +63,7 @@ def sources(
 
 
 def function_prefix(number: int) -> str:
-    """Return what the names of an entry point's functions begin with in the library."""
+    """Return the prefix of the names of an entry point's functions in the library."""
     return f"ctk_run_{number}_"
 
 
@@ -71,7 +71,7 @@ def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:
     """Compile the files of a library.
 
     Raises:
-        CodegenUnsupported: There is no C compiler, or it does not take the code.
+        CodegenUnsupported: There is no C compiler, or it rejects the code.
     """
     with tempfile.TemporaryDirectory(prefix=f"ctk-c-{process_name()}-") as folder:
         for name, text in files.items():
@@ -90,7 +90,7 @@ def _file_text(entry: CEntry, function: str, weights: Mapping[str, int]) -> str:
     """
     if entry.refusal:
         raise NotInC(entry.refusal)
-    require_told(entry)
+    require_known_sizes(entry)
     run = function_text(entry, function, weights)
     faults = [fault_function(code) for code in entry.kernels if code.checks]
     return _kernels_text(entry, function, [prelude(), *faults, run])

@@ -1,4 +1,4 @@
-"""Calls of torch's operators within the body of a function: where their results go."""
+"""Calls of torch's operators in the body of a function, and the variables of their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def print_call(body: Body, call: Call) -> None:
     """Print the call of an operator.
 
     Raises:
-        NotInC: Its arguments or results cannot be given from C.
+        NotInC: Its arguments or results cannot be passed from C.
     """
     target = operator_of(call)
     given = values_of(call, target)
@@ -51,7 +51,7 @@ def _print_dispatched(
 
 
 def _results(body: Body, call: Call, types: Sequence[str]) -> list[str]:
-    """Return where each result goes."""
+    """Return the destination of each result."""
     if len(types) == 1:
         return [_result(body, types[0], call.name)]
     body.places[call.name] = Items(len(types)) if types else Nothing()
@@ -70,7 +70,7 @@ def _result(body: Body, kind: str, name: str) -> str:
 
 
 def _print_twins(body: Body, call: Call) -> None:
-    """Print that a part which is picked more than once has several names."""
+    """Print further names of a part that is picked more than once."""
     for (source, _), (first, *others) in body.picked.items():
         if source != call.name:
             continue
@@ -83,7 +83,7 @@ def _print_twins(body: Body, call: Call) -> None:
 
 
 def _count(body: Body, call: Call) -> int:
-    """Return how many parts of a list are picked: how many there are, the graph does not say."""
+    """Return how many parts of a list are picked: the graph does not hold its length."""
     return max((at for source, at in body.picked if source == call.name), default=-1) + 1
 
 

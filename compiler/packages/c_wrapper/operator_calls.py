@@ -30,10 +30,10 @@ from ctk.compiler.torch_compat.process.c_shim import Parameter
 
 _FROM_BINDINGS = {binding: target for target, binding in BINDINGS.items()}
 _LIBRARIES = ("aten", "mkldnn", "mkl", "onednn", "quantized", "prepacked")
-"""Operators that libtorch_cpu.so has: those of others are made by Python or by other libraries."""
+"""Operators in libtorch_cpu.so: others are defined in Python or in other libraries."""
 
 _MOVING = re.compile(r"aten::(resize|resize_as|set|set_data|swap|share_memory)_")
-"""Operators that give a tensor other memory: C knows a tensor by where it begins."""
+"""Operators that give a tensor other memory: C identifies a tensor by its first element."""
 
 _LAZY = re.compile(r"aten::(_neg_view|_conj|conj)(_copy)?$")
 """Operators whose result has other values than its memory: C takes values from memory."""
@@ -43,24 +43,24 @@ def operator_of(call: Call) -> Any:
     """Return the operator overload that a step calls.
 
     Raises:
-        NotInC: It is no operator of torch's own library.
+        NotInC: It is not an operator of torch's own library.
     """
     target: Any = _FROM_BINDINGS.get(call.function, call.function)
     if operators.kind_of(target) != "overload":
         name = getattr(target, "__name__", str(target))
-        raise NotInC(f"{call.name} calls {name}, which is no operator of torch")
+        raise NotInC(f"{call.name} calls {name}, which is not an operator of torch")
     name, overload = c_shim.name_and_overload_of(target)
     if name.partition("::")[0] not in _LIBRARIES or operators.python_code_of(target):
         raise NotInC(f"{call.name} calls {name}, which libtorch_cpu.so does not have")
     if _MOVING.match(name):
         raise NotInC(f"{call.name} calls {name}.{overload}, which gives a tensor other memory")
     if _LAZY.match(name):
-        raise NotInC(f"{call.name} calls {name}, whose result is not what its memory holds")
+        raise NotInC(f"{call.name} calls {name}, whose result differs from its memory")
     return target
 
 
 def values_of(call: Call, operator: Any) -> list[tuple[Parameter, Argument]]:
-    """Return each argument of an operator with the value that a step gives it, or its default.
+    """Return each argument of an operator with its value in a step, or its default.
 
     Raises:
         NotInC: A required one is missing.
@@ -126,7 +126,7 @@ def tensor_text(value: Argument, find: Find) -> str:
     """Return the address of a tensor.
 
     Raises:
-        NotInC: It is none.
+        NotInC: The value is not a tensor.
     """
     place = find(value) if isinstance(value, Ref) else None
     if not isinstance(place, Tensor):
@@ -138,20 +138,20 @@ def number_text(value: Argument, find: Find, kind: str) -> str:
     """Return a number as an expression of C.
 
     Raises:
-        NotInC: It is none, or of another kind.
+        NotInC: The value is not a number, or of another kind.
     """
     if isinstance(value, Ref):
         place = find(value)
         if isinstance(place, Number) and _is_of(place, kind):
             return place.text
-        raise NotInC(f"{value!r} is no number of the type {kind}")
+        raise NotInC(f"{value!r} is not a number of the type {kind}")
     if isinstance(value, Index):
         return size_text(value)
     if kind == "float" and isinstance(value, (int, float)):
         return float_text(float(value))
     if isinstance(value, int):
         return int_text(int(value))
-    raise NotInC(f"{value!r} is no number of the type {kind}")
+    raise NotInC(f"{value!r} is not a number of the type {kind}")
 
 
 def _is_of(place: Number, kind: str) -> bool:
@@ -171,5 +171,5 @@ def _code(kind: str, value: Argument) -> str:
         if on_cpu:
             return "CPU"
     if kind in ("ScalarType", "MemoryFormat", "Layout") and isinstance(value, int):
-        return str(value)  # a default, which schemas have as a number
+        return str(value)  # schemas hold defaults as numbers
     raise NotInC(f"C cannot give {value!r} as {kind}")

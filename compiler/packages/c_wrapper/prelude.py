@@ -1,6 +1,6 @@
-"""What stands before the functions of the wrapper: the types of ctk.h, and short words for them.
+"""The text before the functions of the wrapper: the types of ctk.h, and short words for them.
 
-It stands behind the kernels, whose names may be any.
+It follows the kernels, whose names may be any.
 """
 
 from __future__ import annotations
@@ -96,5 +96,5 @@ static int give_number(ctk_call* ctk, ctk_value* out, int32_t dtype, int64_t int
 
 
 def prelude() -> str:
-    """Return what stands before the functions of a wrapper."""
+    """Return the text before the functions of a wrapper."""
     return f"#define CTK_PACKAGE_ABI\n{HEADER.read_text(encoding='utf-8')}\n{_WORDS.strip()}\n"

@@ -2,8 +2,8 @@
 
     aten.addmm(b, x, w, beta=1, alpha=2)    aoti_torch_cpu_addmm_out(out, b, x, w, 1.0, 2.0)
 
-Where torch has a C function for the operator, or for its `out` form, that is called. It takes each
-`Scalar` as a float64, which is the same for tensors of floats: others are refused when called.
+If torch has a C function for the operator, or for its `out` form, it is called. It takes each
+`Scalar` as a float64, which is exact for tensors of floats: other calls are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def call_lines(
     """Return the lines that call an operator through a C function of its own.
 
     Raises:
-        NotInC: torch has none that takes this.
+        NotInC: torch has no such function for these arguments.
     """
     types = [_C_TYPES.get(parameter.type) for parameter, _ in given]
     if c_shim.results_of(operator) != ("Tensor",) or None in types:

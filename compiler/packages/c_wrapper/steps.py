@@ -9,7 +9,7 @@
         return 0;
     }
 
-What is left when it returns, its caller drops.
+Values left at the return are dropped by the caller.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def function_text(entry: CEntry, name: str, weights: Mapping[str, int]) -> str:
         weights: The numbers of the package's weights.
 
     Raises:
-        NotInC: A step cannot be said in C.
+        NotInC: A step cannot be expressed in C.
     """
     body = Body(entry, weights)
     for number, symbol in enumerate(entry.symbols):
@@ -80,7 +80,7 @@ def calls_torch(entry: CEntry) -> bool:
 
 
 def fault_function(code: KernelCode) -> str:
-    """Return the function that tells what a check of a kernel has found."""
+    """Return the function that reports the fault found by a check of a kernel."""
     texts = [fault_text(check, code.name, "%lld", "%lld") for check in code.checks]
     cases = "\n".join(
         f"        case {number}: format = {string_text(text)}; break;"
@@ -146,7 +146,7 @@ def _print_size(body: Body, step: Size) -> None:
     elif isinstance(source, Number):
         text = source.text
     else:
-        raise NotInC(f"{step.source}, which tells the size {step.symbol}, is no number")
+        raise NotInC(f"{step.source}, which determines the size {step.symbol}, is not a number")
     body.lines.append(f"const int64_t {size_name(step.symbol)} = {text};")
 
 

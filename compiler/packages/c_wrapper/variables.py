@@ -1,4 +1,4 @@
-"""Where the values of a schedule are in the C function that runs it."""
+"""The variables that hold the values of a schedule in its C function."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Number:
 
     Attributes:
         text: An expression of C, in parentheses if it needs them.
-        kind: Its type: `bool` is an `int`, too.
-        is_storage_offset: Where a tensor begins in its storage, and then what was added to that: C
-            knows tensors by where they begin, so the text is what was added.
+        kind: Its type: `bool` is an `int` as well.
+        is_storage_offset: An offset in the storage of a tensor, plus a sum. C knows only the first
+            element of a tensor, so the text is the sum.
     """
 
     text: str
@@ -40,14 +40,14 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Several results of one call, each in the place of the step that picks it."""
+    """Several results of one call, each at the position of the step that picks it."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No value: of a call that only checks."""
+    """No value: the result of a call that only checks."""
 
 
 Place: TypeAlias = Tensor | Number | Items | Nothing

@@ -1,6 +1,6 @@
-"""Arguments of a call of an operator as JSON: what a package was compiled for, and what fits it.
+"""Arguments of a call of an operator as JSON: the key of its package.
 
-One object for each argument, in the order of the operator's schema, with its place `arg_order` and,
+One object for each argument, in the order of the operator's schema, with its position `arg_order` and,
 if it was given by keyword, its `arg_name`:
 
     tensor          is_dynamic device_type device_index dtype sizes strides requires_grad
@@ -17,9 +17,9 @@ if it was given by keyword, its `arg_name`:
     [2, 3]          scalar_list_value
     other lists     list_value: one such object each (optional tensors)
 
-A tuple says `"sequence": "tuple"`. Two calls with the same text may use the same package.
+A tuple has `"sequence": "tuple"`. Two calls with the same text may use the same package.
 
-Source: the fields of `torch/_inductor/aoti_eager.py`, so that what reads its files reads ours. It
+Source: the fields of `torch/_inductor/aoti_eager.py`, so that its readers can read them. It
 has no lists but of tensors, no None, no memory formats, no complex numbers and no keywords.
 """
 
@@ -43,13 +43,13 @@ _SCALARS: Mapping[type, torch.dtype] = {
     float: torch.float32,
     bool: torch.bool,
 }
-"""What torch's files call the type of a number."""
+"""The type of a number in torch's files."""
 
 
 def in_order(
     ns: str, operator: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[list[str], dict[str, object]]:
-    """Return what the positional arguments are called, and keywords in the schema's order.
+    """Return the names of positional arguments, and keywords in the schema's order.
 
     Raises:
         InputError: There are more arguments than the operator has, or one is given twice.
@@ -78,7 +78,7 @@ def describe_arguments(
     """Return the objects of a call's arguments.
 
     Raises:
-        InputError: One is of a type that packages of operators do not take, or is elsewhere.
+        InputError: An argument is of a type that packages do not take, or on another device.
     """
     names, keywords = in_order(ns, operator, args, kwargs)
     known = operators.argument_names(ns, operator)
@@ -92,12 +92,12 @@ def describe_arguments(
 
 
 def text_of(described_: Json) -> str:
-    """Return the canonical text of objects: 1, 1.0, true and -0.0 are told apart."""
+    """Return the canonical text of objects, which distinguishes 1, 1.0, true and -0.0."""
     return json.dumps(described_, sort_keys=True)
 
 
 def _one(value: object, name: str, device_type: str) -> dict[str, Json]:
-    """Return the object of a value, without its place."""
+    """Return the object of a value, without its position."""
     if isinstance(value, Tensor):
         return _tensor(value, name, device_type)
     if type(value) in _SCALARS:
@@ -137,7 +137,7 @@ def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, Json]:
     """Return the object of a tensor.
 
     Raises:
-        InputError: It has no fixed sizes, no memory, another class or layout, or is elsewhere.
+        InputError: Its sizes vary, or it has no memory, another class, layout or device.
     """
     if fake.is_fake(value) or any(isinstance(size, torch.SymInt) for size in value.shape):
         raise InputError(

@@ -9,7 +9,7 @@ Tensors are inputs of the package; everything else is fixed in it, and its input
 package fits a call with the same arguments (`metadata.py`), the same options, versions and machine.
 
 Source: `aoti_compile_with_persistent_cache` of `torch/_inductor/aoti_eager.py` (torch 2.11, 2.13).
-It returns an empty text when anything fails; here that is an error that says what failed.
+It returns an empty text if anything fails; here an error is raised.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _DYNAMIC = (
 
 @dataclass(frozen=True, slots=True)
 class OperatorPackage:
-    """A package that was made for an operator.
+    """A package of an operator.
 
     Attributes:
-        meta_info: What it was compiled for: an object for each argument.
+        meta_info: The arguments that it was compiled for: an object for each.
         path: The file: `ctk.load` opens it.
         depends_on: Versions, machine and options that it was compiled with.
     """
@@ -80,19 +80,19 @@ def aoti_compile_with_persistent_cache(
     remove_runtime_assertions: bool = False,
     disable_constraint_solver: bool = False,
 ) -> str:
-    """Return the package of an operator for the arguments of a call, compiled if there is none.
+    """Return the package of an operator for the arguments of a call; compile it if there is none.
 
     Args:
         ns: Namespace of the operator: `aten`.
         op_func_name_with_overload: `add.Tensor`, `abs`.
-        device_type: `cpu`, `cuda`: where its tensors are.
+        device_type: `cpu`, `cuda`: of its tensors.
         dynamic: Must be False, as `dynamic_shapes` must be None: sizes are fixed.
-        f: What the operator does, with tensors.
+        f: The implementation of the operator on tensors.
         args: Positional arguments of the call.
         kwargs: Keyword arguments of it.
         dynamic_shapes: See `dynamic`.
         options: As for `aot_compile`.
-        remove_runtime_assertions: Leave out what the operator asserts of numbers when it runs.
+        remove_runtime_assertions: Leave out the operator's run-time assertions about numbers.
         disable_constraint_solver: Taken as torch takes it; fixed sizes have no constraints.
 
     Returns:
@@ -100,7 +100,8 @@ def aoti_compile_with_persistent_cache(
 
     Raises:
         InputError: An argument is of a type that packages of operators do not take.
-        ArtifactError: Sizes are to vary, or the operator cannot be a package; says why.
+        ArtifactError: Sizes may vary, or the operator cannot be a package; the message has the
+            reason.
         ConfigError: An option is unknown, or the persistent cache is off.
         StorageError: The package cannot be written.
     """
@@ -128,7 +129,7 @@ def aoti_compile_with_persistent_cache(
 
 
 def _note(index: PackageIndex, name: str, meta: list[Json], parts: Mapping[str, str]) -> None:
-    """Put a package into the list; one that cannot be noted can be used all the same."""
+    """Add a package to the list; if that fails, the package can be used all the same."""
     try:
         index.add(name, meta, parts)
     except StorageError as error:
@@ -160,10 +161,10 @@ def find_operator_package(
 def load_operator_packages(
     ns: str, op_func_name_with_overload: str, device_type: str
 ) -> list[OperatorPackage]:
-    """Return the packages of an operator that run here, each checked, in the order of their making.
+    """Return the packages of an operator that run here, each checked, oldest first.
 
     Raises:
-        InputError: A name is none.
+        InputError: A name is malformed.
         ConfigError: The persistent cache is off.
     """
     index = index_of(ns, op_func_name_with_overload, device_type)
@@ -178,7 +179,7 @@ def load_operator_packages(
 def _find(
     index: PackageIndex, meta: list[Json], parts: Mapping[str, str], without: Sequence[str] = ()
 ) -> Path | None:
-    """Return the newest sound package for some arguments."""
+    """Return the newest valid package for some arguments."""
     text = text_of(meta)
     for record in reversed(index.records()):
         if text_of(record.meta_info) == text and same(record.depends_on, parts, without):
@@ -191,7 +192,7 @@ def _find(
 def _parts(
     config: Config, device_type: str, *, remove_runtime_assertions: bool = False
 ) -> dict[str, str]:
-    """Return what a package depends on besides its arguments.
+    """Return everything that a package depends on besides its arguments.
 
     Raises:
         Uncacheable: An option is code that cannot be known.
@@ -209,7 +210,7 @@ def _parts(
 
 
 class _OfTensors(torch.nn.Module):
-    """A call as a module of its tensors; all else is fixed."""
+    """A call as a module of its tensors; its other arguments are fixed."""
 
     def __init__(self, function: Callable[..., Any], leaves: Sequence[Any], spec: Any) -> None:
         super().__init__()
@@ -233,7 +234,7 @@ def _trace(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Traced:
-    """Return a call as an entry point that takes what the operator takes.
+    """Return a call as an entry point with the arguments of the operator.
 
     Raises:
         InputError: The operator refuses these arguments.
@@ -264,7 +265,7 @@ def _trace(
 
 
 def _places(name: str, value: object) -> Iterator[str]:
-    """Yield what the leaves of an argument are called: `tensors[0]`."""
+    """Yield the names of the leaves of an argument: `tensors[0]`."""
     if isinstance(value, list | tuple):
         for number, each in enumerate(cast("Sequence[object]", value)):
             yield from _places(f"{name}[{number}]", each)
@@ -273,7 +274,7 @@ def _places(name: str, value: object) -> Iterator[str]:
 
 
 def _without_assertions(traced: Traced) -> None:
-    """Take out of a graph what it asserts of numbers."""
+    """Remove assertions about numbers from a graph."""
     graph = traced.graph.graph
     for node in reversed(list(graph.nodes)):
         if not node.users and "_assert" in str(node.target) and node.op == "call_function":

@@ -1,11 +1,11 @@
-"""Which packages there are for an operator: a list in JSON beside them, in the persistent cache.
+"""The packages of an operator: a list in JSON beside them, in the persistent cache.
 
     <cache>/aoti_eager/<ns>/<device>/<op>.json       [{"meta_info": [...], "kernel_path": ...}, ...]
     <cache>/aoti_eager/<ns>/<device>/lib/<name>.ctk  the packages
 
-A record also has the SHA-256 of its package, and what it `depends_on` besides its arguments. The
-list is changed under a lock, by one atomic step; a reader needs no lock. What cannot be read in it
-is dropped with a line in the log, and its packages are made anew.
+A record also has the SHA-256 of its package, and everything that it `depends_on` besides its
+arguments. The list is replaced under a lock, in one atomic step; a reader needs no lock. A record
+that cannot be read is dropped with a line in the log, and its package is compiled again.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Record:
     Attributes:
         meta_info: Objects of the arguments that it was compiled for.
         kernel_path: Of the package, relative to the folder of the list.
-        sha256: What the package says to be.
-        depends_on: Versions, machine, options: all that must be the same.
+        sha256: The digest of the package.
+        depends_on: Versions, machine, options: all must be equal.
     """
 
     meta_info: Sequence[Json]
@@ -62,7 +62,7 @@ class Record:
     depends_on: Mapping[str, str]
 
     def as_json(self) -> Json:
-        """Return it as it stands in the list."""
+        """Return the record as a row of the list."""
         return {
             "meta_info": list(self.meta_info),
             "kernel_path": self.kernel_path,
@@ -77,7 +77,7 @@ class PackageIndex:
 
     Attributes:
         root: The folder of the cache.
-        folder: Where the list is.
+        folder: The folder of the list.
         operator: With its overload.
     """
 
@@ -91,7 +91,7 @@ class PackageIndex:
         return self.folder / f"{self.operator}.json"
 
     def records(self) -> list[Record]:
-        """Return what the list says; what is malformed in it is passed over, with a warning."""
+        """Return the records of the list; malformed ones are skipped, with a warning."""
         try:
             data = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -105,9 +105,9 @@ class PackageIndex:
         return [each for each in found if each is not None]
 
     def checked(self, record: Record) -> Path | None:
-        """Return the package of a record; None if it is gone, or is not what was written.
+        """Return the package of a record; None if it is missing, or has another digest.
 
-        A damaged one is removed.
+        A damaged package is removed.
         """
         path = self.folder / record.kernel_path
         try:
@@ -128,13 +128,13 @@ class PackageIndex:
         return path
 
     def package(self, name: str) -> Path:
-        """Return where a package is, or is to be."""
+        """Return the path of a package, which may not exist yet."""
         return self.folder / _place(name)
 
     def add(self, name: str, meta_info: Sequence[Json], depends_on: Mapping[str, str]) -> None:
-        """Note a package in the list, in place of one for the same; drop those that are gone.
+        """Add a package to the list, in place of one for the same arguments; drop missing packages.
 
-        What an older text of ctk made for the same goes, with its package.
+        A package that an older text of ctk made for the same arguments is removed.
 
         Raises:
             StorageError: The list cannot be written.
@@ -157,7 +157,7 @@ class PackageIndex:
 
     @contextlib.contextmanager
     def making(self, name: str) -> Generator[bool]:
-        """Hold a package's name while it is made; False: another has been at it for too long."""
+        """Hold the name of a package while it is made; False if another process keeps it."""
         with self._lock(name) as is_held:
             yield is_held
 
@@ -193,7 +193,7 @@ def index_of(ns: str, operator: str, device_type: str) -> PackageIndex:
     """Return the list of an operator; its folders are made.
 
     Raises:
-        InputError: A name is none.
+        InputError: A name is malformed.
         ConfigError: The persistent cache is off.
         StorageError: A folder cannot be used.
     """
@@ -218,7 +218,7 @@ def index_of(ns: str, operator: str, device_type: str) -> PackageIndex:
 
 
 def same(left: Mapping[str, str], right: Mapping[str, str], without: Sequence[str] = ()) -> bool:
-    """Return whether two packages depend on the same, apart from some parts."""
+    """Return whether two packages depend on the same parts, apart from some."""
 
     def kept(parts: Mapping[str, str]) -> dict[str, str]:
         return {name: each for name, each in parts.items() if name not in without}

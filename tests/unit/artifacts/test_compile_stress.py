@@ -48,7 +48,7 @@ def test_a_hundred_kills_of_compiles(store: Store, tmp_path: Path) -> None:
     assert wrong(store) == []
     assert [entry for entry in store.verify() if entry.problem] == []
     for path in (store.root / "locks").iterdir():
-        with store.locked(Key({"lock": path.name}), seconds=0) as is_held:
+        with store.lock(Key({"lock": path.name}), seconds=0) as is_held:
             assert is_held
     assert compiled_at_once(store.root, processes=1) == [0]
     store.put(Key({}), {})  # after each write what killed processes left is removed

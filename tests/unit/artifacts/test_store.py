@@ -202,25 +202,25 @@ def test_clear(store: Store) -> None:
 def test_verify_tells_strangers(store: Store) -> None:
     store.put(KEY, MEMBERS)
     (store.folder / "notes.txt").touch()
-    assert [each.problem for each in store.verify()] == [None, "it is no entry"]
+    assert [each.problem for each in store.verify()] == [None, "it is not an entry"]
 
 
 # --- locks --------------------------------------------------------------------------------------
 
 
 def test_a_lock_leaves_nothing(store: Store) -> None:
-    with store.locked(KEY) as one, store.locked(OTHER) as two:
+    with store.lock(KEY) as one, store.lock(OTHER) as two:
         assert one and two
         assert left(store) == sorted([KEY.digest, OTHER.digest])
     assert left(store) == []
 
 
 def test_a_stuck_holder_is_not_waited_for(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    with store.locked(KEY):
+    with store.lock(KEY):
         thread_saw: list[bool] = []
 
         def wait() -> None:
-            with store.locked(KEY, seconds=0.1) as is_held:
+            with store.lock(KEY, seconds=0.1) as is_held:
                 thread_saw.append(is_held)
 
         thread = threading.Thread(target=wait)
@@ -233,7 +233,7 @@ def test_a_stuck_holder_is_not_waited_for(store: Store, caplog: pytest.LogCaptur
 
 
 def hold_forever(root: Path, key: Key) -> None:
-    with Store(root, 1 << 20).locked(key):
+    with Store(root, 1 << 20).lock(key):
         (root / "held").touch()
         time.sleep(600)
 
@@ -246,7 +246,7 @@ def test_a_killed_holder_lets_go(store: Store) -> None:
     while not (store.root / "held").exists():
         time.sleep(0.01)
     holder.kill()
-    with store.locked(KEY) as is_held:
+    with store.lock(KEY) as is_held:
         assert is_held
     holder.join()
     assert left(store) == []
@@ -257,7 +257,7 @@ def make_each(root: Path, count: int) -> None:
     for number in range(count):
         key = Key({"number": str(number)})
         if store.get(key) is None:
-            with store.locked(key):
+            with store.lock(key):
                 if store.get(key) is None:
                     with (root / "made").open("a") as made:
                         made.write(f"{number}\n")
@@ -305,7 +305,7 @@ def test_a_full_or_read_only_disk(
         else:
             patch.setattr(container, "_write_members", refuse)
         for _ in range(3):
-            with store.locked(KEY):
+            with store.lock(KEY):
                 assert store.get(KEY) is None
                 assert not store.put(KEY, MEMBERS)
     assert len(caplog.records) == 1

@@ -48,7 +48,7 @@ def test_a_hundred_kills(tmp_path: Path) -> None:
     ] == []
     assert [entry for entry in store.verify() if entry.problem] == []
     for number in range(KEYS):
-        with store.locked(key_of(number), seconds=0) as is_held:
+        with store.lock(key_of(number), seconds=0) as is_held:
             assert is_held
             assert store.put(key_of(number), members_of(number))
     names = {path.name for path in store.folder.iterdir()}
@@ -66,7 +66,7 @@ def test_each_call_that_writes_fails_in_turn(
 ) -> None:
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for at in range(1, 100):
-        with failing(error, at) as calls, store.locked(key_of(0)):
+        with failing(error, at) as calls, store.lock(key_of(0)):
             found = store.get(key_of(0))
             assert found is None or is_right(0, found.members)
             store.put(key_of(0), members_of(0))
@@ -129,7 +129,7 @@ def make_slowly(store: Store) -> None:
     for number in range(KEYS):
         key = key_of(number)
         if store.get(key) is None:
-            with store.locked(key):
+            with store.lock(key):
                 if store.get(key) is None:
                     time.sleep(0.02)
                     with (store.root / "made").open("a") as made:
