@@ -135,7 +135,10 @@ def test_a_sealed_package_opens_or_is_refused_clearly_whatever_is_in_it(value, p
         (lambda m: m["entries"]["forward"]["weights"].pop(), "is not as described"),
         (lambda m: m["entries"]["forward"]["weights"].append("nothing"), "is not as described"),
         (lambda m: m["entries"]["forward"]["door"]["inputs"].pop(), "is not as described"),
-        (lambda m: m["entries"]["forward"]["results"].append({"computed": 9}), "is not as described"),
+        (
+            lambda m: m["entries"]["forward"]["results"].append({"computed": 9}),
+            "is not as described",
+        ),
         (lambda m: m.pop("entries"), "malformed"),
         (lambda m: m.update(format=99), "format 99"),
         (lambda m: m.update(kind="other"), "is a other of ctk"),
