@@ -10,7 +10,7 @@ import sys
 import time
 from types import FrameType
 
-from ctk.toolkit.processes.link import Watch, find_link, tell_alive, watched
+from ctk.toolkit.processes.link import Watch, apply_limits, find_link, report_alive
 from ctk.toolkit.processes.signals import defer_interrupts
 from ctk.toolkit.processes.supervise import fork_half
 
@@ -60,16 +60,16 @@ def be_stubborn() -> None:
 
 def hang_under_watch() -> None:
     """Tell a limit of a second, show signs of life for longer than that, then none; be stubborn."""
-    with watched(Watch(1.0, None)):
+    with apply_limits(Watch(1.0, None)):
         for _ in range(8):
             time.sleep(0.2)
-            tell_alive()
+            report_alive()
         be_stubborn()
 
 
 def fill_under_watch() -> None:
     """Tell a limit of memory, which a child of ours passes."""
-    with watched(Watch(60.0, 150 << 20)):
+    with apply_limits(Watch(60.0, 150 << 20)):
         code = "import time; data = b'x' * (200 << 20); time.sleep(600)"
         subprocess.Popen([sys.executable, "-SE", "-c", code])
         wait()
@@ -77,7 +77,7 @@ def fill_under_watch() -> None:
 
 def outlive_a_watch() -> None:
     """Be silent for long, but after the end of the block that was watched."""
-    with watched(Watch(0.5, 1 << 50)):
+    with apply_limits(Watch(0.5, 1 << 50)):
         pass
     print("ready", os.getpid(), flush=True)
     time.sleep(2)

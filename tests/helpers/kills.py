@@ -25,7 +25,7 @@ import pytest
 from ctk.compiler.usercode.process_name import start_time
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.processes.scratch import sweep
-from ctk.toolkit.processes.tree import carriers
+from ctk.toolkit.processes.tree import find_carriers
 from tests.helpers.warm_python import warm_python
 
 VICTIMS = ("command", "worker", "group")
@@ -167,7 +167,7 @@ def left_after_the_next_run(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             sweep()
-            processes = carriers(f"TMPDIR={tmp}")
+            processes = find_carriers(f"TMPDIR={tmp}")
             folders = [path.name for path in tmp.iterdir() if path.name.startswith("ctk-")]
             left = [*map(str, processes), *folders]
             if not left:

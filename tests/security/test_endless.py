@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.importers import Subject, are_strangers, load_cases
+from ctk.toolkit.importers import Subject, is_untrusted, load_cases
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.processes.tree import carriers
+from ctk.toolkit.processes.tree import find_carriers
 from tests.helpers.cli import Said
 from tests.helpers.endless import endless_case
 from tests.helpers.hostile import Craft
@@ -28,7 +28,7 @@ def ctk(command: str, case: Path, *options: str, seconds: float, **variables: st
         timeout=120,
         check=False,
     )
-    assert not carriers(f"ENDLESS={case}")
+    assert not find_carriers(f"ENDLESS={case}")
     return Said(process.returncode, process.stdout, process.stderr)
 
 
@@ -63,7 +63,7 @@ def test_only_a_folder_without_trust_and_own_code_is_a_strangers(tmp_path: Path)
     folder = Craft.new(tmp_path).folder
 
     def says(subject: Subject, request: CaseOptions) -> bool:
-        return are_strangers(load_cases(subject, request=request), subject, request)
+        return is_untrusted(load_cases(subject, request=request), subject, request)
 
     assert says(folder, CaseOptions())
     assert says(folder, CaseOptions(target="inductor"))

@@ -32,7 +32,7 @@ from ctk.toolkit.bisect.suspects import from_check, from_errors, whole_pass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import NEXT_ISOLATE, raises_alike
@@ -91,7 +91,7 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     if judgement.verdict is not Verdict.REPRODUCES:
         return Search(judgement, compiles=ask.compiles, reason=judgement.detail)
     tell(judgement)
-    ask.case = with_decisions(replace(ask.case, signature=judgement.signature))
+    ask.case = record_decisions(replace(ask.case, signature=judgement.signature))
     for strategy in STRATEGIES:
         found = strategy(ask, seen)
         if found is not None:

@@ -37,10 +37,10 @@ from ctk.toolkit.compile_log.steps import (
     stage_values,
 )
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.node_values import graph_values, values_and_error
 from ctk.toolkit.execution.private_copy import raising_node
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 Values = Mapping[str, object]
 Inputs = tuple[object, ...] | None
@@ -86,7 +86,7 @@ def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
     """Yield one finding per step of a finished compile, in order; the log must hold calls."""
     checker = Checker(case, log)
     for step in compile_steps(log):
-        tell_alive()
+        report_alive()
         yield checker.check(step)
 
 
@@ -270,7 +270,7 @@ class Checker:
             return frozenset()
         others: dict[str, object] = {}
         is_traced = stage in ("captured", "pre_grad")
-        with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
+        with apply_modes(modes), torch.set_grad_enabled(is_traced and modes.grad):
             try:
                 changed = dict.fromkeys(unwritten, spoil)
                 others = graph_values(graph, inputs, values=others, changed=changed)
@@ -315,7 +315,7 @@ class Checker:
             raise _CannotRun("its inputs are not known: the compiled graph was not called")
         is_traced = stage in ("captured", "pre_grad")
         modes = self._case.modes
-        with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
+        with apply_modes(modes), torch.set_grad_enabled(is_traced and modes.grad):
             if dtype is None:
                 values, error = values_and_error(graph, inputs)
                 if error is None or self._is_programs(error):

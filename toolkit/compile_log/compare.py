@@ -28,7 +28,7 @@ from ctk.toolkit.compile_log.check import Around, Checker
 from ctk.toolkit.compile_log.error_history import ErrorSize, is_measurable, measure_error
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _values(
     names = tuple([_key(step) for step in side] for side in steps)
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
         for i, j in _pairs(i1, i2, j1, j2, together=tag == "equal"):
-            tell_alive()
+            report_alive()
             a = checkers[0].around(steps[0][i]) if i is not None else None
             b = checkers[1].around(steps[1][j]) if j is not None else None
             if i is not None and j is not None:

@@ -29,7 +29,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Around, Checker
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import compile_steps
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def measure_error_history(case: Case, log: CompileLog) -> tuple[ErrorChange, ...
     checker = Checker(case, log)
     changes: list[ErrorChange] = []
     for step in compile_steps(log):
-        tell_alive()
+        report_alive()
         around = checker.around(step)
         if around is not None:
             changes += _changes(checker, around)

@@ -28,7 +28,7 @@ from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, stage_values
-from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.node_values import values_and_error
 
 
@@ -65,7 +65,7 @@ def find_meta_mismatches(case: Case, log: CompileLog) -> Iterator[MetaMismatch]:
         inputs = known.inputs_of(record.stage, record.graph) or _as_captured(case, record.graph)
         if inputs is None:
             continue
-        with applied(case.modes), torch.no_grad():
+        with apply_modes(case.modes), torch.no_grad():
             values, _ = values_and_error(record.graph, inputs)
         for wrong in _of_graph(record.graph, values):
             if wrong.node not in done:

@@ -14,7 +14,7 @@ from ctk.compiler.observe import (
     StageRecord,
 )
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 
@@ -104,12 +104,12 @@ class Recorder:
         return not self.veto.kernels & {str(kernel_id), EVERY_KERNEL}
 
     def _start(self, identity: str) -> None:
-        tell_alive()
+        report_alive()
         if self._on_start:
             self._on_start(identity)
 
     def _add(self, event: Event) -> None:
-        tell_alive()
+        report_alive()
         self.log.events.append(event)
         if self._on_event:
             self._on_event(event)

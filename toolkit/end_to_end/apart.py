@@ -21,7 +21,7 @@ from ctk.toolkit.case.usercode.program import UserProgram, entries_named
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
-from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judgement_of
+from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judge_answer
 from ctk.toolkit.execution.programs.program_protocol import Plan
 from ctk.toolkit.options import CALLS
 
@@ -48,7 +48,7 @@ def ask_apart(
         def play(target: str, config: Mapping[str, object]) -> Compared:
             seen = player.played(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
-            return Compared(judgement_of(seen), call, has_compiled=False)  # nobody says it
+            return Compared(judge_answer(seen), call, has_compiled=False)  # nobody says it
 
         found = play(plan.target, plan.config)
         whole = EndToEnd(found.judgement, found.call, program=program.name, target=question.target)

@@ -23,7 +23,7 @@ from ctk.repro_templates.program.program_arguments import Arguments, arguments_n
 from ctk.repro_templates.program.program_play import Playable
 from ctk.repro_templates.program.program_state import state_of, tensors_of
 from ctk.toolkit.case.usercode.program import UserProgram, load_program
-from ctk.toolkit.execution.python_state import state_kept
+from ctk.toolkit.execution.python_state import keep_state
 
 
 class Builds:
@@ -50,7 +50,7 @@ class Builds:
 
     def kept(self, fresh: UserProgram) -> AbstractContextManager[None]:
         """Return a context after which everything that a run of `fresh` reached is put back."""
-        return state_kept([each for p in (fresh, self._program) for each in (p.model, p.between)])
+        return keep_state([each for p in (fresh, self._program) for each in (p.model, p.between)])
 
     def playable(self, fresh: UserProgram) -> Playable:
         """Return a program as it is played."""

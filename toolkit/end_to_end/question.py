@@ -29,7 +29,7 @@ from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.execution.modes import current_modes, reference_state
 from ctk.toolkit.options import CALLS
-from ctk.toolkit.processes.link import compiled_watched
+from ctk.toolkit.processes.link import limit_compiled
 from ctk.toolkit.targets import capturing_for, resolve_target
 
 
@@ -110,7 +110,7 @@ class Asking:
 
         stance = torch.compiler.set_stance("default", force_backend=counted)
         with self._at_home():
-            with compiled_watched():
+            with limit_compiled():
                 played = self._played(self.eager.how, compiled, stance)
             found = compare_plays(self.eager, played, strides=self.question.strides)
         return Compared(judged(found, played), found.call, found.call in compiled_in)

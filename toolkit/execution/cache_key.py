@@ -21,7 +21,7 @@ from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.targets import resolve_target, target_of
 
 
-def key_of(case: Case) -> Key:
+def compute_key(case: Case) -> Key:
     """Return the key of the compile of a case.
 
     Raises:

@@ -29,9 +29,9 @@ from ctk.toolkit.execution.dynamo_context import dynamo_context
 from ctk.toolkit.execution.modes import reference_state
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import Eager, UpcastEager, held_tensors, private_copy
-from ctk.toolkit.execution.python_state import python_state_kept
+from ctk.toolkit.execution.python_state import keep_python_state
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.processes.link import compiled_watched
+from ctk.toolkit.processes.link import limit_compiled
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Target
 
@@ -127,7 +127,7 @@ def run_private(
     private, owned = private_copy(gm, inputs, dtype=dtype)
     state = dataclasses.asdict(modes)
     state = reference_state(state) if dtype is not None else state
-    with under(state, STATES), python_state_kept(gm):
+    with under(state, STATES), keep_python_state(gm):
         held = dict(held_tensors(private))
         run = called(runner(private), owned, state, STATES, around, held=held)
     if not run.is_seeded:
@@ -185,7 +185,7 @@ def run_compiled(
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
     if case.roles:
         roles.present(private, {k: role.static for k, role in case.roles.items() if role.static})
-    with under(state, STATES), python_state_kept(case.graph), compiled_watched():
+    with under(state, STATES), keep_python_state(case.graph), limit_compiled():
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()
             try:

@@ -55,7 +55,7 @@ _ROUNDS: ContextVar[Rounds | None] = ContextVar("_ROUNDS", default=None)
 
 
 @contextmanager
-def rounds_limited(program: Module) -> Generator[None]:
+def limit_rounds(program: Module) -> Generator[None]:
     """Count the calls of a graph's sub-graphs inside the block, if `Rounds.counted` is active.
 
     Args:

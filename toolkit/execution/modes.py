@@ -34,13 +34,13 @@ def current_modes(*, seed: int = 0, backward: bool = False) -> Modes:
     )
 
 
-def applied(modes: Modes) -> AbstractContextManager[None]:
+def apply_modes(modes: Modes) -> AbstractContextManager[None]:
     """Run the body under `modes`, seeded; restore everything afterwards, generators included."""
     return under(dataclasses.asdict(modes), STATES)
 
 
 @contextmanager
-def default_dtype_kept() -> Generator[None]:
+def keep_default_dtype() -> Generator[None]:
     """Keep the default dtype, which all threads share, in float64 references inside the block.
 
     A graph that mixes floats created from nothing or from integers with other floats then has no

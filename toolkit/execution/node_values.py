@@ -57,13 +57,15 @@ def graph_values(
     modes = dataclasses.replace(modes or current_modes(seed=torch.initial_seed()), backward=False)
     values = {} if values is None else values
     if dtype is None:
-        outcome = run_private(gm, inputs, modes, runner=_keeping(Eager, values, changed))
-        return values | _at_end(outcome)
-    keeping = _keeping(UpcastEager, values)
+        outcome = run_private(
+            gm, inputs, modes, runner=_make_keeping_runner(Eager, values, changed)
+        )
+        return values | _final_values(outcome)
+    keeping = _make_keeping_runner(UpcastEager, values)
     outcome = run_upcast(gm, inputs, modes, is_random=False, runner=keeping)
     if outcome.drew_random:
         outcome = run_upcast(gm, inputs, modes, is_random=True, runner=keeping)
-    return values | _at_end(outcome)
+    return values | _final_values(outcome)
 
 
 def values_and_error(
@@ -83,7 +85,7 @@ def values_and_error(
         return values, error
 
 
-def _keeping(
+def _make_keeping_runner(
     runner: type[Eager],
     values: dict[str, object],
     changed: Mapping[str, Callable[[object], None]] = NOTHING,
@@ -114,7 +116,7 @@ def _has_numbers(value: object) -> bool:
     return value is None or isinstance(value, Scalars)
 
 
-def _at_end(outcome: Outcome) -> dict[str, object]:
+def _final_values(outcome: Outcome) -> dict[str, object]:
     named = {"out": "output.", "in": "input."}
     return {
         f"{prefix}{name.removeprefix(short)}": value

@@ -28,7 +28,7 @@ from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.numbers.float64 import wider
 from ctk.toolkit.execution.float64 import upcast_graph
-from ctk.toolkit.execution.limited_rounds import rounds_limited
+from ctk.toolkit.execution.limited_rounds import limit_rounds
 
 
 def private_copy(
@@ -103,7 +103,7 @@ class Eager(Interpreter):
     """
 
     def __call__(self, *inputs: object) -> object:
-        with process_state_kept(), rounds_limited(self.module):
+        with process_state_kept(), limit_rounds(self.module):
             return self.run(*inputs, enable_io_processing=False)
 
     def run_node(self, n: Node) -> object:
@@ -162,7 +162,7 @@ def _shared(called: Module) -> dict[int, object]:
     return {id(state): state for table in tables for state in state_in(table)}
 
 
-class Held(NamedTuple):
+class HeldState(NamedTuple):
     """An attribute of a module that is state, or a list or dict of it."""
 
     owner: Module
@@ -171,9 +171,9 @@ class Held(NamedTuple):
     value: object
 
 
-def held_state(gm: Module) -> list[Held]:
+def held_state(gm: Module) -> list[HeldState]:
     """Return the state that a module holds, in a fixed order; an attribute of each module once."""
-    found: list[Held] = []
+    found: list[HeldState] = []
     for path, module in gm.named_modules():
         own = {
             **dict(module.named_parameters(recurse=False, remove_duplicate=False)),
@@ -181,7 +181,7 @@ def held_state(gm: Module) -> list[Held]:
             **{name: value for name, value in vars(module).items() if name not in _NOT_STATE},
         }
         found += [
-            Held(module, f"{path}.{name}" if path else name, name, value)
+            HeldState(module, f"{path}.{name}" if path else name, name, value)
             for name, value in own.items()
             if next(state_in(value), None) is not None
         ]

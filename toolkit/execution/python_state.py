@@ -40,10 +40,10 @@ _Undo = Callable[[], object]
 
 
 @contextmanager
-def python_state_kept(gm: GraphModule) -> Generator[None]:
+def keep_python_state(gm: GraphModule) -> Generator[None]:
     """Run the body, then restore the state of the Python functions in the graph."""
     functions = [each for target in _targets(gm) for each in _own_code(target)]
-    undo = [*_kept(functions), *_random_state()] if functions else []
+    undo = [*_find_undos(functions), *_random_state()] if functions else []
     try:
         yield
     finally:
@@ -52,9 +52,9 @@ def python_state_kept(gm: GraphModule) -> Generator[None]:
 
 
 @contextmanager
-def state_kept(roots: Iterable[object]) -> Generator[None]:
+def keep_state(roots: Iterable[object]) -> Generator[None]:
     """Run the body, then restore all state reachable from some objects, and random generators."""
-    undo = [*_kept(list(roots)), *_random_state()]
+    undo = [*_find_undos(list(roots)), *_random_state()]
     try:
         yield
     finally:
@@ -76,7 +76,7 @@ def _is_own_function(value: object) -> bool:
     return isinstance(value, (FunctionType, MethodType)) and not is_foreign(value.__module__)
 
 
-def _kept(roots: list[object]) -> list[_Undo]:
+def _find_undos(roots: list[object]) -> list[_Undo]:
     """Return the undo functions of all state reachable from `roots`; each object once."""
     seen: dict[int, object] = {}
     undo: list[_Undo] = []
@@ -86,13 +86,13 @@ def _kept(roots: list[object]) -> list[_Undo]:
         if id(value) in seen:
             continue
         seen[id(value)] = value
-        more, own = _looked_into(value)
+        more, own = _search(value)
         todo += more
         undo += own
     return undo
 
 
-def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
+def _search(value: object) -> tuple[list[object], list[_Undo]]:
     """Return the values that `value` holds, and the functions that restore which they are."""
     if isinstance(value, torch.Tensor):
         has_memory = value.layout is torch.strided and value.device.type != "meta"
@@ -103,7 +103,7 @@ def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
     if isinstance(value, FunctionType):
         if (inner := wrapped(value)) is not None:
             return [inner], []
-        return ([], []) if is_foreign(value.__module__) else _looked_into_function(value)
+        return ([], []) if is_foreign(value.__module__) else _search_function(value)
     if isinstance(value, dict):
         table = cast("dict[object, object]", value)
         return [*table.values()], [_keep_table(table)]
@@ -111,10 +111,10 @@ def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
         return [*cast("list[object]", value)], [_keep_items(cast("list[object]", value))]
     if isinstance(value, tuple):
         return [*cast("tuple[object, ...]", value)], []
-    return _looked_into_object(value)
+    return _search_object(value)
 
 
-def _looked_into_function(function: FunctionType) -> tuple[list[object], list[_Undo]]:
+def _search_function(function: FunctionType) -> tuple[list[object], list[_Undo]]:
     names, found, undo = names_of(function.__code__), list[object](), list[_Undo]()
     modules = [v for n in names if isinstance(v := function.__globals__.get(n), ModuleType)]
     own = [vars(module) for module in modules if not is_foreign(module.__name__)]
@@ -136,7 +136,7 @@ def _is_full(cell: Any) -> bool:
         return False
 
 
-def _looked_into_class(kind: type) -> tuple[list[object], list[_Undo]]:
+def _search_class(kind: type) -> tuple[list[object], list[_Undo]]:
     """Return the values that a class and its methods hold; its undo function restores its names."""
     own = {k: v for k, v in vars(kind).items() if not k.startswith("__") or k == "__call__"}
     found = [each.fget if isinstance(each, property) else each for each in own.values()]
@@ -152,10 +152,10 @@ def _looked_into_class(kind: type) -> tuple[list[object], list[_Undo]]:
     return [*inner, *kind.__bases__], [undo]
 
 
-def _looked_into_object(value: Any) -> tuple[list[object], list[_Undo]]:
+def _search_object(value: Any) -> tuple[list[object], list[_Undo]]:
     kind = type(value)
     if isinstance(value, type):
-        return ([], []) if is_foreign(value.__module__) else _looked_into_class(value)
+        return ([], []) if is_foreign(value.__module__) else _search_class(value)
     if isinstance(value, ModuleType):
         return [], []
     if isinstance(value, STATEFUL) or not is_foreign(kind.__module__):

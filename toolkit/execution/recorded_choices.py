@@ -9,7 +9,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.targets import target_of
 
 
-def with_decisions(case: Case) -> Case:
+def record_decisions(case: Case) -> Case:
     """Return a case whose config holds the decisions that its target measured in this process."""
     config = target_of(case.target).decided(case.config)
     return case if config == case.config else replace(case, config=config)

@@ -111,7 +111,7 @@ def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], UserPro
     return (lambda: found) if found is not None else None
 
 
-def are_strangers(cases: Sequence[Case], subject: Subject, request: CaseOptions) -> bool:
+def is_untrusted(cases: Sequence[Case], subject: Subject, request: CaseOptions) -> bool:
     """Return whether the cases come from an untrusted folder and run none of the user's own code.
 
     Modules, targets and passes that the user names may run a debugger, so they get no limits.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
-from ctk.toolkit.importers.module_tensors import holding_what_its_module_holds
+from ctk.toolkit.importers.module_tensors import hold_module_tensors
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, target_of
 
@@ -33,7 +33,7 @@ class Importer:
     program: Callable[[str], UserProgram] | None = None
 
 
-def overridden(case: Case, request: CaseOptions) -> Case:
+def apply_request(case: Case, request: CaseOptions) -> Case:
     """Return the case with the choices of the request; a changed case has no signature.
 
     Raises:
@@ -51,5 +51,5 @@ def overridden(case: Case, request: CaseOptions) -> Case:
         return case
     changed = dataclasses.replace(case, **changes, signature=None)
     if target_of(changed.target).freezes(changed.config) and not changed.modes.grad:
-        return holding_what_its_module_holds(changed)
+        return hold_module_tensors(changed)
     return changed

@@ -14,7 +14,7 @@ from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.trust.demands import UserOverrides
-from ctk.toolkit.importers.base import Importer, overridden
+from ctk.toolkit.importers.base import Importer, apply_request
 from ctk.toolkit.options import CaseOptions
 
 
@@ -37,7 +37,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
         load_case(folder, trust=request.trust, allow_imports=allowed, given=given)
         for folder in folders
     ]
-    return [overridden(case, request) for case in loaded]
+    return [apply_request(case, request) for case in loaded]
 
 
 def case_folders(folder: Path) -> list[Path]:

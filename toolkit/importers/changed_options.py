@@ -21,7 +21,7 @@ NOISE = (
 """Options that concern a machine or a run."""
 
 
-def options_kept(changed: Mapping[str, object], of: str) -> dict[str, object]:
+def filter_savable(changed: Mapping[str, object], of: str) -> dict[str, object]:
     """Return the changed options of Inductor that a case can hold; log the others.
 
     Args:

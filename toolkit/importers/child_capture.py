@@ -29,7 +29,7 @@ from ctk.toolkit.processes.warm import child_environment
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CaptureArguments:
     """The arguments of `capture_cases` as JSON; cases are saved in `folder`."""
 
     spec: str
@@ -40,12 +40,12 @@ class Asked:
     dynamic: bool
 
 
-def is_at_risk(request: CaseOptions) -> bool:
+def needs_child(request: CaseOptions) -> bool:
     """Return whether a program has to be captured in a child: this process uses CUDA."""
     return request.isolate is True and torch.cuda.is_initialized()
 
 
-def captured_apart(spec: str, request: CaseOptions) -> list[Case] | None:
+def capture_in_child(spec: str, request: CaseOptions) -> list[Case] | None:
     """Return the cases of a program up to and including the graph whose eager call breaks CUDA.
 
     Args:
@@ -61,7 +61,7 @@ def captured_apart(spec: str, request: CaseOptions) -> list[Case] | None:
     with temporary_folder("ctk-capture-", scratch_root()) as folder:
         config = dict(request.config) if request.config is not None else None
         how = (request.target or "ctk", config, request.backward, request.dynamic)
-        status = _run(Asked(spec, str(folder), *how))
+        status = _run(CaptureArguments(spec, str(folder), *how))
         saved = sorted(folder.glob("graph*"), key=lambda path: int(path.name[len("graph") :]))
         cases = [load_case(path, trust=True) for path in saved]
     if status == LOST_CUDA and not cases:
@@ -69,7 +69,7 @@ def captured_apart(spec: str, request: CaseOptions) -> list[Case] | None:
     return cases if status in (0, LOST_CUDA) else None
 
 
-def _run(asked: Asked) -> int:
+def _run(asked: CaptureArguments) -> int:
     command = [sys.executable, "-m", "ctk.toolkit.importers.capture_worker"]
     text = json.dumps(asdict(asked)).encode()
     return subprocess.run(command, input=text, env=child_environment(), check=False).returncode

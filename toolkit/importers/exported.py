@@ -50,7 +50,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
         ProgramError: The file does not exist, is not an archive, or has no example inputs.
         TrustError: It holds pickles that may run code.
     """
-    path = found(spec)
+    path = find_archive(spec)
     target = request.target or "ctk"
     resolve_target(target)
     return capture_cases(
@@ -62,7 +62,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     )
 
 
-def found(spec: str) -> Path:
+def find_archive(spec: str) -> Path:
     """Return the file that a spec names.
 
     Raises:
@@ -83,7 +83,7 @@ def read_archive(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
     """
     if not trust:
         refuse_pickles(path)
-    return _loaded(path)
+    return _load_archive(path)
 
 
 def program_of_export(exported: torch.export.ExportedProgram, path: Path) -> UserProgram:
@@ -125,7 +125,7 @@ def refuse_pickles(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             _refuse_bomb(archive, path)
             for name, kind in _pickles(archive):
-                reason = _why_unsafe(archive.read(name)) if kind == "tensors" else "an object"
+                reason = _find_unsafe_part(archive.read(name)) if kind == "tensors" else "an object"
                 if reason:
                     raise TrustError(
                         f"{path.name} is refused: its entry {name} is a pickle that may run code "
@@ -133,7 +133,7 @@ def refuse_pickles(path: Path) -> None:
                         "next: if you trust who made it: --trust"
                     )
     except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
-        raise ProgramError(_no_archive(path, error)) from error
+        raise ProgramError(_describe_unreadable(path, error)) from error
 
 
 def _refuse_bomb(archive: zipfile.ZipFile, path: Path) -> None:
@@ -153,7 +153,7 @@ def _refuse_bomb(archive: zipfile.ZipFile, path: Path) -> None:
 def _pickles(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
     """Yield the entries that torch unpickles: `tensors`, or `objects` of any class."""
     names = archive.namelist()
-    said = {place for name in names for place in _said_to_be_pickles(archive, name)}
+    said = {place for name in names for place in _declared_pickles(archive, name)}
     for name in names:
         last = name.rpartition("/")[2]
         if last.startswith(OBJECTS):
@@ -162,7 +162,7 @@ def _pickles(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
             yield name, "tensors"
 
 
-def _said_to_be_pickles(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
+def _declared_pickles(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
     """Yield the entries that a list of weights or constants marks as pickled."""
     if not name.endswith("_config.json"):
         return
@@ -172,7 +172,7 @@ def _said_to_be_pickles(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
             yield str(entry.get("path_name", "")).rpartition("/")[2]
 
 
-def _why_unsafe(data: bytes) -> str:
+def _find_unsafe_part(data: bytes) -> str:
     """Return why a pickle holds more than tensors and containers; empty if it does not."""
     try:
         torch.load(io.BytesIO(data), weights_only=True)
@@ -181,14 +181,14 @@ def _why_unsafe(data: bytes) -> str:
     return ""
 
 
-def _loaded(path: Path) -> torch.export.ExportedProgram:
+def _load_archive(path: Path) -> torch.export.ExportedProgram:
     try:
         return torch.export.load(path)
     except Exception as error:
-        raise ProgramError(_no_archive(path, error)) from error
+        raise ProgramError(_describe_unreadable(path, error)) from error
 
 
-def _no_archive(path: Path, error: Exception) -> str:
+def _describe_unreadable(path: Path, error: Exception) -> str:
     return (
         f"{path.name} cannot be read as an archive of torch.export: {type(error).__name__}: "
         f"{first_line(error)}\n"

@@ -17,8 +17,8 @@ from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import private_copy
-from ctk.toolkit.importers.base import overridden
-from ctk.toolkit.importers.program import capture_cases, hinted
+from ctk.toolkit.importers.base import apply_request
+from ctk.toolkit.importers.program import capture_cases, replace_symbols
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target
 
@@ -37,7 +37,7 @@ def cases_of(value: Value, inputs: Inputs | None, request: CaseOptions) -> list[
         ProgramError: Inputs are missing, or are not those of the graph.
     """
     if isinstance(value, Case):
-        return [overridden(value, request)]
+        return [apply_request(value, request)]
     if not callable(value):
         raise ProgramError(
             f"{type(value).__name__} is not a program: pass a callable, a GraphModule, a Case, "
@@ -70,7 +70,7 @@ def program_in(value: Value, inputs: Inputs | None) -> UserProgram | None:
 
 def case_of_graph(gm: GraphModule, inputs: Inputs, request: CaseOptions) -> Case:
     """Return the case of one graph with values for its placeholders, under the current modes."""
-    values = hinted(_positional(inputs))
+    values = replace_symbols(_positional(inputs))
     wanted = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     if len(values) != len(wanted):
         raise ProgramError(

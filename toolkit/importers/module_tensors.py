@@ -18,7 +18,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD, Role
 
 
-def holding_what_its_module_holds(case: Case) -> Case:
+def hold_module_tensors(case: Case) -> Case:
     """Return a case whose inputs with static addresses are attributes of its graph.
 
     The attributes are named like the inputs; an input whose name is taken stays.

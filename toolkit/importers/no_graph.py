@@ -21,7 +21,7 @@ SHOWN = 3
 HINT = "log Dynamo's decisions: TORCH_LOGS=dynamo,graph_breaks"
 
 
-def reasons_for_no_graph(found: Collected, model: object = None) -> tuple[str, ...]:
+def explain_no_graph(found: Collected, model: object = None) -> tuple[str, ...]:
     """Return why Dynamo captured no graph, in sentences, the most specific first.
 
     Cases: 1. Dynamo is switched off; 2. it gave up or skipped frames: its reasons, with the line;
@@ -35,15 +35,17 @@ def reasons_for_no_graph(found: Collected, model: object = None) -> tuple[str, .
     if switched_off_by():
         return (f"Dynamo is switched off by {switched_off_by()}",)
     if found.reasons:
-        told = [_told(reason, known) for reason in found.reasons if not reason.is_in_library]
-        told = told or [_told(reason, known) for reason in found.reasons]
+        told = [
+            _format_reason(reason, known) for reason in found.reasons if not reason.is_in_library
+        ]
+        told = told or [_format_reason(reason, known) for reason in found.reasons]
         if is_error_suppressed():
             told[0] += " (torch._dynamo.config.suppress_errors hides the error)"
         return tuple(dict.fromkeys(told))[:SHOWN]
     taken = next((each for each in found.traced if each.file), known)
     if found.traced:
-        return (f"Dynamo met no operation on tensors{_in(taken)}",)
-    return (f"Dynamo was given no Python function of the program{_in(known)}",)
+        return (f"Dynamo met no operation on tensors{_format_place(taken)}",)
+    return (f"Dynamo was given no Python function of the program{_format_place(known)}",)
 
 
 def is_scripted(model: object) -> bool:
@@ -51,17 +53,17 @@ def is_scripted(model: object) -> bool:
     return isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction)
 
 
-def scripted_at(path: Path) -> str:
+def find_scripted_line(path: Path) -> str:
     """Return `FILE:LINE` of the first line of a program that names torch.jit, else the file."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     found = (number for number, line in enumerate(lines, 1) if "jit." in line)
     return f"{path}:{next(found, 1)}"
 
 
-def _told(reason: Reason, known: Reason) -> str:
+def _format_reason(reason: Reason, known: Reason) -> str:
     place = reason.place or known.place
     return f"{place}: {reason.text}" if place else reason.text
 
 
-def _in(place: Reason) -> str:
+def _format_place(place: Reason) -> str:
     return f" ({place.place})" if place.file else ""

@@ -42,8 +42,8 @@ from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import Eager, private_copy
 from ctk.toolkit.importers.base import Importer
-from ctk.toolkit.importers.child_capture import captured_apart, is_at_risk
-from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
+from ctk.toolkit.importers.child_capture import capture_in_child, needs_child
+from ctk.toolkit.importers.no_graph import HINT, explain_no_graph, find_scripted_line, is_scripted
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.targets import capturing_for, resolve_target, target_of
@@ -84,12 +84,12 @@ def capture_cases(
     captured: list[Captured] = []
     torch.compiler.reset()
     found = Collected()
-    options = options_of(program, target, config)
+    options = merge_options(program, target, config)
 
     case_of = partial(_case_of, program, target, options)
 
     def seen(number: int) -> None:
-        if keep is not None and _unheld(captured[number]) is None:
+        if keep is not None and _find_unsupported_class(captured[number]) is None:
             keep(case_of(number, captured[number]))
 
     backward = backward or program.backward
@@ -105,10 +105,12 @@ def capture_cases(
     if has_lost_cuda():
         raise LostAccelerator(LOST.format(program.path.name))
     if not captured:
-        raise _without_graph(program, found)
-    cases = [case_of(*each) for each in enumerate(captured) if _unheld(each[1]) is None]
+        raise _make_no_graph_error(program, found)
+    cases = [
+        case_of(*each) for each in enumerate(captured) if _find_unsupported_class(each[1]) is None
+    ]
     if not cases:
-        raise NoGraphError(UNHELD.format(program.path.name, _unheld(captured[0])))
+        raise NoGraphError(UNHELD.format(program.path.name, _find_unsupported_class(captured[0])))
     return cases
 
 
@@ -132,21 +134,21 @@ def _case_of(
     return make_case(captured, f"graph{number}", target=target, config=options, sources=sources)
 
 
-def _without_graph(program: UserProgram, found: Collected) -> CaptureError:
+def _make_no_graph_error(program: UserProgram, found: Collected) -> CaptureError:
     """Return the error for a program of which Dynamo captured no graph."""
-    first, *more = reasons_for_no_graph(found, program.model)
+    first, *more = explain_no_graph(found, program.model)
     also = "".join(f"\n  also: {each}" for each in more)
     kind = CaptureError if switched_off_by() else NoGraphError
     return kind(f"Dynamo captured no graph of {program.path.name}: {first}{also}\n  {HINT}")
 
 
-def _unheld(captured: "Captured") -> str | None:
+def _find_unsupported_class(captured: "Captured") -> str | None:
     """Return the class of an input that no case can hold (a nested tensor, a user's subclass)."""
     tensors = (each for each in captured.inputs if isinstance(each, torch.Tensor))
     return next((type(each).__name__ for each in tensors if type(each) not in PLAIN_CLASSES), None)
 
 
-def options_of(
+def merge_options(
     program: UserProgram, target: str, config: Mapping[str, object] | None
 ) -> dict[str, object]:
     """Return the options of a target: `config` wins over the program's file."""
@@ -191,14 +193,14 @@ def recording_backend(
     def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
         slot, graph, eager = len(captured), copy_graph_module(gm), Eager(gm)
         roles = roles_of(gm, example_inputs)
-        captured.append(_captured(graph, hinted(example_inputs), roles))
+        captured.append(_capture(graph, replace_symbols(example_inputs), roles))
         called = [False]
 
         def run(*args: object) -> object:
             if called[0]:
                 return eager(*args)
             called[0] = True
-            captured[slot] = _captured(graph, args, roles)
+            captured[slot] = _capture(graph, args, roles)
             seen(slot)
             result = eager(*args)
             if backward and any(tensor.requires_grad for tensor in tensors_in(result)):
@@ -212,7 +214,7 @@ def recording_backend(
     return backend
 
 
-def _captured(graph: GraphModule, inputs: Sequence[object], roles: Mapping[str, Role]) -> Captured:
+def _capture(graph: GraphModule, inputs: Sequence[object], roles: Mapping[str, Role]) -> Captured:
     """Return a graph with copies of its inputs and state as they are now."""
     return Captured(*private_copy(graph, inputs, lazy=False), current_modes(seed=SEED), roles)
 
@@ -239,7 +241,7 @@ def make_case(
     )
 
 
-def hinted(inputs: Iterable[object]) -> tuple[object, ...]:
+def replace_symbols(inputs: Iterable[object]) -> tuple[object, ...]:
     """Return example inputs with their hints for symbolic numbers (0 for unbacked ones)."""
     symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
     return tuple(
@@ -273,7 +275,7 @@ def _run_recorded(
 ) -> None:
     if is_scripted(program.model):
         raise CaptureError(
-            f"Dynamo captured no graph of {program.path.name}: {scripted_at(program.path)}: its "
+            f"Dynamo captured no graph of {program.path.name}: {find_scripted_line(program.path)}: its "
             "model is compiled by torch.jit already, and Dynamo does not look inside; "
             "give ctk the model before torch.jit"
         )
@@ -368,7 +370,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     target = request.target or "ctk"
     resolve_target(target)  # raises for an unknown name before the model is built
     program = load_program(spec)
-    cases = captured_apart(spec, request) if is_at_risk(request) else None
+    cases = capture_in_child(spec, request) if needs_child(request) else None
     return cases or capture_cases(
         program,
         target=target,

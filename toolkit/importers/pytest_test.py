@@ -35,8 +35,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to
 from ctk.toolkit.importers.base import Importer
-from ctk.toolkit.importers.changed_options import options_kept
-from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
+from ctk.toolkit.importers.changed_options import filter_savable
+from ctk.toolkit.importers.no_graph import HINT, explain_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, target_of
@@ -45,7 +45,7 @@ PREFIX = "pytest:"
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class RecordedBackend:
     """A backend of a test, and the graphs that it was called with.
 
     Attributes:
@@ -92,7 +92,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     with seeded(), collected(found):
         run.run(name)
     if not any(compiled.captured for compiled in run.compiled):
-        raise _why_nothing(name, run, found)
+        raise _explain_nothing_compiled(name, run, found)
     return _cases(run, request, file.absolute().parent)
 
 
@@ -106,7 +106,7 @@ class TestRun:
     test: str = ""
     tests: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
-    compiled: list[Compiled] = field(default_factory=list[Compiled])
+    compiled: list[RecordedBackend] = field(default_factory=list[RecordedBackend])
     _before: Mapping[str, object] = field(default_factory=dict[str, object])
     _known: list[tuple[str, object, Callable[..., object]]] = field(
         default_factory=list[tuple[str, object, Callable[..., object]]]
@@ -119,7 +119,7 @@ class TestRun:
         arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
         self._before = {key: value for key, (value, _) in inductor.known_options().items()}
         try:
-            with _as_it_was(), _silent():
+            with _restore_process_state(), _drop_output():
                 return int(pytest.main(arguments, plugins=[self]))
         finally:
             undo()
@@ -161,7 +161,7 @@ class TestRun:
         given = dict(options) if isinstance(options, Mapping) else {}
         target = name or reference_to(function)
         shown = name or getattr(function, "__qualname__", type(function).__qualname__)
-        compiled = Compiled(self.test, target, shown, json_options(given)[0])
+        compiled = RecordedBackend(self.test, target, shown, json_options(given)[0])
         self.compiled.append(compiled)
         backend = recording_backend(compiled.captured, backward=self.request.backward)
 
@@ -171,7 +171,7 @@ class TestRun:
             slot = len(compiled.captured)
             compiled.settings.append(self._changed())
             made: Any = backend(gm, example_inputs)
-            return partial(_noting_backward, made, compiled.captured, slot)
+            return partial(_call_and_note_backward, made, compiled.captured, slot)
 
         ctk_recording.ctk_records = True  # type: ignore[attr-defined]  # functions take attributes
         return ctk_recording
@@ -182,7 +182,7 @@ class TestRun:
         return {key: value for key, (value, _) in now.items() if before.get(key) != value}
 
 
-def _noting_backward(
+def _call_and_note_backward(
     call: Callable[..., object], captured: list[Captured], slot: int, *args: object
 ) -> object:
     """Call a recorded graph; set `modes.backward` when a gradient reaches it."""
@@ -209,7 +209,7 @@ def _cases(run: TestRun, request: CaseOptions, folder: Path) -> list[Case]:
             )
         own = compiled.config if target == compiled.target else {}
         for captured, settings in zip(compiled.captured, compiled.settings, strict=True):
-            kept = options_kept(settings, compiled.test) if target_of(target).settings else {}
+            kept = filter_savable(settings, compiled.test) if target_of(target).settings else {}
             config = {**kept, **own, **(request.config or {})}
             sources = source_files(target, config, folder)
             number = sum(case.name.startswith(f"{slug(compiled.test)}.") for case in cases)
@@ -224,7 +224,7 @@ def slug(test: str) -> str:
     return re.sub(r"[^\w.-]+", ".", inner).strip(".")[:80] or "test"
 
 
-def _why_nothing(name: str, run: TestRun, found: Collected) -> Exception:
+def _explain_nothing_compiled(name: str, run: TestRun, found: Collected) -> Exception:
     """Return the error for a run that compiled nothing."""
     if run.problems:
         more = f" (and {len(run.problems) - 1} more)" if len(run.problems) > 1 else ""
@@ -233,7 +233,7 @@ def _why_nothing(name: str, run: TestRun, found: Collected) -> Exception:
         return ProgramError(f"no such test: {name}{_near_test(name)}")
     never = "it never calls torch.compile, or did before it was run here"
     was_asked = found.reasons or found.traced
-    reasons = reasons_for_no_graph(found) if was_asked else (never,)
+    reasons = explain_no_graph(found) if was_asked else (never,)
     return CaptureError(f"Dynamo captured no graph of {name}: {reasons[0]}\n  {HINT}")
 
 
@@ -263,14 +263,14 @@ def _last_line(report: Any) -> str:
 
 
 @contextlib.contextmanager
-def _silent() -> Generator[None]:
+def _drop_output() -> Generator[None]:
     dropped = io.StringIO()
     with contextlib.redirect_stdout(dropped), contextlib.redirect_stderr(dropped):
         yield
 
 
 @contextlib.contextmanager
-def _as_it_was() -> Generator[None]:
+def _restore_process_state() -> Generator[None]:
     """Restore module path, environment and settings of torch after tests."""
     path = list(sys.path)
     with settings_kept():

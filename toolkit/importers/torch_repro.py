@@ -36,7 +36,7 @@ from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.base import Importer
-from ctk.toolkit.importers.changed_options import options_kept
+from ctk.toolkit.importers.changed_options import filter_savable
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
 from ctk.toolkit.options import CaseOptions
@@ -51,7 +51,7 @@ _LOST = re.compile(r"self\.(\w+) = <lambda>\(\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class TorchScript:
     """The facts in the text of a script.
 
     Attributes:
@@ -95,8 +95,8 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     script = read_script(Path(spec).expanduser().resolve())
     target = request.target or script.target
     resolve_target(target)
-    module, changed = _loaded(script.path)
-    own = options_kept(changed, script.path.name) if target_of(target).settings else {}
+    module, changed = _load_script(script.path)
+    own = filter_savable(changed, script.path.name) if target_of(target).settings else {}
     config = {**own, **(request.config or {})}
     inputs = StoredInputs(script.folders)
     with seeded():
@@ -119,7 +119,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     return cases
 
 
-def read_script(path: Path) -> Script:
+def read_script(path: Path) -> TorchScript:
     """Read the facts in the text of a script, without running it."""
     tree = _tree(path)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
@@ -129,11 +129,11 @@ def read_script(path: Path) -> Script:
             options = {key.arg: _literal(key.value) for key in call.keywords if key.arg}
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree else []
     after = "dynamo" if any("after_dynamo" in (node.module or "") for node in imports) else "aot"
-    return Script(path, after, options)
+    return TorchScript(path, after, options)
 
 
 def _after_dynamo(
-    script: Script,
+    script: TorchScript,
     model: torch.nn.Module,
     inputs: StoredInputs,
     target: str,
@@ -183,14 +183,14 @@ def _has_gradients(program: UserProgram) -> bool:
 
 
 def _after_aot(
-    script: Script,
+    script: TorchScript,
     model: torch.nn.Module,
     inputs: StoredInputs,
     target: str,
     config: Mapping[str, object],
 ) -> Case:
     """Return the case of an ATen graph: AOTAutograd made it, so no input requires grad."""
-    graph = _traced(model, script.path)
+    graph = _trace(model, script.path)
     names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
     if len(names) != len(inputs.values):
         raise ProgramError(
@@ -232,11 +232,11 @@ class _AtenTracer(Tracer):
         return isinstance(m, GraphModule)
 
 
-def _traced(model: torch.nn.Module, path: Path) -> GraphModule:
+def _trace(model: torch.nn.Module, path: Path) -> GraphModule:
     """Return the module of a script, and those inside it, as graphs."""
     try:
         for name, child in list(model.named_children()):
-            setattr(model, name, _traced(child, path))
+            setattr(model, name, _trace(child, path))
         tracer = _AtenTracer()
         return GraphModule(model, tracer.trace(model))
     except ProgramError:
@@ -248,7 +248,7 @@ def _traced(model: torch.nn.Module, path: Path) -> GraphModule:
         ) from error
 
 
-def _loaded(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
+def _load_script(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
     """Run the file, not as `__main__`; return its module and Inductor's options that it sets."""
     try:
         with settings_kept() as changed, search_last(path.parent), seeded():

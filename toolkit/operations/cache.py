@@ -17,7 +17,7 @@ from ctk.compiler.cache_folder.notes import Event
 from ctk.compiler.errors import CaseError, ConfigError, Uncacheable
 from ctk.compiler.observe import first_line
 from ctk.compiler.options.environment import cache_settings
-from ctk.toolkit.execution.cache_key import key_of
+from ctk.toolkit.execution.cache_key import compute_key
 from ctk.toolkit.importers import load_subject
 from ctk.toolkit.options import CaseOptions
 
@@ -114,7 +114,7 @@ def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explana
     explanations: list[Explanation] = []
     for case in loaded.cases:
         try:
-            explanations.append(compared(store, key_of(case), None))
+            explanations.append(compared(store, compute_key(case), None))
         except Uncacheable as error:
             explanations.append(Explanation("", None, is_kept=False, refusal=first_line(error)))
     return explanations

@@ -11,7 +11,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.compare import CompileComparison, compare_logs
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.importers.base import overridden
+from ctk.toolkit.importers.base import apply_request
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.judge import judge
@@ -128,7 +128,7 @@ def diff(subject: Subject, inputs: Inputs | None, options: DiffOptions) -> DiffR
 def diff_case(case: Case, left: Side, right: Side) -> GraphDiff:
     """Compile a case in two ways, and compare the compiles."""
     first, second = (
-        overridden(case, CaseOptions(target=side.target, config=side.config))
+        apply_request(case, CaseOptions(target=side.target, config=side.config))
         for side in (left, right)
     )
     (seen, log), (other_seen, other_log) = _observed(first), _observed(second)

@@ -31,7 +31,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.choice import CASE, REPRO
 from ctk.toolkit.processes.commands import OUTPUT_NBYTES, CommandEnd, run_command_group
-from ctk.toolkit.processes.exit_codes import describe_exit, outcome_of
+from ctk.toolkit.processes.exit_codes import describe_exit, read_outcome
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.repro.run import write_repro
 
@@ -130,7 +130,7 @@ class CommandOracle:
             return self._ended_by_us(ended, seconds)
         code = ended.code
         assert code is not None, "a run that was not ended by a limit has an exit code"
-        outcome = outcome_of(code)
+        outcome = read_outcome(code)
         if outcome == "cannot tell":
             return Judgement(Verdict.INVALID, detail=_told(describe_exit(code), ended))
         if self.match is not None:

@@ -23,7 +23,7 @@ from ctk.toolkit.case.graphs.graph_lines import graph_lines
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
 from ctk.toolkit.processes.descriptors import keep_standard_streams
-from ctk.toolkit.processes.link import asking, tell_alive
+from ctk.toolkit.processes.link import report_alive, report_function
 
 SHOWN_LINES = 20
 
@@ -99,9 +99,9 @@ class FunctionOracle:
                 candidate.
         """
         graph, inputs = private_copy(case.graph, case.inputs, lazy=False)
-        tell_alive()
+        report_alive()
         try:
-            with asking(self.name), keep_standard_streams():
+            with report_function(self.name), keep_standard_streams():
                 answer = self.function(replace(case, graph=graph, inputs=inputs))
             judgement = judgement_of(answer, f"the oracle {self.name}")
         except NoAnswer as error:

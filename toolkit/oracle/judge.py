@@ -38,7 +38,7 @@ from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import raising_operator
 from ctk.toolkit.oracle.measured import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 
 def judge(
@@ -66,13 +66,13 @@ def judge(
         ConfigError: The target does not take the case's config.
         LostAccelerator: A kernel of the eager run has broken CUDA for this process.
     """
-    tell_alive()
+    report_alive()
     if expected is not None and expected.is_measured:
         found = judge_measured(case, expected, observer)
         is_answer = isinstance(found, RunJudgement)
         return found if is_answer else _answer(error_signature(found), expected)
     eager = run_eager(case) if eager_raised is None else _lost(eager_raised)
-    tell_alive()
+    report_alive()
     if isinstance(eager.error, CtkError):
         return RunJudgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
     if is_of_a_leaf(eager.error):
@@ -83,7 +83,7 @@ def judge(
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
         return RunJudgement(Verdict.INVALID, detail=str(error))
-    tell_alive()
+    report_alive()
     if eager.error is not None:
         return _judged_error(case, eager.error, compiled, expected)
     assert eager.run is not None

@@ -12,13 +12,13 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.importers import Inputs, Loaded, Subject, are_strangers, load_subject
-from ctk.toolkit.importers.program import options_of
+from ctk.toolkit.importers import Inputs, Loaded, Subject, is_untrusted, load_subject
+from ctk.toolkit.importers.program import merge_options
 from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.executors import HANG_SECONDS, executor_for
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, Jobs
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.processes.link import Watch, compiled_limited, watched
+from ctk.toolkit.processes.link import Watch, apply_limits, set_compiled_limits
 from ctk.toolkit.processes.memory import default_limit_nbytes
 
 SILENT_SECONDS = 120.0
@@ -91,7 +91,7 @@ def opened(
     Raises:
         CtkError: As `load_subject` and `executor_for` raise it.
     """
-    with watched(_limits_of_capture(options)):
+    with apply_limits(_limits_of_capture(options)):
         loaded = load_subject(subject, inputs, options)
     cases = loaded.cases
     executor = executor_for(
@@ -102,13 +102,13 @@ def opened(
         jobs=jobs,
     )
     is_ours = options.isolate is None and not executor.isolates
-    is_strangers = is_ours and are_strangers(cases, subject, options)
+    is_strangers = is_ours and is_untrusted(cases, subject, options)
     limits = _limits()
     compiled = replace(limits, what="the compiled program", is_patient=True)
     with (
         executor,
-        watched(limits if is_strangers else None),
-        compiled_limited(compiled if is_ours and not is_strangers else None),
+        apply_limits(limits if is_strangers else None),
+        set_compiled_limits(compiled if is_ours and not is_strangers else None),
     ):
         question = _question(loaded, options)
         limits = options.timeout_seconds, options.memory_nbytes
@@ -127,7 +127,7 @@ def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuest
         return ProgramQuestion(
             program,
             target,
-            options_of(program, target, options.config),
+            merge_options(program, target, options.config),
             backward=options.backward or program.backward,
             dynamic=options.dynamic,
             calls=options.calls,

@@ -18,8 +18,8 @@ from typing import BinaryIO, Literal
 
 from ctk.compiler.errors import ProgramError
 from ctk.toolkit.processes.groups import kill_group
-from ctk.toolkit.processes.link import tell_alive
-from ctk.toolkit.processes.tree import carriers, end_processes
+from ctk.toolkit.processes.link import report_alive
+from ctk.toolkit.processes.tree import find_carriers, kill_processes
 
 MARK = "CTK_COMMAND_RUN"
 """Environment variable of one run and all processes that it starts."""
@@ -135,7 +135,7 @@ def _wait(
         with suppress(subprocess.TimeoutExpired):
             process.wait(pause)
             return None
-        tell_alive()
+        report_alive()
         pause = min(2 * pause, _POLL_SECONDS)
         if seconds is not None and time.monotonic() - started > seconds:
             return "time"
@@ -146,5 +146,5 @@ def _wait(
 def _end_carriers(mark: str) -> None:
     """Kill the processes of a run that left its group."""
     for _ in range(_LOOKS):  # a process that forks during a look hides its child from that look
-        if not end_processes(carriers(f"{MARK}={mark}")):
+        if not kill_processes(find_carriers(f"{MARK}={mark}")):
             return

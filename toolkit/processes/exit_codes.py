@@ -13,7 +13,7 @@ Outcome = Literal["good", "bad", "cannot tell"]
 CANNOT_TELL = 125
 
 
-def outcome_of(code: int) -> Outcome:
+def read_outcome(code: int) -> Outcome:
     """Return the outcome for an exit code; a negative one is the signal that ended the process."""
     return "good" if code == 0 else "cannot tell" if code == CANNOT_TELL else "bad"
 

@@ -36,7 +36,7 @@ def die_first() -> None:
 
 
 @contextlib.contextmanager
-def dying_with_parent() -> Generator[None]:
+def die_with_parent() -> Generator[None]:
     """Be killed if the parent ends inside the `with` block, during which no pipe is read."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:

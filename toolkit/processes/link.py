@@ -121,14 +121,14 @@ def find_link() -> Link | None:
     return _LINKS.get(os.getpid())
 
 
-def tell_alive() -> None:
+def report_alive() -> None:
     """Send a sign of life to the supervisor, if there is one."""
     link = find_link()
     if link is not None:
         link.alive()
 
 
-def tell_resumable(folder: Path, command: str) -> None:
+def report_resumable(folder: Path, command: str) -> None:
     """Send the supervisor, if there is one, the folder to resume and the command that does."""
     link = find_link()
     if link is not None:
@@ -136,7 +136,7 @@ def tell_resumable(folder: Path, command: str) -> None:
 
 
 @contextlib.contextmanager
-def at_work(case: Path, doing: str, command: str) -> Generator[None]:
+def report_work(case: Path, doing: str, command: str) -> Generator[None]:
     """Name the work of the block to the supervisor, if there is one, in case it kills this process.
 
     Args:
@@ -156,7 +156,7 @@ def at_work(case: Path, doing: str, command: str) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def asking(name: str) -> Generator[None]:
+def report_function(name: str) -> Generator[None]:
     """Name the user function that runs in the block to the supervisor, if there is one."""
     link = find_link()
     if link is None:
@@ -170,7 +170,7 @@ def asking(name: str) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def watched(watch: Watch | None) -> Generator[None]:
+def apply_limits(watch: Watch | None) -> Generator[None]:
     """Set limits for the block, at which the supervisor, if there is one, kills this process."""
     link = find_link()
     if link is None or watch is None:
@@ -184,8 +184,8 @@ def watched(watch: Watch | None) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def compiled_limited(watch: Watch | None) -> Generator[None]:
-    """Set the limits that `compiled_watched` applies to compiled programs inside the block."""
+def set_compiled_limits(watch: Watch | None) -> Generator[None]:
+    """Set the limits that `limit_compiled` applies to compiled programs inside the block."""
     link = find_link()
     if link is None:
         yield
@@ -197,10 +197,10 @@ def compiled_limited(watch: Watch | None) -> Generator[None]:
         link.compiled = before
 
 
-def compiled_watched() -> contextlib.AbstractContextManager[None]:
-    """Return a context with the limits of `compiled_limited`, to compile or call a program in."""
+def limit_compiled() -> contextlib.AbstractContextManager[None]:
+    """Return a context with the limits of `set_compiled_limits`, to compile or call a program in."""
     link = find_link()
-    return watched(link.compiled if link is not None else None)
+    return apply_limits(link.compiled if link is not None else None)
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ class Notes:
     as_json: bool = False
     exit_code: int | None = None
     works: dict[str, Work] = field(default_factory=dict[str, Work])
-    asking: str = ""
+    report_function: str = ""
     resumable: str | None = None
     go_on: str = ""
     is_writing: bool = False

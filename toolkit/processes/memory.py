@@ -22,10 +22,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 def held_nbytes(pids: Iterable[int]) -> int:
     """Return the bytes that some processes hold together; a shared page counts for each of them."""
-    return sum(_held(_read(Path("/proc") / str(pid) / "status")) for pid in pids)
+    return sum(_parse_held(_read(Path("/proc") / str(pid) / "status")) for pid in pids)
 
 
-def _held(status: str) -> int:
+def _parse_held(status: str) -> int:
     return sum(int(kib) << 10 for kib in _HELD.findall(status))
 
 
@@ -56,12 +56,12 @@ def _group_limits() -> list[int]:
     return limits
 
 
-def too_much(nbytes: int) -> str:
+def describe_excess(nbytes: int) -> str:
     """Return the message for a question that holds more than `nbytes`."""
-    return f"more than {as_text(nbytes)} (--memory)"
+    return f"more than {format_size(nbytes)} (--memory)"
 
 
-def memory_name(nbytes: int | None, default: str | None = None) -> str:
+def name_limit(nbytes: int | None, default: str | None = None) -> str:
     """Return the name of a limit, for the key of answers that depend on it.
 
     The default limit depends on the free memory, which varies: its name is the magnitude, so that
@@ -77,7 +77,7 @@ def memory_name(nbytes: int | None, default: str | None = None) -> str:
     return f"default {default or (free and round(math.log2(free)))}"
 
 
-def as_text(nbytes: int) -> str:
+def format_size(nbytes: int) -> str:
     """Return a size as `--memory` takes it: `1.5G`, `300M`."""
     unit, name = (1 << 30, "G") if nbytes >= 1 << 30 else (1 << 20, "M")
     return f"{nbytes / unit:.1f}".removesuffix(".0") + name

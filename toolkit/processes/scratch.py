@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import StorageError
 from ctk.compiler.usercode.process_name import boot_name, process_name, start_time
-from ctk.toolkit.processes.tree import carriers, end_processes
+from ctk.toolkit.processes.tree import find_carriers, kill_processes
 
 OWNER = "CTK_OWNER"
 """Environment variable that names the ctk process which started a process."""
@@ -76,7 +76,7 @@ def sweep() -> list[Path]:
         for folder in Path(tempfile.gettempdir()).glob("ctk-*"):
             dead = _dead_owner(folder)
             if dead is not None:
-                end_processes(carriers(f"{OWNER}={dead}"))
+                kill_processes(find_carriers(f"{OWNER}={dead}"))
                 remove_folder(folder)
                 removed.append(folder)
     return removed

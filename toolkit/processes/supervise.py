@@ -34,7 +34,7 @@ from ctk.toolkit.processes.link import Link, Notes, Watch, set_link
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.scratch import OWNER, scratch_root
 from ctk.toolkit.processes.signals import hide_from_forks
-from ctk.toolkit.processes.tree import descendants, end_descendants
+from ctk.toolkit.processes.tree import find_descendants, kill_descendants
 
 _PASSED_ON = (
     "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT",
@@ -113,7 +113,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         os.set_blocking(descriptor, False)
     if cleans_up:
         adopt_orphans()
-    parent, watched, others = os.getpid(), _watched_signals(), _present_children()
+    parent, watched, others = os.getpid(), _find_watched_signals(), _present_children()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     flush_streams()
     pid = os.fork()
@@ -135,10 +135,10 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
     os.close(notes_out)
     os.close(echo_out)
     try:
-        return _attended(_Half(pid, notes_in, echo_in, grace_seconds), watched)
+        return _attend(_Half(pid, notes_in, echo_in, grace_seconds), watched)
     finally:
         if cleans_up:
-            end_descendants(parent, spare=others)
+            kill_descendants(parent, spare=others)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(notes_in)
         os.close(echo_in)
@@ -150,7 +150,7 @@ def _present_children() -> list[int]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # the usual case; skips reading all processes
         return []
-    return descendants(os.getpid())
+    return find_descendants(os.getpid())
 
 
 def die_of(number: int) -> None:
@@ -160,14 +160,14 @@ def die_of(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def _watched_signals() -> set[signal.Signals]:
+def _find_watched_signals() -> set[signal.Signals]:
     """Return the signals to wait for; an ignored one (`nohup`) stays ignored."""
     named = {getattr(signal, name) for name in _PASSED_ON}
     heard = {number for number in named if signal.getsignal(number) is not signal.SIG_IGN}
     return heard | {signal.SIGCHLD}
 
 
-def _attended(half: _Half, watched: set[signal.Signals]) -> End:
+def _attend(half: _Half, watched: set[signal.Signals]) -> End:
     """Wait for the end of the working half."""
     while True:
         pid, status = os.waitpid(half.pid, os.WNOHANG | os.WUNTRACED)
@@ -184,10 +184,10 @@ def _attended(half: _Half, watched: set[signal.Signals]) -> End:
             signals = frozenset(half.signals)
             waited = half.exceeded_at - half.notes.watch_at if half.exceeded else 0.0
             return End(code, half.notes, signals, half.gave_up, half.pid, half.exceeded, waited)
-        if _has_had_its_time(half):
+        if _is_grace_over(half):
             half.gave_up = True
             _kill(half)
-        elif exceeded := _exceeded(half):
+        elif exceeded := _find_exceeded_limit(half):
             half.exceeded, half.exceeded_at = exceeded, time.monotonic()
             _kill(half)
         info = signal.sigtimedwait(watched, _WATCH_SECONDS if half.notes.watch else _POLL_SECONDS)
@@ -198,7 +198,7 @@ def _attended(half: _Half, watched: set[signal.Signals]) -> End:
 
 
 def _kill(half: _Half) -> None:
-    end_descendants(half.pid)
+    kill_descendants(half.pid)
     os.kill(half.pid, signal.SIGKILL)
 
 
@@ -226,7 +226,7 @@ def _has_echoed(half: _Half, number: int) -> bool:
         time.sleep(0.01)
 
 
-def _has_had_its_time(half: _Half) -> bool:
+def _is_grace_over(half: _Half) -> bool:
     """Return whether the grace period of the child is over; writing a result has no limit."""
     if half.grace_seconds is None or half.gave_up:
         return False
@@ -245,7 +245,7 @@ def silence_allowed(notes: Notes, watch: Watch) -> float:
     return max(watch.seconds, PATIENCE * notes.slowest_seconds)
 
 
-def _exceeded(half: _Half) -> Literal["time", "memory"] | None:
+def _find_exceeded_limit(half: _Half) -> Literal["time", "memory"] | None:
     """Return the limit that the child has set and now passed."""
     watch, notes = half.notes.watch, half.notes
     is_ending = half.gave_up or half.exceeded or half.ending_since is not None
@@ -253,6 +253,6 @@ def _exceeded(half: _Half) -> Literal["time", "memory"] | None:
         return None
     if not notes.is_writing and time.monotonic() - notes.alive_at > silence_allowed(notes, watch):
         return "time"
-    if watch.nbytes and held_nbytes((half.pid, *descendants(half.pid))) > watch.nbytes:
+    if watch.nbytes and held_nbytes((half.pid, *find_descendants(half.pid))) > watch.nbytes:
         return "memory"
     return None

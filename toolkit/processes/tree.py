@@ -43,7 +43,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
+def find_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     """Return the living processes below one, parents before their children.
 
     A process that forks and ends during a read hides its child from it: two reads must agree.
@@ -72,7 +72,7 @@ def _look_below(root: int, spare: Collection[int]) -> list[int]:
     return found
 
 
-def end_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
+def kill_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     """Kill the descendants of a process, not itself; return their ids.
 
     A parent may fork before it is killed: the tree is read again until it is empty.
@@ -83,15 +83,15 @@ def end_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     """
     killed: list[int] = []
     deadline = time.monotonic() + _END_SECONDS
-    while found := descendants(root, spare=spare):
-        killed += end_processes(found)
+    while found := find_descendants(root, spare=spare):
+        killed += kill_processes(found)
         if time.monotonic() > deadline:
             break
         time.sleep(0.005)
     return killed
 
 
-def end_processes(pids: Collection[int]) -> Collection[int]:
+def kill_processes(pids: Collection[int]) -> Collection[int]:
     """Send SIGKILL to some processes, of which some may have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -99,7 +99,7 @@ def end_processes(pids: Collection[int]) -> Collection[int]:
     return pids
 
 
-def carriers(variable: str) -> list[int]:
+def find_carriers(variable: str) -> list[int]:
     """Return the living processes of this user, not this one, that were started with `NAME=VALUE`.
 
     Args:

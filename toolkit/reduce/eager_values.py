@@ -29,8 +29,8 @@ from ctk.compiler.torch_compat.process.process_state import (
     process_state_kept,
 )
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.execution.limited_rounds import rounds_limited
-from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.limited_rounds import limit_rounds
+from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.private_copy import private_copy
 
 
@@ -252,7 +252,7 @@ def _walk(
         graph, inputs = private_copy(graph, inputs)
     on_cpu = case.signature is not None and case.signature.breaks_eager
     run = _Run(graph, inputs, on_cpu=on_cpu)
-    with applied(case.modes), process_state_kept(), rounds_limited(graph):
+    with apply_modes(case.modes), process_state_kept(), limit_rounds(graph):
         for node in graph.graph.nodes:
             before(node, run.values)
             run.step(node)

@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.reduce.eager_values import TensorInfo, call_node, describe
 
 
@@ -67,7 +67,7 @@ class Forms:
 
     def _run(self, node: Node, read: Callable[[Node], object]) -> object:
         self._mode = self._mode or fake.new_fake_mode()
-        with fake.without_log(), applied(self.case.modes), fake.fake_compute(self._mode):
+        with fake.without_log(), apply_modes(self.case.modes), fake.fake_compute(self._mode):
             arguments = map_arg((node.args, node.kwargs), lambda each: _compute_form(read(each)))
             args, kwargs = cast("tuple[tuple[Any, ...], dict[str, Any]]", arguments)
             return describe(call_node(self.case.graph, node, args, kwargs))

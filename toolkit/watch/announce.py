@@ -41,7 +41,9 @@ class Subject:
         return self.importable and not self.in_script
 
 
-def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()) -> str:
+def describe_failure(
+    case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()
+) -> str:
     """Return the announcement of a failure; its first line can stand alone.
 
     Args:
@@ -65,7 +67,7 @@ def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence
     return "\n".join(lines)
 
 
-def import_hint(subject: Subject) -> str:
+def describe_import_problem(subject: Subject) -> str:
     """Return the lines for a backend or passes that the commands cannot, or should not, import."""
     if not subject.importable:
         return "\n  the commands cannot import the backend: make it a function of a module"

@@ -61,7 +61,7 @@ NO_CHILDREN = Children()
 
 
 @contextmanager
-def watched_children(options: WatchOptions) -> Generator[Path]:
+def watch_children(options: WatchOptions) -> Generator[Path]:
     """Watch the children that start inside the block; yield the folder of the run.
 
     The environment is restored, and the folder removed, at the end.
@@ -86,9 +86,9 @@ def watched_children(options: WatchOptions) -> Generator[Path]:
             remove_folder(folder)
 
 
-def children_of(folder: Path) -> Children:
+def read_children(folder: Path) -> Children:
     """Read the results so far of the children of this process."""
-    entries = [_entry(line) for line in (folder / BOOK).read_text().splitlines()]
+    entries = [_read_entry(line) for line in (folder / BOOK).read_text().splitlines()]
     theirs = [entry for entry in entries if entry.get("pid") != os.getpid()]
     graphs = [entry for entry in theirs if "graph" in entry]
     failures = tuple(
@@ -125,7 +125,7 @@ def _on_event(event: str, args: Sequence[Any], folder: Path) -> None:
         note(str(folder), {"launched": words[1:]})
 
 
-def _entry(line: str) -> Mapping[str, Any]:
+def _read_entry(line: str) -> Mapping[str, Any]:
     try:
         return json.loads(line)
     except ValueError:  # cut off: its writer was killed, or the disk is full

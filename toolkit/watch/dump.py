@@ -101,7 +101,7 @@ class DumpWriter:
         """Write one event; an error is logged once and never reaches the compile."""
         if not self._problem:
             what = f"the dump to {self.folder}"
-            self._problem = not guarded(lambda: self._write(event), what, self.missed)
+            self._problem = not run_guarded(lambda: self._write(event), what, self.missed)
 
     def _write(self, event: Event) -> None:
         match event:
@@ -126,7 +126,7 @@ class DumpWriter:
 
     def _write_pass(self, record: PassRecord) -> None:
         number, self._passes = self._passes, self._passes + 1
-        self._note(**encode(_dumped(record, number)))
+        self._note(**encode(_describe_pass(record, number)))
         if not record.changed:
             return
         stem = file_stem(f"{number:03}_{str(record.id).replace('/', '_')}")
@@ -166,7 +166,7 @@ class DumpWriter:
         append_line(self.folder / EVENTS, json.dumps({"event": event, **facts}))
 
 
-def dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
+def read_dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
     """Return the passes or the kernels in the dump of a graph, in order; none without a dump."""
     path, found = folder / EVENTS, list[Dumped]()
     if not path.is_file():
@@ -181,13 +181,13 @@ def dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
     return found
 
 
-def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
+def find_dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
     """Return a pass in the dump of a graph, and the file of its changes, if there are any.
 
     Raises:
         CaseError: There is no such pass, or no dump of passes.
     """
-    passes = {line.number: line for line in dumped(DumpedPass, folder)}
+    passes = {line.number: line for line in read_dumped(DumpedPass, folder)}
     if number not in passes:
         available = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
         raise CaseError(
@@ -198,7 +198,7 @@ def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
     return passes[number], next((folder / "passes").glob(f"{number:03}_*.diff"), None)
 
 
-def guarded(
+def run_guarded(
     action: Callable[[], object], what: str, missed: Callable[[str], None] | None = None
 ) -> bool:
     """Run an action of ctk inside the user's program: an exception becomes one log line.
@@ -247,7 +247,7 @@ def file_stem(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "unnamed"
 
 
-def _dumped(record: PassRecord, number: int) -> DumpedPass:
+def _describe_pass(record: PassRecord, number: int) -> DumpedPass:
     made = sum(not rewrite.vetoed for rewrite in record.rewrites)
     return DumpedPass(
         pass_=str(record.id),

@@ -22,15 +22,15 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.execution.modes import default_dtype_kept
+from ctk.toolkit.execution.modes import keep_default_dtype
 
 
 @contextmanager
-def alone() -> Generator[None]:
+def hold_compile_lock() -> Generator[None]:
     """Hold Dynamo's compile lock, with autograd in this thread, until the block ends."""
     with ExitStack() as stack:
         stack.enter_context(inductor.compile_lock())
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         if threading.active_count() > 1:
-            stack.enter_context(default_dtype_kept())
+            stack.enter_context(keep_default_dtype())
         yield

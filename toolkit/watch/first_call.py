@@ -44,7 +44,7 @@ from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
-from ctk.toolkit.execution.python_state import python_state_kept
+from ctk.toolkit.execution.python_state import keep_python_state
 from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.watch.announce import Subject
 
@@ -91,13 +91,13 @@ def check_first_call(
     """
     try:
         with without_saved_tensor_hooks():
-            return _checked(case, subject, compiled, log)
+            return _check(case, subject, compiled, log)
     except Exception as error:  # an error of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)
         return FirstCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
 
 
-def _checked(
+def _check(
     case: Case, subject: Subject, compiled: Callable[..., object], log: CompileLog | None
 ) -> FirstCall:
     eager = run_eager(case)
@@ -110,7 +110,7 @@ def _checked(
         twin = dataclasses.replace(case, config=subject.config)
         outcome = run_compiled(twin, observer=recorder, target=subject.target)
     else:
-        with python_state_kept(case.graph):  # the called graph is one opaque function
+        with keep_python_state(case.graph):  # the called graph is one opaque function
             outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
     if outcome.error is not None:
         if outcome.phase == "compile":
@@ -118,10 +118,10 @@ def _checked(
             return FirstCall(note=f"a second compile, for the check, raises ({said})")
         return FirstCall(error_signature(outcome), outcome.error)
     wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
-    found = _mismatches(case, eager, outcome)
+    found = _find_mismatches(case, eager, outcome)
     if found:
-        return _judged(case, eager, found, wrong, rejudge=subject.can_recompile)
-    return FirstCall(hidden=tuple(_sentence(finding) for finding in wrong))
+        return _rejudge(case, eager, found, wrong, rejudge=subject.can_recompile)
+    return FirstCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
 
 
 def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:
@@ -147,13 +147,13 @@ def call_graph(function: Callable[..., object], count: int) -> GraphModule:
     return GraphModule({}, graph)
 
 
-def _mismatches(case: Case, eager: Outcome, outcome: Outcome) -> tuple[Mismatch, ...]:
+def _find_mismatches(case: Case, eager: Outcome, outcome: Outcome) -> tuple[Mismatch, ...]:
     if runs_identical(eager.values, outcome.values):
         return ()
     return compare_runs(eager.values, outcome.values, run_reference(case, eager).values)
 
 
-def _judged(
+def _rejudge(
     case: Case,
     eager: Outcome,
     found: tuple[Mismatch, ...],
@@ -162,7 +162,9 @@ def _judged(
     rejudge: bool,
 ) -> FirstCall:
     signature = mismatch_signature(found[0])
-    details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [_sentence(f) for f in wrong]
+    details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [
+        _describe_finding(f) for f in wrong
+    ]
     if not rejudge:
         if eager.drew_random:
             return FirstCall(note="the results differ, but the program draws random numbers")
@@ -177,6 +179,6 @@ def _judged(
     return FirstCall(signature, details=tuple(details))
 
 
-def _sentence(finding: Finding) -> str:
+def _describe_finding(finding: Finding) -> str:
     detail = finding.mismatch.detail if finding.mismatch else ""
     return f"{finding.where} changes the value of {finding.node}: {detail}"

@@ -30,9 +30,9 @@ from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import BackendTarget
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.watch_session import (
-    Session,
     WatchKeywords,
     WatchOptions,
+    WatchSession,
     check_keywords,
     watch_options,
 )
@@ -83,15 +83,15 @@ def debug_compile(
             f"debug_compile: {type(target).__name__} {target!r} is not a target; name one, e.g. "
             "'inductor', or give a Dynamo backend: a function of a graph and example inputs"
         )
-    session = Session(watch_options(**options))
+    session = WatchSession(watch_options(**options))
     if isinstance(target, str):
         resolved, importable = resolve_target(target), True
     else:
-        resolved, importable = named_target(target)
+        resolved, importable = make_named_target(target)
     if config:
         resolved.check_config(config)
     watch_calls(lambda backend: session if _session_that_watches(backend) is session else None)
-    return watched_backend(session, resolved, config or {}, importable=importable)
+    return make_watched_backend(session, resolved, config or {}, importable=importable)
 
 
 def _session_that_watches(backend: object) -> object:
@@ -122,7 +122,7 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
             f"the hooks are installed already, with {present.session.options}; "
             "call uninstall() on the result of install(), then install() again"
         )
-    handle = Installed(Session(wanted))
+    handle = Installed(WatchSession(wanted))
     handle.session.book = book
     undo_lookup = dynamo.wrap_backend_lookup(handle.watched, handle)
     undo_calls = watch_calls(handle.session_of)
@@ -141,14 +141,14 @@ def backend_from_environment(target: str) -> DynamoBackend:
     The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when `CTK_DUMP` or
     `CTK_CHECK` is set. All compiles of a process with the same variables share one dump folder.
     """
-    return watched_backend(_session_of(watch_options()), resolve_target(target), {})
+    return make_watched_backend(_session_of(watch_options()), resolve_target(target), {})
 
 
-_SESSIONS: dict[WatchOptions, Session] = {}
+_SESSIONS: dict[WatchOptions, WatchSession] = {}
 
 
-def _session_of(options: WatchOptions) -> Session:
-    return _SESSIONS.setdefault(options, Session(options))  # atomic: threads share one session
+def _session_of(options: WatchOptions) -> WatchSession:
+    return _SESSIONS.setdefault(options, WatchSession(options))  # atomic: threads share one session
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +162,7 @@ class Installed(Closeable):
         inherited: Whether a watched script started this process.
     """
 
-    session: Session
+    session: WatchSession
     undo: Callable[[], None] = field(default=lambda: None, repr=False)
     lookups: int = 0
     inherited: bool = False
@@ -176,7 +176,7 @@ class Installed(Closeable):
         """Uninstall, at the end of a `with` block."""
         self.uninstall()
 
-    def session_of(self, backend: object) -> Session | None:
+    def session_of(self, backend: object) -> WatchSession | None:
         """Return the session of these hooks if it watches a backend."""
         session = getattr(backend, "ctk_session", None)
         return session if session is self.session else None
@@ -197,12 +197,12 @@ class Installed(Closeable):
         name, function, keywords = dynamo.unwrap_backend(backend)
         if hasattr(function, "ctk_watched"):
             return backend
-        wrapper = _watched_backend_of(self.session, name, function, keywords)
+        wrapper = _watch_backend(self.session, name, function, keywords)
         return self._wrappers.keep(backend, wrapper)
 
 
-def watched_backend(
-    session: Session, target: Target, config: Mapping[str, object], *, importable: bool = True
+def make_watched_backend(
+    session: WatchSession, target: Target, config: Mapping[str, object], *, importable: bool = True
 ) -> DynamoBackend:
     """Return a Dynamo backend that compiles with `target`, watched by `session`."""
 
@@ -250,7 +250,7 @@ def make_subject(
     return Subject(target, effective, saved, sources, importable, in_script)
 
 
-def named_target(backend: DynamoBackend) -> tuple[Target, bool]:
+def make_named_target(backend: DynamoBackend) -> tuple[Target, bool]:
     """Return the target of any Dynamo backend, and whether another process can import it."""
     reference = reference_to(backend)
     if reference is None:
@@ -259,19 +259,19 @@ def named_target(backend: DynamoBackend) -> tuple[Target, bool]:
     return BackendTarget(reference, backend), True
 
 
-def _watched_backend_of(
-    session: Session, name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
+def _watch_backend(
+    session: WatchSession, name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
 ) -> DynamoBackend:
     """Return the watching backend for the arguments of `torch.compile`."""
     options = keywords.get("options") or {}
     mode = keywords.get("mode")
     config = dict(options) if isinstance(options, Mapping) else {}
     if name is not None and mode in (None, "default"):
-        return watched_backend(session, resolve_target(name), config)
+        return make_watched_backend(session, resolve_target(name), config)
     if mode not in (None, "default"):  # the mode is passed on to the backend
         function = functools.partial(function, mode=mode)
-    target, importable = named_target(function)
-    return watched_backend(session, target, config, importable=importable)
+    target, importable = make_named_target(function)
+    return make_watched_backend(session, target, config, importable=importable)
 
 
 def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:

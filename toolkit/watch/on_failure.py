@@ -20,7 +20,9 @@ from ctk.toolkit.case.case import Case
 logger = logging.getLogger("ctk")
 
 
-def tell_fallback(on_failure: OnFailure, case: Case, error: BaseException, *, while_: str) -> None:
+def report_fallback(
+    on_failure: OnFailure, case: Case, error: BaseException, *, while_: str
+) -> None:
     """Warn, or log, that eager takes over after an exception."""
     text = (
         f"ctk: {case.name} runs in eager from now on: "
@@ -32,7 +34,7 @@ def tell_fallback(on_failure: OnFailure, case: Case, error: BaseException, *, wh
         logger.warning("%s", text)
 
 
-def after_failed_check(
+def apply_on_failure(
     on_failure: OnFailure, case: Case, announced: str, error: BaseException | None
 ) -> bool:
     """Apply `on_failure` to a failed check; return whether eager takes over.

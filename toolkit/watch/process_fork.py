@@ -93,7 +93,7 @@ class Keeper(Closeable):
 def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> int:
     """Be the keeper: answer until there are no more requests."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it waits for its own children
-    _cut_off({requests.fileno(), answers.fileno()})
+    _redirect_open_files({requests.fileno(), answers.fileno()})
     torch.set_num_threads(1)  # threads are not copied
     inductor.compile_without_threads()
     tempfile.tempdir = str(folder)  # removed with the folder if this process is killed
@@ -114,7 +114,7 @@ def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> i
     return 0
 
 
-def _cut_off(kept: set[int]) -> None:
+def _redirect_open_files(kept: set[int]) -> None:
     """Redirect all open files, pipes and sockets to the null device."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:

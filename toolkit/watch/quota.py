@@ -33,14 +33,14 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class RemovedDump:
     """A dump that was removed to make room."""
 
     path: Path
     nbytes: int
 
 
-def mark(folder: Path) -> None:
+def write_marker(folder: Path) -> None:
     """Write the marker into a new dump folder."""
     marker = Marker(os.getpid(), _host(), time.time())
     write_text(folder / MARKER, write_document(marker))
@@ -56,7 +56,7 @@ def folder_nbytes(folder: Path) -> int:
     return total
 
 
-def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[Pruned, ...], int]:
+def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[RemovedDump, ...], int]:
     """Remove the oldest dumps below `root` until all of them fit into the quota.
 
     Args:
@@ -67,21 +67,21 @@ def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[Pruned, .
     Returns:
         The removed dumps, and the bytes that remain over the quota.
     """
-    sizes = {folder: folder_nbytes(folder) for folder in dumps(root)}
+    sizes = {folder: folder_nbytes(folder) for folder in list_dumps(root)}
     excess = sum(sizes.values()) - quota_nbytes
-    removed: list[Pruned] = []
+    removed: list[RemovedDump] = []
     for folder, nbytes in sizes.items():
         if excess <= 0:
             break
         if folder != keep and not _in_use(folder):
             shutil.rmtree(folder, ignore_errors=True)
             if not folder.exists():
-                removed.append(Pruned(folder, nbytes))
+                removed.append(RemovedDump(folder, nbytes))
                 excess -= nbytes
     return tuple(removed), max(excess, 0)
 
 
-def dumps(root: Path) -> list[Path]:
+def list_dumps(root: Path) -> list[Path]:
     """Return the dumps directly below `root`, oldest first."""
     if not root.is_dir():
         return []
@@ -94,7 +94,7 @@ def _host() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12]
 
 
-def _marker(folder: Path) -> Marker | None:
+def _read_marker(folder: Path) -> Marker | None:
     try:
         return decode(Marker, (folder / MARKER).read_bytes(), where=MARKER)
     except (OSError, CaseError):  # cut off by a crash, or being pruned: counts as old and unused
@@ -102,11 +102,11 @@ def _marker(folder: Path) -> Marker | None:
 
 
 def _started(folder: Path) -> float:
-    marker = _marker(folder)
+    marker = _read_marker(folder)
     return marker.started if marker else 0.0
 
 
 def _in_use(folder: Path) -> bool:
     """Return whether the process that writes this dump still runs on this host."""
-    marker = _marker(folder)
+    marker = _read_marker(folder)
     return marker is not None and marker.host == _host() and is_alive(marker.pid)

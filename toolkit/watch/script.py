@@ -18,8 +18,8 @@ from typing import Unpack
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
 from ctk.compiler.usercode.references import near_file
-from ctk.toolkit.importers.no_graph import reasons_for_no_graph
-from ctk.toolkit.watch.children import NO_CHILDREN, Children, children_of, watched_children
+from ctk.toolkit.importers.no_graph import explain_no_graph
+from ctk.toolkit.watch.children import NO_CHILDREN, Children, read_children, watch_children
 from ctk.toolkit.watch.hooks import Installed, install
 from ctk.toolkit.watch.watch_session import Failure, Missing, WatchKeywords
 
@@ -77,28 +77,26 @@ def run_script(
     exit_code, error, found, children = 0, None, Collected(), NO_CHILDREN
     try:
         with ExitStack() as around:
-            handle.session.book = str(
-                around.enter_context(watched_children(handle.session.options))
-            )
+            handle.session.book = str(around.enter_context(watch_children(handle.session.options)))
             around.callback(lambda: _end_forked_child(process))
-            around.enter_context(script_environment(script, args))
+            around.enter_context(apply_script_environment(script, args))
             around.enter_context(collected(found))
             try:
                 runpy.run_path(str(script), run_name="__main__")
             finally:
-                children = children_of(Path(handle.session.book))
+                children = read_children(Path(handle.session.book))
     except SystemExit as request:
         exit_code = _exit_code(request)
     except KeyboardInterrupt as interrupt:
-        exit_code, error = INTERRUPTED, _trimmed(interrupt)
+        exit_code, error = INTERRUPTED, _trim_traceback(interrupt)
     except BaseException as raised:  # any exception of the script is passed to the caller
-        exit_code, error = 1, _trimmed(raised)
+        exit_code, error = 1, _trim_traceback(raised)
     finally:
         handle.uninstall()
     session = handle.session
     session.book = ""
     folder = session.made_folder if session.graphs else None
-    why = () if session.graphs or children.graphs else _why_nothing(handle, found)
+    why = () if session.graphs or children.graphs else _explain_no_graph(handle, found)
     failures = (*session.failures, *children.failures)
     missing = (*session.missing, *children.missing)
     return RunSummary(
@@ -121,21 +119,21 @@ def _end_forked_child(process: int) -> None:
     error = sys.exception()
     exit_code = _exit_code(error) if isinstance(error, SystemExit) else int(error is not None)
     if error is not None and not isinstance(error, SystemExit):
-        traceback.print_exception(_trimmed(error))
+        traceback.print_exception(_trim_traceback(error))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
 
 
-def _why_nothing(handle: Installed, found: Collected) -> tuple[str, ...]:
+def _explain_no_graph(handle: Installed, found: Collected) -> tuple[str, ...]:
     """Return why a script compiled nothing."""
     if switched_off_by() or handle.lookups:
-        return reasons_for_no_graph(found)
+        return explain_no_graph(found)
     return ("it never calls torch.compile, or did before it was watched",)
 
 
 @contextmanager
-def script_environment(script: Path, args: Sequence[str]) -> Generator[None]:
+def apply_script_environment(script: Path, args: Sequence[str]) -> Generator[None]:
     """Set `sys.argv` and `sys.path[0]` as for a script, inside the block."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *args]
@@ -156,7 +154,7 @@ def _exit_code(request: SystemExit) -> int:
     return 1
 
 
-def _trimmed(error: BaseException) -> BaseException:
+def _trim_traceback(error: BaseException) -> BaseException:
     """Return the exception without the first frames, of ctk and of runpy."""
     trace: TracebackType | None = error.__traceback__
     ours = {__file__, runpy.__file__, "<frozen runpy>"}

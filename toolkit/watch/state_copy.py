@@ -19,12 +19,12 @@ from ctk.compiler.torch_compat.aot.autograd import remember_versions
 from ctk.repro_templates.graph.running import generator_states, set_generator_states
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.private_copy import held_state, private_copy
-from ctk.toolkit.watch.dump import guarded
+from ctk.toolkit.watch.dump import run_guarded
 from ctk.toolkit.watch.watch_session import WatchOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spare:
+class StateCopy:
     """A graph and its inputs before the first call.
 
     Attributes:
@@ -32,14 +32,14 @@ class Spare:
     """
 
     case: Case
-    _undo: Callable[[], None]
+    _make_undo: Callable[[], None]
 
     def restored(self) -> bool:
         """Restore the program's state before the call; return whether that succeeded."""
-        return guarded(self._undo, "undoing a failed call (no fallback)")
+        return run_guarded(self._undo, "undoing a failed call (no fallback)")
 
 
-def spare_of(options: WatchOptions, case: Case, args: tuple[object, ...]) -> Spare | None:
+def copy_state(options: WatchOptions, case: Case, args: tuple[object, ...]) -> StateCopy | None:
     """Return a copy of the state that a first call can reach; None if not needed or not possible.
 
     Args:
@@ -49,34 +49,34 @@ def spare_of(options: WatchOptions, case: Case, args: tuple[object, ...]) -> Spa
     """
     if options.check == "off" and options.on_failure == "raise":
         return None
-    made: list[Spare] = []
-    guarded(
-        lambda: made.append(_spare(case, args)),
+    made: list[StateCopy] = []
+    run_guarded(
+        lambda: made.append(_make_copy(case, args)),
         f"cloning the inputs of {case.name} (no check, no fallback)",
     )
     return made[0] if made else None
 
 
-def _spare(case: Case, args: tuple[object, ...]) -> Spare:
+def _make_copy(case: Case, args: tuple[object, ...]) -> StateCopy:
     graph, inputs = private_copy(case.graph, args, lazy=False)
     live = [*args, *(each.value for each in held_state(case.graph))]
     saved = [*inputs, *(each.value for each in held_state(graph))]
-    undo = _undo(
+    undo = _make_undo(
         [state for value in live for state in state_in(value)],
         [state for value in saved for state in state_in(value)],
     )
-    return Spare(dataclasses.replace(case, graph=graph, inputs=inputs), undo)
+    return StateCopy(dataclasses.replace(case, graph=graph, inputs=inputs), undo)
 
 
-def _undo(live: list[object], saved: list[object]) -> Callable[[], None]:
+def _make_undo(live: list[object], saved: list[object]) -> Callable[[], None]:
     """Return the function that restores `live` to its current state, whose copy is `saved`."""
     tensors = [value for value in live if isinstance(value, torch.Tensor)]
-    before = [_shape_of(tensor) for tensor in tensors]
+    before = [_fixed_properties(tensor) for tensor in tensors]
     versions = remember_versions(tensors)
     defaults = generator_states()
 
     def undo() -> None:
-        if [_shape_of(tensor) for tensor in tensors] != before:
+        if [_fixed_properties(tensor) for tensor in tensors] != before:
             raise CaseError("a tensor has another shape, memory or place in autograd than before")
         put_back(live, saved)
         for value, old in zip(live, saved, strict=True):
@@ -88,7 +88,7 @@ def _undo(live: list[object], saved: list[object]) -> Callable[[], None]:
     return undo
 
 
-def _shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
+def _fixed_properties(tensor: torch.Tensor) -> tuple[object, ...]:
     """Return the properties of a tensor that restoring its values does not restore."""
     node = None if tensor.grad_fn is None else id(tensor.grad_fn)
     plain = tensor.layout is torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)

@@ -20,8 +20,8 @@ from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.compiler.options.environment import parse_size, read_environment
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.watch.child_start import note
-from ctk.toolkit.watch.dump import file_stem, guarded
-from ctk.toolkit.watch.quota import mark, prune
+from ctk.toolkit.watch.dump import file_stem, run_guarded
+from ctk.toolkit.watch.quota import prune, write_marker
 
 logger = logging.getLogger("ctk")
 
@@ -77,7 +77,7 @@ class Missing:
 
 
 @dataclass(slots=True)
-class Session:
+class WatchSession:
     """The record of one watched process; thread-safe.
 
     Attributes:
@@ -144,7 +144,7 @@ class Session:
     def keep_quota(self) -> None:
         """Remove and log the oldest dumps if the quota is exceeded."""
         if self.options.quota_nbytes is not None:
-            guarded(self._prune, "keeping the quota")
+            run_guarded(self._prune, "keeping the quota")
 
     def _prune(self) -> None:
         quota = self.options.quota_nbytes or 0
@@ -203,11 +203,11 @@ def watch_options(
     kept = inputs or environment.inputs or "recipe"
     return WatchOptions(
         dump=dump_folder(dump).absolute(),
-        check=cast("Check", _one_of("check", checking, Check)),
-        on_failure=cast("OnFailure", _one_of("on_failure", failing, OnFailure)),
-        inputs=cast("InputsMode", _one_of("inputs", kept, InputsMode)),
-        quota_nbytes=_quota(quota) or environment.quota_nbytes,
-        calls=_calls(calls),
+        check=cast("Check", _check_choice("check", checking, Check)),
+        on_failure=cast("OnFailure", _check_choice("on_failure", failing, OnFailure)),
+        inputs=cast("InputsMode", _check_choice("inputs", kept, InputsMode)),
+        quota_nbytes=_parse_quota(quota) or environment.quota_nbytes,
+        calls=_check_calls(calls),
     )
 
 
@@ -224,7 +224,7 @@ def new_folder(root: Path) -> Path:
     parts = [file_stem(script.stem or "python"), rank and f"rank{rank}", str(os.getpid())]
     stem = "_".join(part for part in parts if part)
     folder = claim_folder(root / f"{stem}_{number}" for number in itertools.count())
-    mark(folder)
+    write_marker(folder)
     return folder
 
 
@@ -235,7 +235,7 @@ def _rank() -> str:
     return rank if rank.isdigit() else ""
 
 
-def _one_of(name: str, value: str, literal: object) -> str:
+def _check_choice(name: str, value: str, literal: object) -> str:
     allowed = get_args(literal)
     if value not in allowed:
         hint = nearest(str(value), allowed)
@@ -243,13 +243,13 @@ def _one_of(name: str, value: str, literal: object) -> str:
     return value
 
 
-def _calls(value: int | None) -> int:
+def _check_calls(value: int | None) -> int:
     if value is not None and value < 0:
         raise ConfigError(f"calls={value} is not allowed; a count from 0")
     return 1 if value is None else value
 
 
-def _quota(value: int | str | None) -> int | None:
+def _parse_quota(value: int | str | None) -> int | None:
     if value is None:
         return None
     try:

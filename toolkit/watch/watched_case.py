@@ -25,11 +25,16 @@ from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.execution.modes import current_modes
-from ctk.toolkit.execution.recorded_choices import with_decisions
-from ctk.toolkit.importers.program import hinted
-from ctk.toolkit.watch.announce import Subject, announcement, import_hint, note_saved
-from ctk.toolkit.watch.dump import guarded
-from ctk.toolkit.watch.watch_session import Failure, Missing, Session
+from ctk.toolkit.execution.recorded_choices import record_decisions
+from ctk.toolkit.importers.program import replace_symbols
+from ctk.toolkit.watch.announce import (
+    Subject,
+    describe_failure,
+    describe_import_problem,
+    note_saved,
+)
+from ctk.toolkit.watch.dump import run_guarded
+from ctk.toolkit.watch.watch_session import Failure, Missing, WatchSession
 
 logger = logging.getLogger("ctk")
 
@@ -47,7 +52,7 @@ class WatchedCase:
         command: The next command for the saved case; empty while it is not saved.
     """
 
-    session: Session
+    session: WatchSession
     subject: Subject
     case: Case
     folder: Path
@@ -57,7 +62,7 @@ class WatchedCase:
     @classmethod
     def open(
         cls,
-        session: Session,
+        session: WatchSession,
         subject: Subject,
         gm: GraphModule,
         example_inputs: Sequence[object],
@@ -66,7 +71,7 @@ class WatchedCase:
         graph = copy_graph_module(gm)
         case = Case(
             graph=graph,
-            inputs=hinted(example_inputs),
+            inputs=replace_symbols(example_inputs),
             target=subject.target.name,
             config=subject.saved_config,
             modes=current_modes(),
@@ -117,9 +122,11 @@ class WatchedCase:
         """
         modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
         failing = dataclasses.replace(self.case, signature=signature, modes=modes)
-        self.case = with_decisions(failing)
+        self.case = record_decisions(failing)
         kept = self.session.options.inputs
-        text = announcement(self.case, self.folder, kept, details) + import_hint(self.subject)
+        text = describe_failure(self.case, self.folder, kept, details) + describe_import_problem(
+            self.subject
+        )
         if error is None or note_saved(error, self.case, self.folder):
             known = at or self.case
             self._save(dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs))
@@ -134,7 +141,7 @@ class WatchedCase:
 
     def _save(self, case: Case) -> None:
         """Write a case; the first error is logged and written to a file, and ends further saves."""
-        self._can_save = self._can_save and guarded(
+        self._can_save = self._can_save and run_guarded(
             lambda: self._write(case), f"saving {self.folder}", partial(self.missed, "case")
         )
 

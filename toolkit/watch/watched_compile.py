@@ -30,15 +30,15 @@ from ctk.toolkit.execution.execute import run_graph
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.oracle.judge import error_signature
-from ctk.toolkit.processes.link import at_work
+from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject
-from ctk.toolkit.watch.dump import DumpWriter, guarded
-from ctk.toolkit.watch.exclusive_check import alone
+from ctk.toolkit.watch.dump import DumpWriter, run_guarded
+from ctk.toolkit.watch.exclusive_check import hold_compile_lock
 from ctk.toolkit.watch.first_call import check_first_call
-from ctk.toolkit.watch.on_failure import after_failed_check, tell_fallback
-from ctk.toolkit.watch.state_copy import Spare, spare_of
-from ctk.toolkit.watch.watch_session import Missing, Session
+from ctk.toolkit.watch.on_failure import apply_on_failure, report_fallback
+from ctk.toolkit.watch.state_copy import StateCopy, copy_state
+from ctk.toolkit.watch.watch_session import Missing, WatchSession
 from ctk.toolkit.watch.watched_case import WatchedCase
 
 logger = logging.getLogger("ctk")
@@ -48,7 +48,7 @@ State = Literal["compiling", "first call", "later calls", "eager"]
 
 
 def compile_watched(
-    session: Session, subject: Subject, gm: GraphModule, example_inputs: Sequence[object]
+    session: WatchSession, subject: Subject, gm: GraphModule, example_inputs: Sequence[object]
 ) -> Compiled:
     """Compile one graph under watch; the result checks its first call and observes all calls.
 
@@ -62,7 +62,7 @@ def compile_watched(
         Exception: The exception of the compiler, with `on_failure="raise"`.
     """
     opened: list[WatchedCase] = []
-    guarded(
+    run_guarded(
         lambda: opened.append(WatchedCase.open(session, subject, gm, example_inputs)),
         f"watching a graph (dumps go to {session.options.dump})",
         lambda why: session.add_missing(Missing("", "everything", why)),
@@ -70,7 +70,7 @@ def compile_watched(
     if not opened:
         return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
     try:
-        with at_work(opened[0].folder, "compiling it", opened[0].command):
+        with report_work(opened[0].folder, "compiling it", opened[0].command):
             return _Watch(opened[0]).compiled(gm, example_inputs)
     finally:
         session.keep_quota()
@@ -105,7 +105,7 @@ class _Watch:
             self._watched.fail(error_signature(Outcome(None, error, "compile")), error=error)
             if self._options.on_failure == "raise":
                 raise
-            tell_fallback(
+            report_fallback(
                 self._options.on_failure, self._watched.case, error, while_="while compiling"
             )
             return self._watched.case.graph.forward
@@ -121,8 +121,8 @@ class _Watch:
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         doing, command = "calling it for the first time", self._watched.command
-        with at_work(self._watched.folder, doing, command):
-            with alone() if self._options.check != "off" else self._lock:
+        with report_work(self._watched.folder, doing, command):
+            with hold_compile_lock() if self._options.check != "off" else self._lock:
                 is_first = self._state == "first call"  # unless another thread was faster
                 spare = self._prepare(compiled, args) if is_first else None
             if is_first:
@@ -132,7 +132,7 @@ class _Watch:
                     self._forget()
         return self._call(compiled, args)
 
-    def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> Spare | None:
+    def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> StateCopy | None:
         """Prepare the program's own first call; other threads wait for it.
 
         Returns:
@@ -140,7 +140,7 @@ class _Watch:
         """
         try:
             self._watched.update_modes()
-            spare = spare_of(self._options, self._watched.case, args)
+            spare = copy_state(self._options, self._watched.case, args)
             if self._options.check != "off" and spare is not None:
                 self._check(compiled, spare.case)
         except BaseException:
@@ -157,7 +157,7 @@ class _Watch:
         self._recorder.log.events.clear()
 
     def _unchecked_first_call(
-        self, compiled: Compiled, args: tuple[object, ...], spare: Spare | None
+        self, compiled: Compiled, args: tuple[object, ...], spare: StateCopy | None
     ) -> object:
         watched, on_failure = self._watched, self._options.on_failure
         if self._state == "eager":
@@ -169,7 +169,7 @@ class _Watch:
             if on_failure == "raise" or spare is None or not spare.restored():
                 raise
             self._state = "eager"
-            tell_fallback(on_failure, watched.case, error, while_="in its first call")
+            report_fallback(on_failure, watched.case, error, while_="in its first call")
             return watched.case.graph(*args)
 
     def _guarded_call(self, compiled: Compiled, args: tuple[object, ...], before: Case) -> object:
@@ -180,7 +180,7 @@ class _Watch:
         except Exception as error:
             if is_from_saved_tensor_hook(error):
                 raise
-            with alone(), without_saved_tensor_hooks():
+            with hold_compile_lock(), without_saved_tensor_hooks():
                 eager = run_graph(before.graph, before.inputs, before.modes)
             if eager.error is None:
                 self._watched.fail(error_signature(Outcome(None, error)), error=error, at=before)
@@ -215,7 +215,7 @@ class _Watch:
             backward=modes.backward and not in_forward,
             at=before,
         )
-        if after_failed_check(self._options.on_failure, case, announced, result.error):
+        if apply_on_failure(self._options.on_failure, case, announced, result.error):
             self._state = "eager"
 
     @contextmanager

@@ -50,9 +50,9 @@ from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.watch.dump import guarded
+from ctk.toolkit.watch.dump import run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
-from ctk.toolkit.watch.watch_session import Failure, Session
+from ctk.toolkit.watch.watch_session import Failure, WatchSession
 
 logger = logging.getLogger("ctk")
 
@@ -89,7 +89,7 @@ class WatchedCalls:
         made: Number of calls so far.
     """
 
-    session: Session
+    session: WatchSession
     target: str
     function: Callable[..., Any]
     compiled: Callable[..., Any]
@@ -115,7 +115,7 @@ class WatchedCalls:
     def _find_obstacle(self) -> str:
         """Return why a call cannot be compared; empty if it can."""
         reasons = ["its state cannot be read"]
-        guarded(
+        run_guarded(
             lambda: reasons.append(find_obstacle() or _describe_excess(_root(self.function))),
             "reading the state of a model",
         )
@@ -125,7 +125,7 @@ class WatchedCalls:
         keepers: list[Keeper] = []
         play, model = partial(self._play, args, kwargs), _root(self.function)
         action = f"forking the process before call {self.made} of {self}"
-        guarded(lambda: keepers.append(Keeper.start(play)), action)
+        run_guarded(lambda: keepers.append(Keeper.start(play)), action)
         if not keepers:
             return self.compiled(*args, **kwargs)
         with keepers[0] as keeper:
@@ -158,7 +158,7 @@ class WatchedCalls:
             has_raised = played.error is not None
             answers.extend((answer, has_raised) for answer in self._compare(keeper, played))
 
-        guarded(compare, f"comparing call {self.made} of {self} with eager")
+        run_guarded(compare, f"comparing call {self.made} of {self} with eager")
         for answer, has_raised in answers:
             self._report(answer, has_raised=has_raised)
 
@@ -226,7 +226,7 @@ class WatchedCalls:
         name = f"call{self.made} of {self}"
         path = self.session.folder / f"call_{len(self.session.failures)}.json"
         text = json.dumps(encode(answer), indent=2) + "\n"
-        guarded(lambda: write_text(path, text), f"saving {path}")
+        run_guarded(lambda: write_text(path, text), f"saving {path}")
         self.session.add_failure(Failure(name, path, summary, is_saved=False))
         announced = f"ctk: {name} fails with target {self.target}: {summary}\n  saved in {path}"
         logger.warning("%s", announced)
@@ -298,7 +298,7 @@ def _line_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}" if code else ""
 
 
-def watch_calls(session_of: Callable[[object], Session | None]) -> Callable[[], None]:
+def watch_calls(session_of: Callable[[object], WatchSession | None]) -> Callable[[], None]:
     """Compare the first calls of functions compiled from now on; return the undo function.
 
     Args:

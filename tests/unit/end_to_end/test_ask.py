@@ -244,5 +244,5 @@ def test_a_target_that_freezes_gets_the_parameters(
     monkeypatch.setattr(worker, "_compile_with", compile_with)
     monkeypatch.setattr(sys, "path", [*sys.path])  # it adds the folder of the program
     for freezing in (False, True):  # and in a process of its own
-        worker._one_side(path, Plan("inductor", {"freezing": freezing}), True, How())
+        worker._play_one_side(path, Plan("inductor", {"freezing": freezing}), True, How())
     assert held == [0, 2, 0, 2]

@@ -11,7 +11,7 @@ import pytest
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.programs.player import Player
-from ctk.toolkit.execution.programs.program_protocol import Plan, Played, Seen
+from ctk.toolkit.execution.programs.program_protocol import Plan, PlayAnswer, PlayedDifference
 from ctk.toolkit.reduce.program.dynamo_culprit import cause_of, guilty_line, refine
 from ctk.toolkit.reduce.program.eager_lines import outside_lines
 from ctk.toolkit.reduce.program.smallest_program import ProgramQuestioned, explain_program
@@ -59,11 +59,11 @@ def test_a_healthy_program_is_not_blamed(player):
 
 
 def test_a_process_that_ended_has_a_cause_though_nobody_knows_in_which_call():
-    killed = Played((Seen("signal", "the compiled program", "11"),))
+    killed = PlayAnswer((PlayedDifference("signal", "the compiled program", "11"),))
 
     class Stand:
         def played(self, text, plan):
-            return Played() if plan.fresh else killed
+            return PlayAnswer() if plan.fresh else killed
 
     found = cause_of(Stand(), "", EAGER, killed)
     assert (found.cause, found.confirmed) == ("guards", True)

@@ -8,7 +8,7 @@ from torch import fx
 
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.execution.execute import run_eager, run_reference
-from ctk.toolkit.execution.modes import applied, current_modes
+from ctk.toolkit.execution.modes import apply_modes, current_modes
 from ctk.toolkit.execution.node_values import graph_values
 from tests.helpers.executions import trace, values
 
@@ -30,12 +30,12 @@ def test_modes_are_put_on_and_taken_off():
     )
     torch.manual_seed(123)
     before, state = current_modes(), torch.get_rng_state()
-    with applied(modes):
+    with apply_modes(modes):
         assert current_modes(seed=5) == modes
         drawn = torch.rand(3, device="cpu")
     assert current_modes() == before
     assert torch.equal(torch.get_rng_state(), state)
-    with applied(modes):
+    with apply_modes(modes):
         assert torch.equal(torch.rand(3, device="cpu"), drawn)
 
 
@@ -45,7 +45,7 @@ def test_settings_of_the_newer_and_the_older_names_are_put_back():
     try:
         newer = current_modes().settings
         assert newer == {"backends.cuda.matmul.fp32_precision": "tf32"}
-        with applied(Modes(settings={"float32_matmul_precision": "medium"})):
+        with apply_modes(Modes(settings={"float32_matmul_precision": "medium"})):
             assert torch.get_float32_matmul_precision() == "medium"
         assert current_modes().settings == newer
     finally:
@@ -60,10 +60,10 @@ def test_a_fresh_torch_has_no_settings_of_its_own():
 
 
 def test_inference_mode_is_left_and_entered():
-    with torch.inference_mode(), applied(Modes()):
+    with torch.inference_mode(), apply_modes(Modes()):
         assert not torch.is_inference_mode_enabled()
         assert torch.is_grad_enabled()
-    with applied(Modes(inference=True)):
+    with apply_modes(Modes(inference=True)):
         assert torch.is_inference_mode_enabled()
 
 
@@ -93,7 +93,7 @@ def test_the_case_runs_under_its_autocast():
 def test_values_are_computed_in_the_modes_around_the_call():
     gm = trace(lambda a, b: (a @ b, torch.rand_like(a)))
     inputs = (torch.randn(4, 4), torch.randn(4, 4))
-    with applied(Modes(seed=7, autocast=(Autocast("cpu", "bfloat16"),))):
+    with apply_modes(Modes(seed=7, autocast=(Autocast("cpu", "bfloat16"),))):
         first, second = graph_values(gm, inputs), graph_values(gm, inputs)
         drawn = torch.rand(4, 4)
     assert first["matmul"].dtype is torch.bfloat16

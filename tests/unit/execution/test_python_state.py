@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import fx
 
-from ctk.toolkit.execution.python_state import python_state_kept
+from ctk.toolkit.execution.python_state import keep_python_state
 from ctk.toolkit.watch.hooks import install
 from tests.helpers.training_zoo import copied, differences
 
@@ -106,7 +106,7 @@ def test_closures_defaults_and_new_entries_are_put_back():
         return x
 
     gm = graph_of(own)
-    with python_state_kept(gm):
+    with keep_python_state(gm):
         gm(torch.ones(1))
         assert n == 1
         assert kept == {"old": 1, "new": 1}
@@ -119,7 +119,7 @@ def test_the_version_of_a_tensor_that_autograd_saved_is_put_back():
     held, weight = torch.ones(3), torch.ones(3, requires_grad=True)
     loss = (held * weight).sum()
     gm = graph_of(lambda x: held.add_(x))
-    with python_state_kept(gm):
+    with keep_python_state(gm):
         gm(torch.ones(3))
     loss.backward()
     assert weight.grad is not None
@@ -128,5 +128,5 @@ def test_the_version_of_a_tensor_that_autograd_saved_is_put_back():
 
 def test_a_graph_of_torchs_own_functions_costs_no_look(monkeypatch):
     monkeypatch.setattr("ctk.toolkit.execution.python_state._random_state", lambda: 1 / 0)
-    with python_state_kept(graph_of(torch.sin)):
+    with keep_python_state(graph_of(torch.sin)):
         pass

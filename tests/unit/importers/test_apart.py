@@ -6,7 +6,7 @@ import pytest
 
 from ctk.compiler.errors import EagerError, LostAccelerator
 from ctk.toolkit.importers import load_cases, program
-from ctk.toolkit.importers.child_capture import captured_apart
+from ctk.toolkit.importers.child_capture import capture_in_child
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.processes.accelerator import LOST_CUDA
@@ -45,7 +45,7 @@ def test_cuda_that_is_lost_in_capture_is_said(
 @pytest.mark.slow
 def test_the_same_cases_as_here(tmp_path: Path) -> None:
     path, request = program_file(tmp_path), CaseOptions(target="aot_eager")
-    apart = captured_apart(path, request)
+    apart = capture_in_child(path, request)
     assert apart is not None
     assert [each.name for each in apart] == ["graph0", "graph1"]
     assert [fingerprint(each) for each in apart] == [
@@ -56,7 +56,7 @@ def test_the_same_cases_as_here(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_process_that_loses_cuda_has_saved_what_it_had_begun(tmp_path: Path) -> None:
     path = program_file(tmp_path, f"os._exit({LOST_CUDA})")
-    cases = captured_apart(path, CaseOptions(target="aot_eager"))
+    cases = capture_in_child(path, CaseOptions(target="aot_eager"))
     assert cases is not None
     assert [each.name for each in cases] == ["graph0"]
     assert len(cases[0].graph.graph.find_nodes(op="call_method", target="sin")) == 1
@@ -66,9 +66,9 @@ def test_a_process_that_loses_cuda_has_saved_what_it_had_begun(tmp_path: Path) -
 def test_one_that_loses_cuda_before_any_graph_runs_in_eager(tmp_path: Path) -> None:
     text = TWO_GRAPHS.format(between="pass").replace("x.sin() * 2", f"os._exit({LOST_CUDA})")
     with pytest.raises(EagerError, match=r"two\.py: a kernel of its eager call breaks CUDA"):
-        captured_apart(str(write(tmp_path, "two.py", text)), CaseOptions())
+        capture_in_child(str(write(tmp_path, "two.py", text)), CaseOptions())
 
 
 @pytest.mark.slow
 def test_another_end_is_left_to_the_process_that_asks(tmp_path: Path) -> None:
-    assert captured_apart(program_file(tmp_path, "os._exit(3)"), CaseOptions()) is None
+    assert capture_in_child(program_file(tmp_path, "os._exit(3)"), CaseOptions()) is None

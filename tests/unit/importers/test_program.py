@@ -11,7 +11,7 @@ from ctk.toolkit.case.case import Autocast, Case
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.importers.program import capture_cases, hinted, tensors_in
+from ctk.toolkit.importers.program import capture_cases, replace_symbols, tensors_in
 
 
 def program(model, *inputs, **kwargs) -> UserProgram:
@@ -220,7 +220,7 @@ def test_config_of_the_program_and_of_the_call():
 def test_tensors_in_and_hinted():
     x, y = torch.ones(1), torch.ones(2)
     assert [t.numel() for t in tensors_in({"a": [x, (y, 3)], "b": None})] == [1, 2]
-    assert hinted([1, x, None]) == (1, x, None)
+    assert replace_symbols([1, x, None]) == (1, x, None)
 
 
 def test_source_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

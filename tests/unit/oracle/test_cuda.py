@@ -16,7 +16,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.processes.tree import find_descendants
 from tests.helpers.case_zoo import capture, samples
 from tests.helpers.cli import BROKEN_PASS, GOOD, write
 from tests.helpers.faulty_backends import run_python
@@ -69,7 +69,7 @@ BROKEN = {"illegal_access": "illegal memory access", "failed_assertion": "device
 def test_a_kernel_that_breaks_cuda_is_a_failure_and_no_later_question_suffers(
     backend: str, child: ChildProcess
 ) -> None:
-    case, before = case_for(backend), descendants(os.getpid())
+    case, before = case_for(backend), find_descendants(os.getpid())
     for _ in range(2):
         judgement = child.ask(case)
         assert judgement.verdict is Verdict.REPRODUCES, judgement
@@ -79,7 +79,7 @@ def test_a_kernel_that_breaks_cuda_is_a_failure_and_no_later_question_suffers(
     assert child.ask(case, Signature("nan")).verdict is Verdict.DIFFERENT
     assert child.ask(case_for("right")).verdict is Verdict.PASSES
     child.close()
-    assert descendants(os.getpid(), spare=before) == []
+    assert find_descendants(os.getpid(), spare=before) == []
 
 
 def test_a_candidate_that_breaks_cuda_in_eager_costs_only_itself(child: ChildProcess) -> None:

@@ -22,7 +22,7 @@ from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.pool import Pool, cores
 from ctk.toolkit.oracle.executors.protocol import Unwanted
 from ctk.toolkit.oracle.same_failure import SameFailure
-from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.processes.tree import find_descendants
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.warm_python import warm_python
@@ -67,7 +67,7 @@ def test_an_unwanted_question_ends_and_its_worker_goes_on():
     with executor_for([case_for("right")], jobs=Jobs(2)) as executor:
         member = members(executor)[0]
         raised = in_thread(lambda: member.ask(case_for("hang")))
-        wait_until(lambda: member._worker is not None and descendants(member._worker.pid))
+        wait_until(lambda: member._worker is not None and find_descendants(member._worker.pid))
         time.sleep(0.3)
         member.unwant()
         assert isinstance(raised(), Unwanted)
@@ -98,8 +98,8 @@ def test_a_child_that_is_killed_in_the_middle_is_asked_again(pool: Pool):
     worker = member._worker
     assert worker is not None
     answer = in_thread(lambda: member.ask(case_for("slow_wrong_gelu")))
-    wait_until(lambda: worker._is_asked and descendants(worker.pid))
-    for child in descendants(worker.pid):
+    wait_until(lambda: worker._is_asked and find_descendants(worker.pid))
+    for child in find_descendants(worker.pid):
         os.kill(child, signal.SIGKILL)
     found = answer()
     assert isinstance(found, Judgement) and found.verdict is Verdict.REPRODUCES
@@ -210,7 +210,7 @@ def test_two_jobs_reduce_as_one_does_even_if_workers_are_killed(pool: Pool):
         killed = 0
         while killed < 3 and not is_done.wait(1.0):  # one question survives three
             worker = members(pool)[1]._worker
-            for child in descendants(worker.pid)[:1] if worker is not None else ():
+            for child in find_descendants(worker.pid)[:1] if worker is not None else ():
                 os.kill(child, signal.SIGKILL)
                 killed += 1
 

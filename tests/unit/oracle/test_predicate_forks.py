@@ -17,7 +17,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.executors.predicate_forks import PredicateForks
 from ctk.toolkit.processes.groups import end_group
-from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.processes.tree import find_descendants
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
 from tests.unit.oracle.test_executors import wait_until
 
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="looks at pro
 
 def others() -> list[int]:
     """Return what runs below this process: a warm interpreter, workers of torch's compiler."""
-    return descendants(os.getpid())
+    return find_descendants(os.getpid())
 
 
 def forks(others: list[int]) -> list[int]:
     """Return what runs below this process, less what others have started meanwhile."""
-    return descendants(os.getpid(), spare=others)
+    return find_descendants(os.getpid(), spare=others)
 
 
 def said(predicate):

@@ -13,7 +13,7 @@ from ctk.compiler.passes.joint.products import Operand, Product
 from ctk.repro_templates.numbers.errors import same_numbers
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.ctk_options import is_harmless
-from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.execution.recorded_choices import record_decisions
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 from tests.unit.passes.test_joint_models import rewrites, trained
 
@@ -67,13 +67,13 @@ def test_a_case_carries_what_was_decided(gains):
     ran(PadMm(**CPU))
     (key,) = products.measured()
     case = Case(torch.fx.symbolic_trace(product), (X, Y), config={"pad_mm.min_flops": 0})
-    told = with_decisions(case)
+    told = record_decisions(case)
     assert told.config == {"pad_mm.min_flops": 0, "pad_mm.decisions": [f"-{key}"]}
-    assert with_decisions(told) == told
+    assert record_decisions(told) == told
     assert resolve(told.config).passes["pad_mm"]["decisions"] == (f"-{key}",)
     assert is_harmless("pad_mm.decisions", [key, f"-{key}"])
     looser = replace(case, config={"passes": {"pad_mm": {"min_speedup": 1.0}}})
-    assert with_decisions(looser).config["pad_mm.decisions"] == [key]
+    assert record_decisions(looser).config["pad_mm.decisions"] == [key]
 
 
 def test_nothing_is_measured_where_it_cannot_pay(gains):

@@ -48,4 +48,4 @@ def test_a_control_group_that_has_less_wins(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("nbytes", [1 << 30, 3 << 29, 300 << 20])
 def test_sizes_are_written_as_they_are_read(nbytes: int) -> None:
-    assert parse_size(memory.as_text(nbytes)) == nbytes
+    assert parse_size(memory.format_size(nbytes)) == nbytes

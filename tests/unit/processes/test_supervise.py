@@ -13,7 +13,7 @@ import pytest
 
 from ctk.compiler.errors import StorageError
 from ctk.compiler.usercode.process_name import process_name, start_time
-from ctk.toolkit.processes.tree import carriers, descendants
+from ctk.toolkit.processes.tree import find_carriers, find_descendants
 from tests.helpers.project import ROOT
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield run
     for process in started:
-        for pid in [*descendants(process.pid), *carriers(f"HALVES={tmp_path}")]:
+        for pid in [*find_descendants(process.pid), *find_carriers(f"HALVES={tmp_path}")]:
             os.kill(pid, signal.SIGKILL)
         process.kill()
         process.communicate()
@@ -116,7 +116,7 @@ def test_a_half_that_takes_no_notice_of_sigterm_is_killed_with_what_it_started(
 ) -> None:
     process = start("be_stubborn")
     child = ready(process)
-    (below,) = descendants(child)
+    (below,) = find_descendants(child)
     process.terminate()
     assert end_of(process).startswith("end -9 True [15]")
     assert is_gone(child)
@@ -133,7 +133,7 @@ def test_a_half_that_passes_its_own_limit_is_killed_with_what_it_started(
     child = ready(process)
     assert end_of(process) == f"exceeded {limit}"
     assert is_gone(child)
-    assert not carriers(f"HALVES={tmp_path}")
+    assert not find_carriers(f"HALVES={tmp_path}")
 
 
 def test_a_limit_ends_with_its_block(start: Start) -> None:
@@ -167,7 +167,7 @@ def test_a_daemon_ends_with_the_command(start: Start, tmp_path: Path) -> None:
     process = start("leave_a_daemon")
     ready(process)
     assert end_of(process).startswith("end 0")
-    assert not carriers(f"HALVES={tmp_path}")
+    assert not find_carriers(f"HALVES={tmp_path}")
     assert not list(tmp_path.iterdir())
 
 
@@ -177,7 +177,7 @@ def test_a_daemon_of_a_script_of_the_user_lives_on(start: Start, tmp_path: Path)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("end 0")
     process.wait()
-    assert len(carriers(f"HALVES={tmp_path}")) == 1
+    assert len(find_carriers(f"HALVES={tmp_path}")) == 1
 
 
 def test_what_ran_before_the_command_lives_on(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_what_ran_before_the_command_lives_on(tmp_path: Path) -> None:
     environ = {**os.environ, "HALVES": str(tmp_path), "TMPDIR": str(tmp_path)}
     shell = ["sh", "-c", f"{code} tests.helpers.halves answer"]
     process = subprocess.run(shell, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, check=True)
-    (server,) = carriers(f"HALVES={tmp_path}")
+    (server,) = find_carriers(f"HALVES={tmp_path}")
     os.kill(server, signal.SIGKILL)
     assert process.returncode == 0
 
@@ -208,7 +208,7 @@ def test_the_next_run_removes_what_a_killed_one_left(
 
     process = start("be_stubborn")
     child = ready(process)
-    (below,) = descendants(child)
+    (below,) = find_descendants(child)
     (folder,) = tmp_path.iterdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert sweep() == []  # its process lives

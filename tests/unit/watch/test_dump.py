@@ -31,8 +31,8 @@ from ctk.toolkit.case.graphs.graph_lines import (
     node_line,
     target_name,
 )
-from ctk.toolkit.watch.dump import DumpWriter, file_stem, guarded, write_text
-from ctk.toolkit.watch.quota import MARKER, dumps, mark, prune
+from ctk.toolkit.watch.dump import DumpWriter, file_stem, run_guarded, write_text
+from ctk.toolkit.watch.quota import MARKER, list_dumps, prune, write_marker
 
 
 def graph(extra: bool = False) -> GraphModule:
@@ -223,11 +223,11 @@ def test_a_graph_that_cannot_be_printed_is_written_as_lines(tmp_path: Path):
 
 
 def test_guarded_tells_whether_it_worked(caplog: pytest.LogCaptureFixture):
-    assert guarded(lambda: None, "nothing")
-    assert not guarded(lambda: 1 / 0, "a division")
+    assert run_guarded(lambda: None, "nothing")
+    assert not run_guarded(lambda: 1 / 0, "a division")
     assert "a division stopped: ZeroDivisionError" in caplog.text
     with pytest.raises(KeyboardInterrupt):
-        guarded(interrupt, "interrupts are the user's")
+        run_guarded(interrupt, "interrupts are the user's")
 
 
 def interrupt() -> None:
@@ -245,7 +245,7 @@ def test_writing_leaves_no_temporary_file(tmp_path: Path):
 def dump_of(root: Path, name: str, nbytes: int, *, started: float, pid: int = 0) -> Path:
     folder = root / name
     folder.mkdir()
-    mark(folder)
+    write_marker(folder)
     content = json.loads((folder / MARKER).read_text()) | {"started": started, "pid": pid}
     (folder / MARKER).write_text(json.dumps(content))
     (folder / "data").write_bytes(b"x" * nbytes)
@@ -263,7 +263,7 @@ def test_the_oldest_make_room(tmp_path: Path):
     newest = dump_of(tmp_path, "c", 5000, started=3, pid=gone)
     oldest = dump_of(tmp_path, "a", 5000, started=1, pid=gone)
     middle = dump_of(tmp_path, "b", 5000, started=2, pid=gone)
-    assert dumps(tmp_path) == [oldest, middle, newest]
+    assert list_dumps(tmp_path) == [oldest, middle, newest]
     removed, excess = prune(tmp_path, 12_000, keep=newest)
     assert [dump.path for dump in removed] == [oldest] and excess == 0
     assert removed[0].nbytes > 5000

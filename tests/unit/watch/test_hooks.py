@@ -13,7 +13,7 @@ from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.usercode.references import json_options, reference_to
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.watch.hooks import debug_compile, install
-from ctk.toolkit.watch.watch_session import Session, WatchOptions
+from ctk.toolkit.watch.watch_session import WatchOptions, WatchSession
 from tests.helpers.faulty_backends import (
     fails_to_compile,
     folders,
@@ -133,8 +133,8 @@ def test_the_quota_is_kept(tmp_path: Path, log):
 
 
 def test_each_process_has_its_own_folder(tmp_path: Path):
-    session = Session(WatchOptions(dump=tmp_path))
-    other = Session(WatchOptions(dump=tmp_path))
+    session = WatchSession(WatchOptions(dump=tmp_path))
+    other = WatchSession(WatchOptions(dump=tmp_path))
     assert session.folder == session.folder != other.folder
     session._pid = 1  # what a forked child finds
     before = other.folder

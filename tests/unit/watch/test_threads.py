@@ -12,7 +12,7 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.running import STATES, under
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.modes import reference_state
-from ctk.toolkit.watch.exclusive_check import alone
+from ctk.toolkit.watch.exclusive_check import hold_compile_lock
 from ctk.toolkit.watch.hooks import debug_compile, install
 from tests.helpers.faulty_backends import run_python
 from tests.helpers.threaded_programs import PROGRAMS
@@ -95,7 +95,7 @@ def test_a_check_waits_for_another_threads_compile(tmp_path: Path):
     done = threading.Event()
 
     def first_call_under_check() -> None:
-        with alone():
+        with hold_compile_lock():
             done.set()
 
     with inductor.compile_lock():
@@ -107,16 +107,16 @@ def test_a_check_waits_for_another_threads_compile(tmp_path: Path):
 
 
 def test_autograd_stays_in_the_thread_that_holds_the_lock():
-    with alone():
+    with hold_compile_lock():
         assert not torch._C._is_multithreading_enabled()
-        with alone():  # a check inside a check
+        with hold_compile_lock():  # a check inside a check
             pass
     assert torch._C._is_multithreading_enabled()
 
 
 def test_a_run_keeps_autograd_in_this_thread():
     """On a GPU, a thread of autograd's would wait for the lock that this one holds."""
-    with alone(), under(dataclasses.asdict(Modes()), STATES):
+    with hold_compile_lock(), under(dataclasses.asdict(Modes()), STATES):
         assert not torch._C._is_multithreading_enabled()
 
 
@@ -126,7 +126,7 @@ def test_other_threads_keep_their_default_dtype():
     other = threading.Thread(target=lambda: (ready.set(), over.wait(10)))
     other.start()
     try:
-        with alone():
+        with hold_compile_lock():
             assert reference_state(state)["default_dtype"] == "float32"
         assert reference_state(state)["default_dtype"] == "float64"
     finally:

@@ -155,7 +155,7 @@ def show_case(folder: Path) -> Answer:
     from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
     from ctk.toolkit.case.replacing import whole_case
-    from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
+    from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, read_dumped
 
     whole = whole_case(folder)
     if not (whole / MANIFEST).exists():
@@ -164,7 +164,7 @@ def show_case(folder: Path) -> Answer:
     calls = count_calls(whole / "graph.json")
     hidden = ("schema", "name", "files", "symbols", "imports")
     facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
-    passes, kernels = dumped(DumpedPass, folder), dumped(DumpedKernel, folder)
+    passes, kernels = read_dumped(DumpedPass, folder), read_dumped(DumpedKernel, folder)
     code = text_of(whole, whole / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
@@ -251,9 +251,9 @@ def kernels_table(kernels: "list[DumpedKernel]") -> Table:
 def show_pass(folder: Path, number: int) -> Answer:
     """Return the answer for `--pass N`: the difference that the pass made."""
     from ctk.toolkit.case.formats.schema import encode
-    from ctk.toolkit.watch.dump import dumped_diff
+    from ctk.toolkit.watch.dump import find_dumped_diff
 
-    dumped, path = dumped_diff(folder, number)
+    dumped, path = find_dumped_diff(folder, number)
     head, data = f"pass {number} ({dumped.pass_})", {"pass": encode(dumped)}
     if path is None:
         return Answer(ExitCode.NO_FAILURE, f"{head} changed nothing", data | {"diff": ""})
@@ -270,10 +270,10 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, explain_operator, explain_rule
     from ctk.toolkit.execution.execute import run_compiled
-    from ctk.toolkit.importers.base import overridden
+    from ctk.toolkit.importers.base import apply_request
     from ctk.toolkit.options import CaseOptions
 
-    case = overridden(load_case(folder, trust=trust), CaseOptions(target="ctk"))
+    case = apply_request(load_case(folder, trust=trust), CaseOptions(target="ctk"))
     recorder = Recorder()
     run_compiled(case, observer=recorder, is_called=False)
     if rule.startswith(DECOMPOSE):

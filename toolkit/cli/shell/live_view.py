@@ -39,7 +39,7 @@ from rich.text import Text
 
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.cli.shell.answer import Rows
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.case import Case
@@ -123,13 +123,13 @@ class LiveReporter:
         self._task = self._bar.add_task("starting", total=None)
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
-        tell_alive()
+        report_alive()
         self.view.stop()
         self._move(message, done, total)
 
     def reduction(self, state: "Reduction") -> None:
         """Show how far a reduction is."""
-        tell_alive()
+        report_alive()
         self.view.tell(state)
         self._move(f"minifying: {state.step}", state.questions, state.budget.questions)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.cli.shell.streams import written
 from ctk.toolkit.oracle.progress import Say
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.link import report_alive
 
 if TYPE_CHECKING:
     from ctk.toolkit.reduce.progress import Progress as Reduction
@@ -83,7 +83,7 @@ class LogReporter:
         self._started = self._written = clock()
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
-        tell_alive()
+        report_alive()
         now = self._clock()
         is_new = message != self._message
         if is_new:

@@ -24,7 +24,7 @@ from ctk.toolkit.cli.shell.entry import Said, leave
 from ctk.toolkit.cli.shell.flatten import flattened
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.link import Watch
-from ctk.toolkit.processes.memory import as_text
+from ctk.toolkit.processes.memory import format_size
 from ctk.toolkit.processes.scratch import sweep
 from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half, silence_allowed
 
@@ -117,7 +117,7 @@ def _what_happened(end: End) -> str:
         seconds = f"{silence_allowed(end.notes, watch):.0f} seconds"
         return f"{watch.what} did nothing for {seconds} (--timeout allows more)"
     if end.exceeded == "memory" and watch is not None:
-        size = as_text(watch.nbytes or 0)
+        size = format_size(watch.nbytes or 0)
         return f"{watch.what} holds more than {size} (--memory allows more)"
     if end.notes.asking and not end.exceeded:
         status = f"status {end.status}" if end.status >= 0 else f"signal {-end.status}"

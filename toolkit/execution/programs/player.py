@@ -11,7 +11,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.execution.programs.program_protocol import Plan, Played, PlayQuestion
+from ctk.toolkit.execution.programs.program_protocol import Plan, PlayAnswer, PlayQuestion
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
@@ -50,7 +50,7 @@ class Player(Closeable):
         self._folder: Path | None = None
         self._server: WarmServer | None = None
 
-    def played(self, text: str, plan: Plan) -> Played:
+    def played(self, text: str, plan: Plan) -> PlayAnswer:
         """Play both sides of a program.
 
         Raises:
@@ -62,7 +62,7 @@ class Player(Closeable):
 
     def judged(self, text: str, plan: Plan, expected: Signature) -> Judgement:
         """Judge whether a program fails in the expected way."""
-        return judgement_of(self.played(text, plan), expected)
+        return judge_answer(self.played(text, plan), expected)
 
     def asking(
         self, plan: Plan, expected: Signature, passing: Plan | None = None
@@ -95,7 +95,7 @@ class Player(Closeable):
                 place.write_bytes(file.read_bytes())
         return self._folder
 
-    def _answer(self, question: PlayQuestion) -> Played:
+    def _answer(self, question: PlayQuestion) -> PlayAnswer:
         server = self._server = self._server or _start()
         try:
             server.send(encode(question))
@@ -108,7 +108,7 @@ class Player(Closeable):
         if not line:
             self.close()
             raise CtkError("the process that plays programs has ended; ask again")
-        return decode(Played, line, where="answer")
+        return decode(PlayAnswer, line, where="answer")
 
     def close(self) -> None:
         """End the process and remove its folder."""
@@ -120,7 +120,7 @@ class Player(Closeable):
             self._folder = None
 
 
-def judgement_of(seen: Played, expected: Signature | None = None) -> Judgement:
+def judge_answer(seen: PlayAnswer, expected: Signature | None = None) -> Judgement:
     """Return the judgement of a played program.
 
     The first difference counts; with an expected failure, all differences of that call do: a wrong

@@ -55,7 +55,7 @@ class PlayQuestion:
 
 @document
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PlayedDifference:
     """A result that differs, as in `repro_templates.program_compare.Difference`."""
 
     kind: FailureKind
@@ -80,7 +80,7 @@ class Seen:
 
 @document
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayAnswer:
     """The comparison of both sides.
 
     Attributes:
@@ -90,7 +90,7 @@ class Played:
         breaks: Why Dynamo broke graphs.
     """
 
-    differences: tuple[Seen, ...] = ()
+    differences: tuple[PlayedDifference, ...] = ()
     unanswered: str = ""
     is_flaky: bool = False
     breaks: tuple[str, ...] = ()

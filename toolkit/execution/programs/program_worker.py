@@ -33,11 +33,16 @@ from ctk.repro_templates.program.program_sides import Died, Values, compare_side
 from ctk.repro_templates.program.program_values import packed
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.formats.schema import decode, encode
-from ctk.toolkit.execution.programs.program_protocol import Plan, Played, PlayQuestion, Seen
+from ctk.toolkit.execution.programs.program_protocol import (
+    Plan,
+    PlayAnswer,
+    PlayedDifference,
+    PlayQuestion,
+)
 from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes
-from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.processes.tree import find_descendants
 from ctk.toolkit.processes.warm import become_server, write_json
 from ctk.toolkit.targets import capturing_for, target_of
 
@@ -51,7 +56,7 @@ def main() -> None:
         write_json(pipes.answers, encode(_answer_in_child(question)))
 
 
-def _answer_in_child(question: PlayQuestion) -> Played:
+def _answer_in_child(question: PlayQuestion) -> PlayAnswer:
     """Answer in a child that leads a process group, and end all processes that it has started."""
 
     def serve(requests: BinaryIO, answers: BinaryIO) -> int:
@@ -63,30 +68,30 @@ def _answer_in_child(question: PlayQuestion) -> Played:
     child.end()
     reap_orphans()
     if not line:
-        return Played(unanswered="the process that compared both sides was ended")
-    return decode(Played, line, where="answer")
+        return PlayAnswer(unanswered="the process that compared both sides was ended")
+    return decode(PlayAnswer, line, where="answer")
 
 
-def _answer(question: PlayQuestion) -> Played:
+def _answer(question: PlayQuestion) -> PlayAnswer:
     try:
-        return played(question)
+        return play_both_sides(question)
     except Exception as error:  # the sides run in children: this is a fault of ctk
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         raised = f"{type(error).__name__}: {first_line(error)}"
-        return Played(unanswered=f"an error of ctk while it compared, {raised} ({where})")
+        return PlayAnswer(unanswered=f"an error of ctk while it compared, {raised} ({where})")
 
 
-def played(question: PlayQuestion) -> Played:
+def play_both_sides(question: PlayQuestion) -> PlayAnswer:
     """Play both sides of a program and compare them."""
     plan, breaks = question.plan, list[str]()
 
     def holds_too_much(pid: int) -> bool:
         limit = question.memory_nbytes
-        return limit is not None and held_nbytes([pid, *descendants(pid)]) > limit
+        return limit is not None and held_nbytes([pid, *find_descendants(pid)]) > limit
 
     def side(is_compiled: bool, how: How) -> Values:
-        work = partial(_one_side, Path(question.path), plan, is_compiled, how)
+        work = partial(_play_one_side, Path(question.path), plan, is_compiled, how)
         values = dict(in_own_process(work, question.timeout_seconds, holds_too_much))
         breaks.extend(values.pop("breaks", ()))
         return values
@@ -95,21 +100,21 @@ def played(question: PlayQuestion) -> Played:
     try:
         found = compare_sides(side, how, strides=plan.strides)
     except Died as end:
-        return Played(unanswered=f"eager itself ends: {first_line(end)}")
+        return PlayAnswer(unanswered=f"eager itself ends: {first_line(end)}")
     except CannotTell as reason:
-        return Played(unanswered=first_line(reason))
+        return PlayAnswer(unanswered=first_line(reason))
     if found.answer == "flaky":
-        return Played(unanswered=found.detail, is_flaky=True)
-    seen = tuple(_seen(each) for each in found.differences)
-    return Played(seen, breaks=tuple(dict.fromkeys(breaks)))
+        return PlayAnswer(unanswered=found.detail, is_flaky=True)
+    seen = tuple(_convert_difference(each) for each in found.differences)
+    return PlayAnswer(seen, breaks=tuple(dict.fromkeys(breaks)))
 
 
-def _seen(found: CallDifference) -> Seen:
+def _convert_difference(found: CallDifference) -> PlayedDifference:
     kind: FailureKind = found.kind  # type: ignore[assignment]  # the template's words are these
-    return Seen(kind, found.name, " ".join(found.detail.split())[:400], found.exception)
+    return PlayedDifference(kind, found.name, " ".join(found.detail.split())[:400], found.exception)
 
 
-def _one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
+def _play_one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
     sys.path.append(str(path.parent))
     with seeded():
         names = vars(load_file(path, fresh=True))

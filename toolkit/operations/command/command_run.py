@@ -16,8 +16,8 @@ from pathlib import Path
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.operations.command.plan import Suspect, read_suspects, write_plan
 from ctk.toolkit.processes.commands import run_group
-from ctk.toolkit.processes.exit_codes import Outcome, describe_exit, outcome_of
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.exit_codes import Outcome, describe_exit, read_outcome
+from ctk.toolkit.processes.link import report_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch import child_start
 
@@ -58,10 +58,10 @@ def run_command(
         write_plan(folder, left_out)
         code = _exit_code(words, folder, seconds, is_shown=not left_out)
         asked = read_suspects(folder)
-    tell_alive()
+    report_alive()
     if code is None:
         return CommandRun("bad", f"did not end within {seconds:g} s", asked)
-    return CommandRun(outcome_of(code), describe_exit(code), asked)
+    return CommandRun(read_outcome(code), describe_exit(code), asked)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from ctk.toolkit.operations.command.plan import Kind, Suspect, read_vetoes
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.watch.child_start import note
-from ctk.toolkit.watch.hooks import named_target
+from ctk.toolkit.watch.hooks import make_named_target
 
 
 def steer_here(folder: str) -> None:
@@ -113,7 +113,7 @@ def _target_of(
         return resolve_target(name), config
     if mode not in (None, "default"):
         function = functools.partial(function, mode=mode)
-    return named_target(function)[0], config
+    return make_named_target(function)[0], config
 
 
 def _claim_prefix(folder: Path) -> str:

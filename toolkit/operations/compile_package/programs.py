@@ -19,7 +19,7 @@ from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.importers import exported
-from ctk.toolkit.importers.program import accepts, options_of
+from ctk.toolkit.importers.program import accepts, merge_options
 
 _MOST_LINES = 12
 
@@ -53,7 +53,7 @@ def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
         CaptureError: torch.export cannot trace it.
     """
     if exported.accepts(spec):
-        path = exported.found(spec)
+        path = exported.find_archive(spec)
         return Source(path, exported.read_archive(path, trust=trust))
     if not accepts(spec):
         raise ProgramError(
@@ -61,7 +61,7 @@ def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
             "model() and inputs()"
         )
     program = load_program(spec)
-    return Source(program.path, _exported(program, dynamic), options_of(program, "ctk", None))
+    return Source(program.path, _exported(program, dynamic), merge_options(program, "ctk", None))
 
 
 def _exported(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgram:

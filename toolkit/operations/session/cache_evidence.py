@@ -24,7 +24,7 @@ from ctk.compiler.options.environment import cache_settings
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.execution.cache_key import key_of
+from ctk.toolkit.execution.cache_key import compute_key
 from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
@@ -99,7 +99,7 @@ def _kept(case: Case) -> tuple[Store | None, list[Key]]:
     if store is None:
         return None, []
     try:
-        key = key_of(case)
+        key = compute_key(case)
     except Uncacheable as error:
         logger.debug("%s is never kept in the cache: %s", case.name, first_line(error))
         return store, []

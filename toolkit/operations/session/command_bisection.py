@@ -26,7 +26,7 @@ from ctk.toolkit.operations.session.running_operation import Done
 from ctk.toolkit.oracle.go_on import resume_command
 from ctk.toolkit.oracle.journal import JOURNAL, Header, Journal
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.processes.link import tell_resumable
+from ctk.toolkit.processes.link import report_resumable
 
 Run = Callable[..., CommandRun]
 
@@ -60,7 +60,7 @@ def bisect_remembered(
     journal, folder = open_journal(out, default, header)
     with journal:
         go_on = resume_command(header, folder)
-        tell_resumable(folder, go_on)
+        report_resumable(folder, go_on)
         if journal.remembered:
             say(f"{journal.remembered} answers and results of an earlier run are remembered")
         try:

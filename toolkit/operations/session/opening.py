@@ -40,7 +40,7 @@ from ctk.toolkit.oracle.journal import (
 )
 from ctk.toolkit.oracle.remembering import Remembering
 from ctk.toolkit.oracle.several import opened
-from ctk.toolkit.processes.link import tell_resumable
+from ctk.toolkit.processes.link import report_resumable
 
 PREFIXES: Mapping[OperationName, str] = {
     "bisect-pass": "diagnosis",
@@ -94,7 +94,7 @@ def operation(
         journal, folder = open_journal(options.out, default, header)
         with journal:
             go_on = resume_command(header, folder, _untold(options.told))
-            tell_resumable(folder, go_on)
+            report_resumable(folder, go_on)
             if journal.remembered:
                 options.say(
                     f"{journal.remembered} answers and results of an earlier run are remembered"

@@ -14,7 +14,7 @@ from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.asking import (
     Asking,
@@ -62,7 +62,7 @@ def reduced_for_user(
     if choice.is_own:
         reason = "a command or function of yours decides: nothing was bisected"
     else:
-        case = with_decisions(replace(case, signature=failing.signature))
+        case = record_decisions(replace(case, signature=failing.signature))
         reason = "what only measuring shows is not bisected"
     search = Search(failing, reason=reason)
     run.found = Diagnosis(case, search, 0.0, folder=run.folder, decided_by=words)
@@ -118,7 +118,7 @@ def seen_again(run: Operation) -> Diagnosis | None:
         runs = each_run(run, observed, f"does it fail {case.signature}", limit)
         judgement = runs.until_failing(case, ASKED_PASSING_COMPILE - 1)[-1]
         if judgement.verdict is Verdict.REPRODUCES:
-            failing = with_decisions(replace(case, signature=judgement.signature))
+            failing = record_decisions(replace(case, signature=judgement.signature))
             search = replace(run.found.search, judgement=judgement, reason="it passed at first")
             run.found = Diagnosis(failing, search, 0.0, folder=run.folder)
             return run.write(state="bisected")

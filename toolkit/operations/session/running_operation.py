@@ -24,7 +24,7 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.as_json import write_json
 from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
@@ -105,7 +105,7 @@ class Operation:
         case, search = first_failing(self.subject.cases, ask, lambda search: search.judgement)
         if search.judgement.fails:
             self._failing(case, search.judgement, captured)
-            case = with_decisions(replace(case, signature=search.judgement.signature))
+            case = record_decisions(replace(case, signature=search.judgement.signature))
         found = self.found or Diagnosis(case, search, 0.0, folder=self.folder)
         is_told = search.judgement.tells_of_the_program
         whole = None if is_told else self.end_to_end()
@@ -172,7 +172,7 @@ class Operation:
         """Write down that a case fails, and the case, before anybody looks for the culprit."""
         if self.found is not None:
             return
-        failing = with_decisions(replace(case, signature=seen.signature))
+        failing = record_decisions(replace(case, signature=seen.signature))
         if captured is not None and (not captured.is_dir() or describe(captured).problem):
             self.saving(
                 captured.name,

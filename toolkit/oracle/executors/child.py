@@ -31,7 +31,7 @@ from ctk.toolkit.oracle.executors.protocol import (
     error_of,
 )
 from ctk.toolkit.oracle.executors.worker_client import Worker, Zygote, start_worker
-from ctk.toolkit.processes.memory import default_limit_nbytes, memory_name, too_much
+from ctk.toolkit.processes.memory import default_limit_nbytes, describe_excess, name_limit
 from ctk.toolkit.processes.scratch import scratch_root
 
 _BUSY = 10.0
@@ -70,7 +70,7 @@ class ChildProcess(Executor):
     ) -> None:
         self.limit_seconds = timeout_seconds
         self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
-        self.memory = memory_name(self.memory_nbytes)
+        self.memory = name_limit(self.memory_nbytes)
         self._start, self._company = start, company or MemoryGate(1)
         self._worker: Worker | None = None
         self._unwanted = threading.Event()
@@ -137,7 +137,7 @@ class ChildProcess(Executor):
         seen = answer.signature
         if seen is None or seen.kind != "memory" or self._company.size == 1:
             return answer
-        if self.memory_nbytes is not None and seen.message == too_much(self.memory_nbytes):
+        if self.memory_nbytes is not None and seen.message == describe_excess(self.memory_nbytes):
             return answer
         with self._company.alone(self._unwanted.is_set):
             return self._asked(replace(question, memory_nbytes=most))

@@ -32,7 +32,7 @@ from ctk.toolkit.oracle.executors.protocol import (
 )
 from ctk.toolkit.oracle.executors.ray_cluster import Lost, Machine, Machines, connect
 from ctk.toolkit.oracle.executors.remote_worker import pack, versions
-from ctk.toolkit.processes.memory import memory_name
+from ctk.toolkit.processes.memory import name_limit
 
 USUAL = {"CPU": 1.0}
 """What one question takes of the cluster, unless `--resources` says otherwise."""
@@ -60,7 +60,7 @@ class RemoteExecutor(Executor):
     def __init__(self, machines: Machines, size: _Size) -> None:
         self._machines, self._size = machines, size
         self.limit_seconds = size.timeout_seconds
-        self.memory = memory_name(size.memory_nbytes or read_environment().memory_nbytes, "theirs")
+        self.memory = name_limit(size.memory_nbytes or read_environment().memory_nbytes, "theirs")
         self._machine: Machine | None = None
         self._is_checked = False
         self._unwanted = threading.Event()

@@ -46,9 +46,9 @@ from ctk.toolkit.oracle.executors.protocol import (
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.forks import ForkedChild
-from ctk.toolkit.processes.groups import die_first, dying_with_parent, reap_orphans
-from ctk.toolkit.processes.memory import held_nbytes, too_much
-from ctk.toolkit.processes.tree import CoreWaits, descendants, end_descendants
+from ctk.toolkit.processes.groups import die_first, die_with_parent, reap_orphans
+from ctk.toolkit.processes.memory import describe_excess, held_nbytes
+from ctk.toolkit.processes.tree import CoreWaits, find_descendants, kill_descendants
 from ctk.toolkit.processes.warm import ServerPipes, become_server
 from ctk.toolkit.targets import target_of
 
@@ -95,7 +95,7 @@ class _Clock:
 
     def left_seconds(self) -> float:
         if self.busy_seconds > 0 and self.ends_at < math.inf:
-            waited = min(self.waits.since(descendants(os.getpid())), self.busy_seconds)
+            waited = min(self.waits.since(find_descendants(os.getpid())), self.busy_seconds)
             self.busy_seconds -= waited
             self.ends_at += waited
         return self.ends_at - time.monotonic()
@@ -111,7 +111,7 @@ def main() -> None:
     child: ForkedChild | None = None
     try:
         while (question := read_question(parent.requests)) is not None:
-            with dying_with_parent():  # it may import the user's files while the pipe is not read
+            with die_with_parent():  # it may import the user's files while the pipe is not read
                 target_of(question.target).preload()
             try:
                 child, answer = _answer(child, question, parent)
@@ -161,7 +161,7 @@ def _answer(
 
 def _tidied(child: ForkedChild) -> ForkedChild | None:
     """Return the child for the next question, unless this one left processes: they end with it."""
-    if all(pid == child.pid for pid in descendants(os.getpid())):
+    if all(pid == child.pid for pid in find_descendants(os.getpid())):
         return child
     _end(child)
     return None
@@ -178,7 +178,7 @@ def _signature(end: End, question: ChildQuestion) -> Signature:
         message = f"no answer within {question.timeout_seconds:g} seconds"
         return Signature("timeout", where=where, message=message)
     if end.killed_for == "memory":
-        message = too_much(question.memory_nbytes or 0)
+        message = describe_excess(question.memory_nbytes or 0)
         return Signature("memory", where=where, message=message)
     if end.is_from_outside:
         message = "killed from outside (SIGKILL): probably no memory was left"
@@ -232,7 +232,7 @@ def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> An
 def _holds_too_much(question: ChildQuestion) -> bool:
     """Return whether the child and all that it has started hold more than the question may."""
     limit = question.memory_nbytes
-    return limit is not None and held_nbytes(descendants(os.getpid())) > limit
+    return limit is not None and held_nbytes(find_descendants(os.getpid())) > limit
 
 
 def _is_dead(child: ForkedChild) -> bool:
@@ -250,7 +250,7 @@ def _let_die(child: ForkedChild) -> ForkedChild:
 def _end(child: ForkedChild) -> int:
     """End a child (or the rest of it) and all it has started; return its exit status."""
     status = child.end()
-    end_descendants(os.getpid())
+    kill_descendants(os.getpid())
     reap_orphans()
     return status
 

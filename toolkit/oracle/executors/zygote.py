@@ -22,8 +22,8 @@ from functools import partial
 
 from ctk.toolkit.oracle.executors import worker
 from ctk.toolkit.processes.forks import fork_process
-from ctk.toolkit.processes.groups import adopt_orphans, dying_with_parent
-from ctk.toolkit.processes.tree import descendants, end_descendants
+from ctk.toolkit.processes.groups import adopt_orphans, die_with_parent
+from ctk.toolkit.processes.tree import find_descendants, kill_descendants
 from ctk.toolkit.targets import target_of
 
 _STREAMS = (0, 1, 2)
@@ -44,7 +44,7 @@ def main() -> None:
             target, streams, _, _ = socket.recv_fds(control, _REQUEST_NBYTES, len(_STREAMS))
             if not target:
                 break
-            with dying_with_parent(), contextlib.suppress(Exception):  # the question will tell
+            with die_with_parent(), contextlib.suppress(Exception):  # the question will tell
                 target_of(target.decode()).preload()
             pid = fork_process(partial(_work, control, streams), leads_group=False)
             for stream in streams:
@@ -68,9 +68,9 @@ def _work(control: socket.socket, streams: list[int]) -> int:
 def _end() -> None:
     """Give the workers time to end their children, then end what is left."""
     deadline = time.monotonic() + _END_SECONDS
-    while descendants(os.getpid()) and time.monotonic() < deadline:
+    while find_descendants(os.getpid()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    end_descendants(os.getpid())
+    kill_descendants(os.getpid())
 
 
 if __name__ == "__main__":

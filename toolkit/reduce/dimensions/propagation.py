@@ -20,7 +20,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace
 from ctk.toolkit.reduce.eager_values import call_node, describe
 from ctk.toolkit.reduce.subgraphs import (
@@ -96,7 +96,7 @@ class Propagation:
             Exception: An operator refuses these sizes, or fake tensors.
         """
         names = [node.name for node in placeholders(case.graph)]
-        with applied(case.modes), process_state_kept(), fake.without_log():
+        with apply_modes(case.modes), process_state_kept(), fake.without_log():
             inputs = [
                 self._input(name, value) for name, value in zip(names, case.inputs, strict=True)
             ]

@@ -19,7 +19,7 @@ from itertools import islice
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.programs.player import Player
-from ctk.toolkit.execution.programs.program_protocol import Plan, Played
+from ctk.toolkit.execution.programs.program_protocol import Plan, PlayAnswer
 from ctk.toolkit.reduce.program.eager_lines import Outside, outside_calls, outside_lines
 
 MOST_LINES = 60
@@ -47,7 +47,7 @@ class Blamed:
     passing: Plan | None = None
 
 
-def cause_of(player: Player, text: str, plan: Plan, seen: Played) -> Blamed:
+def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
     """Return what in Dynamo is at fault, by what makes the program pass.
 
     Args:
@@ -75,7 +75,7 @@ def _passes(player: Player, text: str, plan: Plan) -> bool:
     return not seen.differences and not seen.unanswered
 
 
-def _kind_of_cause(signature: Signature, seen: Played) -> str:
+def _kind_of_cause(signature: Signature, seen: PlayAnswer) -> str:
     short = (signature.output or "").partition(".")[2]
     if signature.kind in ERRORS:
         return "exceptions"
