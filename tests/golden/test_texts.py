@@ -14,7 +14,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.as_json import record_of
 from ctk.toolkit.operations.report.as_text import summary
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.oracle.journal import Header, start_journal
+from ctk.toolkit.oracle.answers.journal import Header, start_journal
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.case_folders import linear_case
 

@@ -10,7 +10,7 @@ import torch
 
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.cli import main as command_line
-from ctk.toolkit.oracle import several
+from ctk.toolkit.oracle import open_subject as several
 from tests.helpers.case_zoo import capture
 from tests.helpers.hostile import Canary, Craft
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.loop_faults import FAULTS, Fault

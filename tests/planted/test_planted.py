@@ -10,7 +10,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 

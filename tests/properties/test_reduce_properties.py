@@ -9,7 +9,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.edits import RemoveNodes

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.size import call_nodes, is_smaller

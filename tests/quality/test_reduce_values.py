@@ -11,7 +11,7 @@ import torch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import INPUTS, VALUES, load_case, save_case
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.size import is_smaller

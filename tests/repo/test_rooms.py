@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 else:
     from ctk.toolkit.case import graphs
 def later():
-    from ..oracle.judge import judge
+    from ..oracle.questions.judge import judge
     return import_module("ctk.toolkit.cli.main")
 PLACES = {"install": "ctk.toolkit.watch.hooks:install", "text": "ctk.toolkit is nice"}
 '''
@@ -92,7 +92,7 @@ def test_every_kind_of_import_is_seen() -> None:
         ("ctk.compiler.errors", False),
         ("ctk.toolkit.case.Case", True),
         ("ctk.toolkit.case.graphs", False),
-        ("ctk.toolkit.oracle.judge.judge", False),
+        ("ctk.toolkit.oracle.questions.judge.judge", False),
         ("ctk.toolkit.cli.main", False),
         ("ctk.toolkit.watch.hooks", False),
     }

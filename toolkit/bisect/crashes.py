@@ -27,8 +27,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.execution.execute import run_compiled
-from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.question import Oracle
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.search.blocks import single_cause
 from ctk.toolkit.search.boundaries import checked_boundary
 from ctk.toolkit.search.questions import run_search
@@ -37,7 +37,7 @@ MAX_REWRITES = 1 << 20
 
 
 def find_deadly(
-    case: Case, executor: Executor, first: Judgement, say: Callable[[str], None]
+    case: Case, executor: Oracle, first: Judgement, say: Callable[[str], None]
 ) -> Search:
     """Find the rewrite or kernel that makes a compile crash or hang, and prove it.
 

@@ -33,9 +33,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.execution.recorded_choices import record_decisions
-from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.judge import NEXT_ISOLATE, raises_alike
+from ctk.toolkit.oracle.question import ExecutorOracle, Question
+from ctk.toolkit.oracle.questions.judge import NEXT_ISOLATE, raises_alike
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.targets import target_of
 
@@ -45,7 +45,7 @@ MAX_SUSPECTS = 4
 def find_culprit(
     case: Case,
     *,
-    executor: Executor | None = None,
+    executor: ExecutorOracle | None = None,
     on_progress: Progress | None = None,
     on_failing: Callable[[Judgement], None] | None = None,
 ) -> Search:
@@ -67,7 +67,7 @@ def find_culprit(
     executor = executor or InProcess()
     if executor.isolates:
         say(f"compile with {case.target}, in a child process")
-        first = executor.ask(case, case.signature, Veto())
+        first = executor.ask(Question(case, case.signature, Veto()))
         if first.signature is not None and first.signature.is_deadly:
             if first.verdict is Verdict.REPRODUCES:
                 tell(first)

@@ -32,7 +32,7 @@ from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.question import Oracle, Question
 from ctk.toolkit.targets import target_of
 from ctk.toolkit.targets.base import Trial
 
@@ -83,7 +83,7 @@ class _OptionQuestions:
     """Tries options of one case, within a budget."""
 
     case: Case
-    executor: Executor
+    executor: Oracle
     say: Say
     limit: int
     questions: int = 0
@@ -96,7 +96,7 @@ class _OptionQuestions:
         if culprit.stage == "lowered":
             return
         self.questions += 1
-        answer = self.executor.ask(self.case, self.case.signature, NO_KERNELS)
+        answer = self.executor.ask(Question(self.case, self.case.signature, NO_KERNELS))
         self.say(f"with every kernel in eager: {answer.verdict.value}")
         if answer.verdict is Verdict.REPRODUCES:
             self.veto = NO_KERNELS
@@ -116,7 +116,7 @@ class _OptionQuestions:
 
     def _asked(self, case: Case) -> Judgement:
         try:
-            return self.executor.ask(case, case.signature, self.veto)
+            return self.executor.ask(Question(case, case.signature, self.veto))
         except CtkError as error:  # a target may refuse two options together
             return Judgement(Verdict.INVALID, detail=str(error))
 
@@ -150,7 +150,7 @@ class _OptionQuestions:
 
 def options_that_matter(
     case: Case,
-    executor: Executor,
+    executor: Oracle,
     say: Say,
     *,
     culprit: Culprit | None = None,
@@ -196,7 +196,7 @@ def _may_matter(trial: Trial, culprit: Culprit) -> bool:
     return not culprit.excerpt or trial.trace in culprit.excerpt
 
 
-def confirm_options(case: Case, found: OptionSearch, executor: Executor, say: Say) -> OptionSearch:
+def confirm_options(case: Case, found: OptionSearch, executor: Oracle, say: Say) -> OptionSearch:
     """Return the options of a smaller case with the same effect on the whole one; try each."""
     search = _OptionQuestions(case, executor, say, limit=len(found.effects))
     for effect in found.effects:

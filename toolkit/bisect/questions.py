@@ -8,8 +8,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
-from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.question import Oracle, Question
+from ctk.toolkit.oracle.questions.judge import judge
 
 Progress = Callable[[str], None]
 NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
@@ -54,7 +54,7 @@ class Questions:
     """
 
     case: Case
-    executor: Executor
+    executor: Oracle
     say: Progress
     compiles: int = 0
     answers: dict[Veto, tuple[str, Judgement]] = field(
@@ -74,7 +74,7 @@ class Questions:
         """Compile without the parts that `veto` names."""
         if veto not in self.answers:
             self.compiles += 1
-            answer = self.executor.ask(self.case, self.case.signature, veto)
+            answer = self.executor.ask(Question(self.case, self.case.signature, veto))
             self.answers[veto] = (what, answer)
             self.say(f"{what}: {answer.verdict.value}")
         return self.answer(veto).verdict

@@ -21,8 +21,9 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import CheckOptions
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.several import most_telling, opened
+from ctk.toolkit.oracle.open_subject import most_telling, opened
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.judge import judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def check_case(
     """
     first: Judgement | None = None
     if executor is not None and executor.isolates:
-        first = executor.ask(case, case.signature, Veto())
+        first = executor.ask(Question(case, case.signature, Veto()))
         if first.signature is not None and first.signature.is_deadly:
             return GraphCheck(case, first, (), CompileLog())
     recorder = Recorder(keep_calls=True)

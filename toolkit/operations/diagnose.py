@@ -18,7 +18,7 @@ from ctk.toolkit.operations.options import ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.whole_program import explained
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.suspected_nodes import first_wrong_node
 
 

@@ -14,9 +14,9 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.importers.base import apply_request
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.options import AskOptions, CaseOptions
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.open_subject import most_telling, opened
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import most_telling, opened
+from ctk.toolkit.oracle.questions.judge import judge
 
 
 @dataclass(frozen=True, slots=True)

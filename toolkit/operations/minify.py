@@ -29,19 +29,20 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import MinifyOptions, ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.asking import Asking, asking_same, steadied
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.mute_torch import quiet
 from ctk.toolkit.operations.session.opening import discard, operation
+from ctk.toolkit.operations.session.oracle_stack import OracleStack, stack_for, with_repeats
 from ctk.toolkit.operations.session.own_question import is_measured, reduced_for_user, seen_again
 from ctk.toolkit.operations.session.reducing import Work, finished, work_on
 from ctk.toolkit.operations.session.relevant_options import ask_options
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, repro_of
 from ctk.toolkit.operations.session.whole_program import explained
-from ctk.toolkit.oracle.choice import Choice, choice_of
 from ctk.toolkit.oracle.executors.base import jobs_of
-from ctk.toolkit.oracle.same_failure import SameFailure, is_other
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.choice import Choice, choice_of
+from ctk.toolkit.oracle.questions.same_failure import SameFailure, is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.progress import Budget, budget_of
 from ctk.toolkit.targets import target_of
@@ -206,12 +207,12 @@ def _reduced(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
     """Reduce the case; the culprit's nodes are tried first."""
     run, case, search = work.run, failing.case, failing.search
     base = _without_code(run, case, search)
-    asking = _asking(run, search.judgement, SameFailure(case, run.executor, None, base, rule))
-    if asking.repeated is None:
+    stack = _stack(run, search.judgement, SameFailure(case, run.oracle, None, base, rule))
+    if stack.repeated is None:
         hints = search.culprit.captured if search.culprit else ()
-        reduction = work.attempt(case, asking, hints, _guilty(search))
+        reduction = work.attempt(case, stack, hints, _guilty(search))
     else:
-        reduction = work.attempt(case, asking)
+        reduction = work.attempt(case, stack)
     is_interrupted = reduction.reason == "interrupted"
     if reduction.flakiness is not None:
         by_chance = Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles)
@@ -252,8 +253,8 @@ def _held(
     run.say("the smallest case fails for another reason: reduce again, holding the culprit")
     work.best.start_again()
     cause = Veto(passes=frozenset({culprit.where}))
-    same = SameFailure(case, run.executor, cause, None, rule)
-    reduction = work.attempt(case, asking_same(run, same), before=slipped)
+    same = SameFailure(case, run.oracle, cause, None, rule)
+    reduction = work.attempt(case, stack_for(run, same), before=slipped)
     is_bisected = reduction.reason != "interrupted" and reduction.flakiness is None
     return reduction, _bisected_again(run, reduction) if is_bisected else None
 
@@ -268,16 +269,16 @@ def _guilty(search: Search) -> frozenset[str]:
 _BY_CHANCE = "it fails in some runs only: a pass that is left out proves nothing"
 
 
-def _asking(run: Operation, first: Judgement, same: SameFailure) -> Asking:
+def _stack(run: Operation, first: Judgement, same: SameFailure) -> OracleStack:
     """Return the question, asked as often as it must be; the bisection's answer is one already.
 
     Of a failure that kills, the bisection has only seen what a child said, and that is remembered.
     """
-    asking = asking_same(run, same)
-    answer = asking.oracle(same.case)
+    stack = stack_for(run, same)
+    answer = stack.oracle.ask(Question(same.case))
     is_one = answer == first and first.signature is not None and first.signature.is_deadly
     answers = [answer] if is_one else [first, answer]
-    return steadied(run, asking, same.case, answers)
+    return with_repeats(stack, same.case, answers)
 
 
 def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
@@ -291,7 +292,7 @@ def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
         return None
     if signature is None or not signature.is_numeric or target_of(case.target).is_quick:
         return None
-    answer = run.executor.ask(case, signature, NO_KERNELS)
+    answer = run.oracle.ask(Question(case, signature, NO_KERNELS))
     run.say(f"with every kernel in eager: {answer.verdict.value}")
     return NO_KERNELS if answer.verdict is Verdict.REPRODUCES else None
 

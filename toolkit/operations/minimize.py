@@ -5,7 +5,7 @@ a number that is off. What it does not do: compile or compare anything itself (`
 
 The predicate is asked three times about the given graph, five times where that takes no time; at
 the end as often about the smallest one. One that changes its mind is asked more often, and
-then several times about each candidate (oracle/repeated.py); one that hardly ever says yes is
+then several times about each candidate (oracle/repeated_runs.py); one that hardly ever says yes is
 refused.
 """
 
@@ -22,12 +22,12 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
 from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.executors.pool import cores
 from ctk.toolkit.oracle.executors.predicate_forks import ask_in_forks
-from ctk.toolkit.oracle.function import NoAnswer, judgement_of, shortened
-from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
+from ctk.toolkit.oracle.question import NotKnown, Question
+from ctk.toolkit.oracle.questions.user_function import NoAnswer, judgement_of, shortened
+from ctk.toolkit.oracle.repeated_runs import FailureRate, RepeatedRuns, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction, continue_from, join_reductions, mark_unfinished
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
@@ -130,21 +130,26 @@ class _Searches:
         Raises:
             PredicateError: The predicate raised.
         """
-        repeated = None if rate.is_steady else Repeated(self.oracle.judge, rate)
-        ask, told = (repeated, repeated.note) if repeated else (self.oracle.judge, _forget)
+        repeated = None if rate.is_steady else RepeatedRuns(self.oracle, rate)
+        oracle, count = (repeated, repeated.count) if repeated else (self.oracle, _forget)
+
+        def ask(case: Case) -> Judgement:
+            return oracle.ask(Question(case))
+
         problem = Problem(
             start,
-            ask,
+            oracle,
             budget=self.budget,
             on_progress=self.on_progress,
             may_run=self.jobs == 1,
             is_own=True,
         )
-        problem.cache.add(fingerprint(start, problem.digests), _FAILS)
+        answers = problem.answers
+        answers.judgements[answers.key_of(start)] = _FAILS
         if before is not None:
             continue_from(problem, before)
         try:
-            with ask_in_forks(ask, self.jobs, problem.digests, told) as problem.oracle:
+            with ask_in_forks(ask, self.jobs, answers.digests, count) as answers.oracle:
                 found = minimize_problem(problem)
         except _Raised as raised:
             raise raised.told(problem.best) from raised.error
@@ -161,7 +166,7 @@ class _Searches:
         if found.reason not in ("minimal", "incomplete"):
             return found
         try:
-            rate = rate_of([_FAILS], lambda number: self.oracle.judge(found.best, number))
+            rate = rate_of([_FAILS], lambda number: self.oracle.judge(found.best))
             check_workable(rate, "the smallest graph", _NEXT)
         except _Raised as raised:
             raise raised.told(found.best) from raised.error
@@ -190,8 +195,14 @@ class _Oracle:
         self._fails = fails
         self._asked = 0
 
-    def judge(self, candidate: Case, _number: int = 1, _within: float | None = None) -> Judgement:
-        """Ask about a candidate, whichever run of it this is: each is another call."""
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        """Call the predicate, whichever run of the question this is."""
+        if known_only:
+            raise NotKnown
+        return self.judge(question.case)
+
+    def judge(self, candidate: Case) -> Judgement:
+        """Call the predicate."""
         self._asked += 1
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
         try:
@@ -207,7 +218,7 @@ def _rate(oracle: _Oracle, start: Case) -> FailureRate:
         DoesNotReproduce: The answers are no, or nearly all of them.
     """
     try:
-        rate = rate_of((), lambda number: oracle.judge(start, number))
+        rate = rate_of((), lambda number: oracle.judge(start))
     except _Raised as raised:
         raise raised.told(start) from raised.error
     if not rate.failed:

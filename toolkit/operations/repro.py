@@ -12,7 +12,8 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import ReproOptions
-from ctk.toolkit.oracle.several import most_telling, opened
+from ctk.toolkit.oracle.open_subject import most_telling, opened
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.repro.run import ReproRun, write_verified_repro
 
 
@@ -76,7 +77,7 @@ def repro(subject: Subject, inputs: Inputs | None, options: ReproOptions) -> Rep
     with opened(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
             options.say(f"run {case.name} with {case.target}", number, len(it.cases))
-            graphs.append(GraphRepro(case, it.executor.ask(case, case.signature, Veto())))
+            graphs.append(GraphRepro(case, it.executor.ask(Question(case, case.signature, Veto()))))
         is_shown = any(graph.judgement.tells_of_the_program for graph in graphs)
         whole = None if is_shown else it.end_to_end(options.say)
     if options.out is not None:

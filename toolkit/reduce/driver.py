@@ -22,11 +22,12 @@ from torch.fx import GraphModule
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.limited_rounds import Rounds
-from ctk.toolkit.oracle.repeated import Flakiness
+from ctk.toolkit.oracle.repeated_runs import Flakiness
+from ctk.toolkit.reduce.answers import SearchAborted
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.lookahead import SearchState, upcoming
-from ctk.toolkit.reduce.problem import Ended, Problem
+from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
 from ctk.toolkit.reduce.proposal_search import Level, coarse, single, thorough
@@ -120,7 +121,7 @@ def minimize(
     try:
         with rounds.counted():
             problem.check_start()
-            problem.see_given()
+            problem.run_given()
             rounds.hold()
             _search(problem, steps, blocks)
         reason = "incomplete" if problem.left_out else "minimal"
@@ -128,13 +129,13 @@ def minimize(
         reason = "questions" if str(out) == "questions" else "seconds"
     except KeyboardInterrupt:
         reason = "interrupted"
-    except Ended as ended:
-        if problem.step == "start":
-            raise ended.error from ended.error.__cause__
+    except SearchAborted as aborted:
+        if problem.ledger.step == "start":
+            raise aborted.error from aborted.error.__cause__
         reason = "error"
-        problems.append(str(ended))
-        problem.errors.append(ended.error)
-    for name in problem.never_smaller():
+        problems.append(str(aborted))
+        problem.errors.append(aborted.error)
+    for name in problem.ledger.idle_steps():
         logger.debug(  # for whoever writes a step: a user can do nothing about it
             "ctk: step %s changed cases, but never to a smaller one, so that nothing was asked; if "
             "it simplifies something, toolkit/reduce/size.py needs a key that sees it",
@@ -145,13 +146,13 @@ def minimize(
         best=problem.best,
         finished=reason == "minimal" and not unfinished,
         reason=reason,
-        questions=problem.questions,
-        cached=problem.cache.hits,
-        seconds=problem.seconds,
-        statistics=dict(problem.statistics),
+        questions=problem.ledger.questions,
+        cached=problem.ledger.cached,
+        seconds=problem.ledger.seconds,
+        statistics=dict(problem.ledger.statistics),
         nodes_before=problem.nodes_before,
         nodes_after=call_nodes(problem.best),
-        remembered=problem.remembered,
+        remembered=problem.ledger.remembered,
         certificate=tuple(problem.certificate.refusals.values()),
         neighbour=problem.certificate.neighbour and problem.certificate.neighbour.case,
         neighbour_edit=problem.certificate.neighbour_edit,
@@ -191,11 +192,11 @@ def _ask_undecided(problem: Problem, steps: Sequence[Step]) -> bool:
     """
     if not problem.certificate.has_open:
         return False
-    problem.certificate, problem.is_deciding = Certificate(), True
+    problem.certificate, problem.answers.is_deciding = Certificate(), True
     try:
         return _sweep(problem, steps, single)
     finally:
-        problem.is_deciding = False
+        problem.answers.is_deciding = False
 
 
 def _sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> bool:
@@ -207,7 +208,7 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> bool:
         try:
             for each in _levels_of(problem, step, effort):
                 _run(problem, step, each, _steps_in_sweep(problem, steps[place + 1 :], effort))
-        except (OutOfBudget, Ended):
+        except (OutOfBudget, SearchAborted):
             raise
         except Exception as error:
             problem.leave_out(step.name, error)
@@ -229,7 +230,7 @@ def _steps_in_sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> l
 
 
 def _run(problem: Problem, step: Step, effort: Level, later: Sequence[Step]) -> None:
-    problem.step = step.name
+    problem.ledger.step = step.name
     start, index = problem.best, 0
     while index < len(proposals := step.propose(problem.best, problem.facts)):
         before = problem.best
@@ -252,8 +253,9 @@ def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Leve
         edit = next(search)
         while True:
             candidate = coming.take(edit)
-            if problem.jobs > 1 and candidate is not None and problem.is_askable(candidate):
-                problem.anticipate(candidate, _foresee(problem, place, edit, effort))
+            is_parallel = problem.answers.jobs > 1
+            if is_parallel and candidate is not None and problem.is_askable(candidate):
+                problem.answers.anticipate(candidate, _foresee(problem, place, edit, effort))
             answer = problem.consider(candidate, edit)
             place = place.after(edit, answer)
             edit = search.send(answer)
@@ -263,7 +265,7 @@ def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Leve
 
 def _foresee(problem: Problem, place: SearchState, edit: Edit, effort: Level) -> Iterator[Case]:
     """Yield the candidates that most likely come after the one that is asked about now."""
-    return upcoming(place, edit, effort, problem.accepted, problem.is_askable)
+    return upcoming(place, edit, effort, problem.ledger.acceptance, problem.is_askable)
 
 
 def continue_from(problem: Problem, before: Reduction) -> None:
@@ -273,10 +275,11 @@ def continue_from(problem: Problem, before: Reduction) -> None:
         problem: Nothing was asked yet.
         before: The result of the search before, of the same given case.
     """
-    problem.questions, problem.remembered = before.questions, before.remembered
-    problem.cache.hits = before.cached
-    problem.statistics = {name: replace(each) for name, each in before.statistics.items()}
-    problem.started -= before.seconds
+    ledger = problem.ledger
+    ledger.questions, ledger.remembered = before.questions, before.remembered
+    ledger.cached = before.cached
+    ledger.statistics = {name: replace(each) for name, each in before.statistics.items()}
+    ledger.started -= before.seconds
     problem.nodes_before = before.nodes_before
 
 

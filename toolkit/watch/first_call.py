@@ -45,7 +45,7 @@ from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph, ru
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.execution.python_state import keep_python_state
-from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
+from ctk.toolkit.oracle.questions.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.watch.announce import Subject
 
 logger = logging.getLogger("ctk")

@@ -29,7 +29,7 @@ from ctk.toolkit.compile_log.recorder import Event, Recorder
 from ctk.toolkit.execution.execute import run_graph
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
-from ctk.toolkit.oracle.judge import error_signature
+from ctk.toolkit.oracle.questions.judge import error_signature
 from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject

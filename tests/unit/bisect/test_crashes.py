@@ -13,6 +13,7 @@ from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.child import ChildProcess
+from ctk.toolkit.oracle.question import Question
 
 PROGRAM = """
 import torch
@@ -35,16 +36,9 @@ class Deadly(Executor):
     def __init__(self, *guilty: str) -> None:
         self.guilty, self.asked = {*guilty, EVERY_KERNEL}, 0
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         self.asked += 1
-        veto = veto or Veto()
+        veto = question.veto or Veto()
         if veto.kernels or veto.passes & self.guilty:
             return Judgement(Verdict.PASSES)
         seen = Signature("signal", signal=8, where=KERNEL)

@@ -13,6 +13,7 @@ from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.child import ChildProcess
+from ctk.toolkit.oracle.question import Question
 from tests.helpers.per_node_codegen import per_node
 
 PROGRAM = """
@@ -101,7 +102,8 @@ class Crashing:
         self.guilty, self.asked = guilty, 0
         self.without_rewrites = without_rewrites
 
-    def ask(self, case, expected=None, veto=None) -> Judgement:
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        expected, veto = question.expected, question.veto
         self.asked += 1
         if veto is not None and veto.kernels & {self.guilty, EVERY_KERNEL}:
             return Judgement(Verdict.PASSES)

@@ -1,10 +1,10 @@
 """A program that hangs in eager as well: no compiler is to blame, and few questions show it."""
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.question import Question
 from tests.helpers.case_folders import linear_case
 
 
@@ -16,16 +16,9 @@ class HangsInEagerToo(Executor):
     def __init__(self) -> None:
         self.questions = 0
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: object = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         self.questions += 1
-        verdict = Verdict.TIMEOUT if expected is None else Verdict.INVALID
+        verdict = Verdict.TIMEOUT if question.expected is None else Verdict.INVALID
         return Judgement(verdict, Signature("timeout"), "eager alone does it too")
 
     def close(self) -> None:

@@ -18,7 +18,8 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.targets.base import Target, Trial
 from tests.helpers.case_folders import linear_case
 from tests.helpers.inductor_faults import FAULTS
@@ -36,10 +37,10 @@ class Fake(Executor):
         self.verdict, self.asked = verdict, list[Mapping[str, object]]()
         self.vetoes: list[Veto | None] = []
 
-    def ask(self, case, expected=None, veto=None, *, within=None) -> Judgement:
-        self.asked.append(case.config)
-        self.vetoes.append(veto)
-        return Judgement(self.verdict(case.config))
+    def judge(self, question: Question) -> Judgement:
+        self.asked.append(question.case.config)
+        self.vetoes.append(question.veto)
+        return Judgement(self.verdict(question.case.config))
 
     def close(self) -> None:
         pass

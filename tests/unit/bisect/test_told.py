@@ -13,7 +13,7 @@ from ctk.toolkit.compile_log.meta_values import find_meta_mismatches
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.operations.check import check_case
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 
 WIDENED, TURNED = "dispatch/meta.told.widened.default", "dispatch/meta.told.turned.default"
 

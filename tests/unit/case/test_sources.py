@@ -16,7 +16,8 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.repro.run import write_repro
 from tests.helpers.case_folders import linear_case
 from tests.helpers.case_zoo import capture
@@ -69,7 +70,7 @@ JUDGE = """
 import sys
 from pathlib import Path
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 print(judge(load_case(Path(sys.argv[1]), trust=True)).verdict.value)
 """
 
@@ -100,7 +101,7 @@ def test_a_moved_case_fails_in_a_child_process_and_in_a_fresh_one(
 ) -> None:
     folder = moved_case(sine(target="my.py:backend"), there, monkeypatch)
     with ChildProcess(60) as child:
-        assert child.ask(load_case(folder, trust=True)).verdict is Verdict.REPRODUCES
+        assert child.ask(Question(load_case(folder, trust=True))).verdict is Verdict.REPRODUCES
     command = [sys.executable, "-c", JUDGE, str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -8,7 +8,7 @@ from ctk.compiler.errors import EagerError, LostAccelerator
 from ctk.toolkit.importers import load_cases, program
 from ctk.toolkit.importers.child_capture import capture_in_child
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from tests.helpers.cli import write
 

@@ -12,9 +12,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.history import read_history
-from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.journal import JOURNAL
-from ctk.toolkit.oracle.repeated import ASKED_PASSING, FailureRate
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
+from ctk.toolkit.oracle.answers.journal import JOURNAL
+from ctk.toolkit.oracle.repeated_runs import ASKED_PASSING, FailureRate
 from tests.helpers.cli import write
 from tests.helpers.own_oracles import PROGRAM, calls, has_softmax
 

@@ -16,6 +16,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.operations.report.as_json import Record, read_json
 from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Progress
@@ -133,9 +134,10 @@ def test_minify_and_diagnose_ask_the_same_questions(
     asked: list[tuple[int, object]] = []
     ask = InProcess.ask
 
-    def listen(self: InProcess, case: Case, *rest: object, **more: object) -> Judgement:
-        asked.append((len(case.graph.graph.nodes), rest))
-        return ask(self, case, *rest, **more)  # type: ignore[arg-type]  # passed on as they came
+    def listen(self: InProcess, question: Question) -> Judgement:
+        rest = (question.expected, question.veto)
+        asked.append((len(question.case.graph.graph.nodes), rest))
+        return ask(self, question)
 
     monkeypatch.setattr(InProcess, "ask", listen)
     ctk.diagnose(broken, out=tmp_path / "diagnosed")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.oracle.repeated import ASKED_FIRST
+from ctk.toolkit.oracle.repeated_runs import ASKED_FIRST
 from tests.helpers.cli import write
 from tests.helpers.warm_python import warm_python
 

@@ -17,7 +17,7 @@ from torch.fx import GraphModule, symbolic_trace
 import ctk
 from ctk.compiler.errors import ConfigError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.toolkit.operations.minimize import Predicate
-from ctk.toolkit.oracle.repeated import ASKED_FIRST, QUICK_SECONDS
+from ctk.toolkit.oracle.repeated_runs import ASKED_FIRST, QUICK_SECONDS
 
 
 def program(x: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ import ctk
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.oracle.journal import JOURNAL
+from ctk.toolkit.oracle.answers.journal import JOURNAL
 from tests.helpers.cli import ctk as command
 from tests.helpers.cli import write
 from tests.helpers.own_oracles import PROGRAM, calls, has_softmax

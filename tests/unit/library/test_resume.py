@@ -12,8 +12,8 @@ import ctk
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.growing_file import reopen
+from ctk.toolkit.oracle.answers.journal import JOURNAL, has_line
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.journal import JOURNAL, has_line
 from ctk.toolkit.reduce.size import call_nodes
 from tests.helpers.cli import ctk as command
 from tests.helpers.killed_runs import Runs, was_killed

@@ -11,7 +11,7 @@ from ctk.compiler.pipeline import compile_fx
 from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 
 X = torch.ones(3)
 METHODS = (

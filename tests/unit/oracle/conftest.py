@@ -4,7 +4,7 @@ import pytest
 from torch import fx
 
 from ctk.toolkit.case.case import Case, Modes
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 from tests.helpers.fake_target import FakeTarget
 
 PLAIN = Modes()

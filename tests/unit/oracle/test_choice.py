@@ -7,7 +7,7 @@ import pytest
 
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, choice_of
+from ctk.toolkit.oracle.questions.choice import NOTHING_CHOSEN, choice_of
 
 
 def test_nothing_chosen() -> None:

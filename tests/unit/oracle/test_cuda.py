@@ -16,6 +16,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.tree import find_descendants
 from tests.helpers.case_zoo import capture, samples
 from tests.helpers.cli import BROKEN_PASS, GOOD, write
@@ -53,13 +54,13 @@ def child() -> Iterator[ChildProcess]:
 def test_both_executors_give_the_same_judgement(child: ChildProcess, backend: str) -> None:
     case = case_for(backend)
     with InProcess() as here:
-        assert child.ask(case) == here.ask(case)
+        assert child.ask(Question(case)) == here.ask(Question(case))
 
 
 @pytest.mark.parametrize("target", ["ctk", "inductor", "aot_eager"])
 def test_compilers_work_in_children(child: ChildProcess, target: str) -> None:
     case = dataclasses.replace(case_for("right"), target=target)
-    assert [child.ask(case).verdict for _ in range(3)] == [Verdict.PASSES] * 3
+    assert [child.ask(Question(case)).verdict for _ in range(3)] == [Verdict.PASSES] * 3
 
 
 BROKEN = {"illegal_access": "illegal memory access", "failed_assertion": "device-side assert"}
@@ -71,13 +72,13 @@ def test_a_kernel_that_breaks_cuda_is_a_failure_and_no_later_question_suffers(
 ) -> None:
     case, before = case_for(backend), find_descendants(os.getpid())
     for _ in range(2):
-        judgement = child.ask(case)
+        judgement = child.ask(Question(case))
         assert judgement.verdict is Verdict.REPRODUCES, judgement
         assert judgement.signature is not None and judgement.signature.is_deadly
         assert BROKEN[backend] in judgement.signature.message
-    assert child.ask(case, judgement.signature).verdict is Verdict.REPRODUCES
-    assert child.ask(case, Signature("nan")).verdict is Verdict.DIFFERENT
-    assert child.ask(case_for("right")).verdict is Verdict.PASSES
+    assert child.ask(Question(case, judgement.signature)).verdict is Verdict.REPRODUCES
+    assert child.ask(Question(case, Signature("nan"))).verdict is Verdict.DIFFERENT
+    assert child.ask(Question(case_for("right"))).verdict is Verdict.PASSES
     child.close()
     assert find_descendants(os.getpid(), spare=before) == []
 
@@ -86,18 +87,18 @@ def test_a_candidate_that_breaks_cuda_in_eager_costs_only_itself(child: ChildPro
     (case,) = capture(lambda x, i: x[i] * 2, torch.randn(4, device="cuda"), torch.tensor([1]))
     (bad,) = capture(lambda i, x: x[i.cuda()] * 2, torch.tensor([1]), torch.randn(4, device="cuda"))
     bad = dataclasses.replace(bad, inputs=(torch.tensor([9]), bad.inputs[1]))
-    judgement = child.ask(dataclasses.replace(bad, target="aot_eager"))
+    judgement = child.ask(Question(dataclasses.replace(bad, target="aot_eager")))
     assert judgement.verdict is Verdict.PASSES, judgement  # both sides fail the assertion
     assert "device-side assert" in judgement.detail
-    assert child.ask(dataclasses.replace(case, target="ctk")).verdict is Verdict.PASSES
+    assert child.ask(Question(dataclasses.replace(case, target="ctk"))).verdict is Verdict.PASSES
 
 
 def test_memory_is_what_the_process_holds_not_what_cuda_reserves() -> None:
     with ChildProcess(120, memory_nbytes=6 << 30) as child:
-        assert child.ask(case_for("right")).verdict is Verdict.PASSES
-        judgement = child.ask(case_for("takes_memory"))
+        assert child.ask(Question(case_for("right"))).verdict is Verdict.PASSES
+        judgement = child.ask(Question(case_for("takes_memory")))
         assert judgement.signature is not None and judgement.signature.kind == "memory"
-        assert child.ask(case_for("right")).verdict is Verdict.PASSES
+        assert child.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_an_assertion_that_only_eager_fails_is_a_missing_error(child: ChildProcess) -> None:
@@ -106,7 +107,7 @@ def test_an_assertion_that_only_eager_fails_is_a_missing_error(child: ChildProce
     case = dataclasses.replace(case, inputs=tuple(values))
     case = dataclasses.replace(case, target=f"{BACKENDS}:forgets_assertion", sources=(SOURCE,))
     for _ in range(2):
-        judgement = child.ask(case)
+        judgement = child.ask(Question(case))
         assert judgement.verdict is Verdict.REPRODUCES, judgement
         assert judgement.signature is not None
         assert judgement.signature.kind == "missing-error", judgement
@@ -152,9 +153,9 @@ def test_this_process_says_that_cuda_is_broken(tmp_path: Path) -> None:
 def both() -> None:
     broken, right = case_for("illegal_access"), case_for("right")
     with InProcess() as here:
-        assert here.ask(broken).verdict is Verdict.REPRODUCES
+        assert here.ask(Question(broken)).verdict is Verdict.REPRODUCES
         with pytest.raises(CtkError, match="next: --isolate"):
-            here.ask(right)
+            here.ask(Question(right))
 
 
 FIRST = """

@@ -21,6 +21,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
@@ -51,30 +52,30 @@ def child() -> Iterator[ChildProcess]:
 def test_both_executors_give_the_same_judgement(child: ChildProcess, backend: str):
     case = case_for(backend)
     with InProcess() as here:
-        assert child.ask(case) == here.ask(case)
+        assert child.ask(Question(case)) == here.ask(Question(case))
 
 
 def test_expected_decides_between_reproduces_and_different(child: ChildProcess):
     case = case_for("wrong_gelu")
-    seen = child.ask(case).signature
-    assert child.ask(case, seen).verdict is Verdict.REPRODUCES
-    assert child.ask(case, Signature("nan")).verdict is Verdict.DIFFERENT
+    seen = child.ask(Question(case)).signature
+    assert child.ask(Question(case, seen)).verdict is Verdict.REPRODUCES
+    assert child.ask(Question(case, Signature("nan"))).verdict is Verdict.DIFFERENT
 
 
 def test_a_signal_is_a_signature_and_the_next_question_works(child: ChildProcess):
     case = case_for("segfault")
-    judgement = child.ask(case)
+    judgement = child.ask(Question(case))
     assert judgement.verdict is Verdict.REPRODUCES
     assert judgement.signature is not None
     assert judgement.signature.kind == "signal"
     assert judgement.signature.signal == signal.SIGSEGV
     assert "in segfault" in judgement.detail  # the Python frames of the crash
-    assert child.ask(case, Signature("signal", signal=signal.SIGABRT)).verdict is Verdict.DIFFERENT
-    assert child.ask(case_for("right")).verdict is Verdict.PASSES
+    assert child.ask(Question(case, Signature("signal", signal=signal.SIGABRT))).verdict is Verdict.DIFFERENT
+    assert child.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_a_crash_of_the_running_program_is_seen_too(child: ChildProcess):
-    judgement = child.ask(case_for("crash_at_exit"))
+    judgement = child.ask(Question(case_for("crash_at_exit")))
     assert judgement.verdict is Verdict.REPRODUCES
     assert judgement.signature is not None and judgement.signature.signal == signal.SIGABRT
 
@@ -86,11 +87,11 @@ def test_a_program_that_crashes_in_eager_is_invalid(child: ChildProcess):
     graph.output((graph.call_function(exploding, (graph.placeholder("x"),)),))
     gm = torch.fx.GraphModule({}, graph)
     case = Case(gm, (torch.ones(2),), target=f"{BACKENDS}:right", sources=(SOURCE,))
-    assert child.ask(case).verdict is Verdict.INVALID
+    assert child.ask(Question(case)).verdict is Verdict.INVALID
 
 
 def test_a_process_that_leaves_is_a_failure(child: ChildProcess):
-    judgement = child.ask(case_for("leave"))
+    judgement = child.ask(Question(case_for("leave")))
     assert judgement.verdict is Verdict.REPRODUCES
     assert judgement.signature is not None
     assert judgement.signature.kind == "compile-error"
@@ -98,7 +99,7 @@ def test_a_process_that_leaves_is_a_failure(child: ChildProcess):
 
 
 def test_a_process_that_is_ended_without_an_exception_is_deadly(child: ChildProcess):
-    judgement = child.ask(case_for("end_the_process"))
+    judgement = child.ask(Question(case_for("end_the_process")))
     assert judgement.verdict is Verdict.REPRODUCES
     assert judgement.signature is not None and judgement.signature.is_deadly
     assert judgement.signature.kind == "exit" and "status 3" in judgement.signature.message
@@ -106,17 +107,17 @@ def test_a_process_that_is_ended_without_an_exception_is_deadly(child: ChildProc
 
 def test_errors_keep_their_type(child: ChildProcess):
     with pytest.raises(TargetError, match="no_such_backend"):
-        child.ask(case_for("no_such_backend"))
+        child.ask(Question(case_for("no_such_backend")))
     case = dataclasses.replace(case_for("right"), target="inductor", config={"no_such_key": 1})
     with pytest.raises(ConfigError, match="no_such_key"):
-        child.ask(case)
-    assert child.ask(case_for("right")).verdict is Verdict.PASSES
+        child.ask(Question(case))
+    assert child.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_a_crash_is_minimized_in_children(child: ChildProcess):
     case = case_for("segfault", layers=3)
     expected = Signature("signal", signal=signal.SIGSEGV)
-    result = minimize(Problem(case, lambda candidate: child.ask(candidate, expected)))
+    result = minimize(Problem(case, lambda candidate: child.ask(Question(candidate, expected))))
     assert op_names(result.best) == ["gelu", "hardtanh"]
     assert result.questions <= 30
 
@@ -124,8 +125,8 @@ def test_a_crash_is_minimized_in_children(child: ChildProcess):
 def test_a_planted_miscompile_is_minimized_in_process():
     case = case_for("wrong_gelu", layers=3)
     with InProcess() as here:
-        expected = here.ask(case).signature
-        result = minimize(Problem(case, lambda candidate: here.ask(candidate, expected)))
+        expected = here.ask(Question(case)).signature
+        result = minimize(Problem(case, lambda candidate: here.ask(Question(candidate, expected))))
     assert op_names(result.best) == ["gelu", "hardtanh"]
 
 
@@ -143,9 +144,9 @@ class TestProcesses:
         before = children()
         case = case_for("hang")
         with ChildProcess(2.5) as executor:
-            judgement = executor.ask(case)
+            judgement = executor.ask(Question(case))
             assert judgement.verdict is Verdict.TIMEOUT
-            assert executor.ask(case, judgement.signature).verdict is Verdict.REPRODUCES
+            assert executor.ask(Question(case, judgement.signature)).verdict is Verdict.REPRODUCES
             assert not sleepers(mark)
         assert children() <= before  # others may end meanwhile
         assert not marked(mark)
@@ -154,19 +155,19 @@ class TestProcesses:
     def test_more_memory_than_allowed_is_a_failure_of_its_own_kind(self, mark: str):
         executor = ChildProcess(60, memory_nbytes=3 << 29)
         with executor:
-            judgement = executor.ask(case_for("devour"))
+            judgement = executor.ask(Question(case_for("devour")))
             assert judgement.verdict is Verdict.REPRODUCES
             assert judgement.signature is not None
             assert judgement.signature.kind == "memory"
             assert judgement.signature.message == "more than 1.5G (--memory)"
             out_of_memory = Signature("runtime-error", "MemoryError")
-            assert executor.ask(case_for("devour"), out_of_memory).verdict is Verdict.DIFFERENT
-            assert executor.ask(case_for("right")).verdict is Verdict.PASSES
+            assert executor.ask(Question(case_for("devour"), out_of_memory)).verdict is Verdict.DIFFERENT
+            assert executor.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
     @pytest.mark.usefixtures("warm_children")
     def test_what_the_system_kills_is_no_crash_of_the_program(self, mark: str):
         with ChildProcess(60) as executor:
-            judgement = executor.ask(case_for("killed_from_outside"))
+            judgement = executor.ask(Question(case_for("killed_from_outside")))
         assert judgement.signature is not None
         assert judgement.signature.kind == "memory"
         assert "from outside" in judgement.signature.message
@@ -174,15 +175,15 @@ class TestProcesses:
     @pytest.mark.usefixtures("warm_children")
     def test_a_daemon_does_not_survive_its_question(self, mark: str):
         with ChildProcess(60) as executor:
-            assert executor.ask(case_for("leave_a_daemon")).verdict is Verdict.PASSES
+            assert executor.ask(Question(case_for("leave_a_daemon"))).verdict is Verdict.PASSES
             assert not sleepers(mark)
-            assert executor.ask(case_for("right")).verdict is Verdict.PASSES
+            assert executor.ask(Question(case_for("right"))).verdict is Verdict.PASSES
         assert not marked(mark)
 
     @pytest.mark.usefixtures("warm_children")
     def test_what_a_child_leaves_in_the_temporary_folder_is_in_ours(self):
         with ChildProcess(60) as executor:
-            executor.ask(case_for("right"))
+            executor.ask(Question(case_for("right")))
             assert not list(scratch_root().glob("ctk-question-*"))
             environment = Path(f"/proc/{executor._worker.pid}/environ").read_bytes()
         assert f"TMPDIR={scratch_root()}".encode() in environment.split(b"\0")
@@ -191,7 +192,7 @@ class TestProcesses:
     def test_closing_twice_is_fine_and_a_question_starts_a_new_worker(self):
         executor = ChildProcess(60)
         executor.close()
-        assert executor.ask(case_for("right")).verdict is Verdict.PASSES
+        assert executor.ask(Question(case_for("right"))).verdict is Verdict.PASSES
         executor.close()
         executor.close()
 
@@ -206,11 +207,11 @@ class TestProcesses:
             finger = threading.Thread(target=press_ctrl_c)
             finger.start()
             with pytest.raises(KeyboardInterrupt):
-                executor.ask(case_for("hang"))
+                executor.ask(Question(case_for("hang")))
             finger.join()
             assert children() <= before  # others may end meanwhile
             assert not marked(mark)
-            assert executor.ask(case_for("right")).verdict is Verdict.PASSES
+            assert executor.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
     @pytest.mark.slow
     def test_nothing_survives_a_killed_parent(self, tmp_path: Path, mark: str):
@@ -218,7 +219,8 @@ class TestProcesses:
         script.write_text(
             "from tests.unit.oracle.test_executors import BACKENDS, case_for\n"
             "from ctk.toolkit.oracle.executors.child import ChildProcess\n"
-            "ChildProcess(600).ask(case_for('hang'))\n"
+            "from ctk.toolkit.oracle.question import Question\n"
+            "ChildProcess(600).ask(Question(case_for('hang')))\n"
         )
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with subprocess.Popen([sys.executable, script], env=env) as parent:

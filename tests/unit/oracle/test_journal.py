@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle import cache
-from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.command import CommandOracle
-from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.go_on import resume_command, resume_hint
-from ctk.toolkit.oracle.journal import (
+from ctk.toolkit.oracle.answers import fingerprint as cache
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.answers.journal import (
     JOURNAL,
     Header,
     difference,
@@ -32,9 +27,12 @@ from ctk.toolkit.oracle.journal import (
     resume_journal,
     start_journal,
 )
-from ctk.toolkit.oracle.memo import Memo
-from ctk.toolkit.oracle.noted import Noted
-from ctk.toolkit.oracle.remembering import Remembering
+from ctk.toolkit.oracle.answers.journaled import Journaled, Memo, journaled_executor
+from ctk.toolkit.oracle.answers.resume_command import resume_command, resume_hint
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.child import ChildProcess
+from ctk.toolkit.oracle.question import Oracle, Question
+from ctk.toolkit.oracle.questions.user_command import CommandOracle
 from tests.helpers.case_folders import linear_case
 
 HEADER = Header("minify", "net.py", {"target": "ctk"}, "full", ("a" * 32,), {})
@@ -56,15 +54,9 @@ class Counting(Executor):
         self.verdict, self.signature, self.asked = verdict, signature, 0
         self.limit_seconds, self.memory = limit_seconds, memory
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         self.asked += 1
+        within = question.deadline_seconds
         seconds = (within or self.limit_seconds) if self.signature.kind == "timeout" else 0.5
         return Judgement(self.verdict, self.signature, f"answer {self.asked}", seconds)
 
@@ -79,22 +71,22 @@ QUESTIONS = [
 ]
 
 
-def ask_all(executor: Executor) -> list[Judgement]:
-    return [executor.ask(linear_case(), expected, veto) for expected, veto in QUESTIONS]
+def ask_all(executor: Oracle) -> list[Judgement]:
+    return [executor.ask(Question(linear_case(), expected, veto)) for expected, veto in QUESTIONS]
 
 
 def test_another_process_asks_nothing_again(tmp_path: Path) -> None:
     first = Counting()
     with start_journal(tmp_path, HEADER) as journal:
-        answers = ask_all(Remembering(first, journal, Digests()))
+        answers = ask_all(journaled_executor(first, journal, Digests()))
     assert first.asked == len(QUESTIONS)
     with resume_journal(tmp_path, HEADER) as journal:
         assert journal.is_replay and journal.remembered == len(QUESTIONS)
         second = Counting()
-        assert ask_all(Remembering(second, journal, Digests())) == answers
+        assert ask_all(journaled_executor(second, journal, Digests())) == answers
         assert second.asked == 0 and journal.is_replay
         other = dataclasses.replace(linear_case(), target="aot_eager")
-        Remembering(second, journal, Digests()).ask(other)
+        journaled_executor(second, journal, Digests()).ask(Question(other))
         assert second.asked == 1 and not journal.is_replay
 
 
@@ -103,7 +95,7 @@ def test_what_is_only_told_of_a_failure_makes_no_other_question(tmp_path: Path) 
         executor = Counting()
         for message in ("max abs 1", "max abs 2"):
             expected = dataclasses.replace(FAILURE, message=message)
-            Remembering(executor, journal, Digests()).ask(linear_case(), expected)
+            journaled_executor(executor, journal, Digests()).ask(Question(linear_case(), expected))
         assert executor.asked == 1
 
 
@@ -118,7 +110,7 @@ def test_a_time_limit_that_ran_out_says_nothing_about_a_longer_one(
     with start_journal(tmp_path, HEADER) as journal:
         for seconds in (1.0, 1.0, 2.0, 1.0, None):
             executor = Counting(verdict, HANG, seconds)
-            Remembering(executor, journal, Digests()).ask(linear_case())
+            journaled_executor(executor, journal, Digests()).ask(Question(linear_case()))
             asked.append(executor.asked)
     assert asked == [1, 0, 1, 0, 1]
 
@@ -128,7 +120,7 @@ def test_a_memory_limit_that_was_passed_says_nothing_about_another(tmp_path: Pat
     with start_journal(tmp_path, HEADER) as journal:
         for memory in ("200M", "200M", "8G"):
             executor = Counting(Verdict.DIFFERENT, Signature("memory"), memory=memory)
-            Remembering(executor, journal, Digests()).ask(linear_case(), FAILURE)
+            journaled_executor(executor, journal, Digests()).ask(Question(linear_case(), FAILURE))
             asked.append(executor.asked)
     assert asked == [1, 0, 1]
 
@@ -152,22 +144,29 @@ def test_the_memory_that_the_environment_allows_is_a_limit_of_the_answers(
 def test_the_short_time_of_a_candidate_proves_no_hang(tmp_path: Path) -> None:
     executor = Counting(Verdict.REPRODUCES, HANG, 60.0)
     with start_journal(tmp_path, HEADER) as journal:
-        asking = Remembering(executor, journal, Digests())
+        asking = journaled_executor(executor, journal, Digests())
         for within in (2.0, None, 2.0, 30.0):
-            asking.ask(linear_case(), within=within)
+            asking.ask(Question(linear_case(), deadline_seconds=within))
     assert executor.asked == 2
 
 
 def test_a_slow_answer_is_the_same_again_with_each_limit(tmp_path: Path) -> None:
-    def ask(within: float) -> Judgement:
-        ended = Judgement(Verdict.TIMEOUT, HANG, seconds=within)
-        return ended if within < 8 else Judgement(Verdict.PASSES, seconds=8.0)
+    class Slow(Executor):
+        isolates = True
+        limit_seconds = 60.0
+
+        def judge(self, question: Question) -> Judgement:
+            within = question.deadline_seconds
+            assert within is not None
+            ended = Judgement(Verdict.TIMEOUT, HANG, seconds=within)
+            return ended if within < 8 else Judgement(Verdict.PASSES, seconds=8.0)
 
     for number in range(2):
         with (resume_journal if number else start_journal)(tmp_path, HEADER) as journal:
-            memo = Memo(journal, 60.0)
+            asking = journaled_executor(Slow(), journal, Digests())
             for within, verdict in [(4.0, "timeout"), (60.0, "passes"), (4.0, "timeout")]:
-                assert memo.answered("key", within, partial(ask, within)).verdict.value == verdict
+                question = Question(linear_case(), deadline_seconds=within)
+                assert asking.ask(question).verdict.value == verdict
 
 
 def test_a_hang_of_a_command_is_remembered_with_its_limit(tmp_path: Path) -> None:
@@ -177,15 +176,15 @@ def test_a_hang_of_a_command_is_remembered_with_its_limit(tmp_path: Path) -> Non
         opened = start_journal if number == 0 else resume_journal
         with opened(tmp_path, HEADER) as journal:
             memo = Memo(journal, limit)
-            noted = Noted(oracle, memo, Digests(), oracle.identity, told=oracle.remember)
-            verdicts.append(noted(linear_case()).verdict)
+            noted = Journaled(oracle, memo, Digests(), oracle.identity, on_answer=oracle.remember)
+            verdicts.append(noted.ask(Question(linear_case())).verdict)
     assert verdicts == [Verdict.REPRODUCES, Verdict.REPRODUCES, Verdict.PASSES]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     with start_journal(tmp_path, HEADER) as journal:
-        ask_all(Remembering(Counting(), journal, Digests()))
+        ask_all(journaled_executor(Counting(), journal, Digests()))
     yield tmp_path
 
 
@@ -196,7 +195,7 @@ def test_a_journal_torn_at_any_byte_asks_the_torn_question_only(folder: Path) ->
         (folder / JOURNAL).write_bytes(whole[:size])
         with resume_journal(folder, HEADER) as journal:
             executor = Counting()
-            ask_all(Remembering(executor, journal, Digests()))
+            ask_all(journaled_executor(executor, journal, Digests()))
             assert executor.asked == 1
     (folder / JOURNAL).write_bytes(whole[:20])  # it died in its first line
     with resume_journal(folder, HEADER) as journal:
@@ -244,13 +243,13 @@ def test_what_is_no_journal_is_refused_with_a_sentence(
 
 def test_an_answer_of_another_form_is_refused_not_believed(tmp_path: Path) -> None:
     with start_journal(tmp_path, HEADER) as journal:
-        asking = Remembering(Counting(), journal, Digests())
-        asking.ask(linear_case())
+        asking = journaled_executor(Counting(), journal, Digests())
+        asking.ask(Question(linear_case()))
         key = journal.last(Judgement)
         assert key is not None
         journal._values["Judgement", key] = {"verdict": "fine"}
         with pytest.raises(CaseError, match=r"Judgement .*\$\.verdict: expected"):
-            asking.ask(linear_case())
+            asking.ask(Question(linear_case()))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +287,7 @@ def test_an_object_of_the_caller_is_named_in_python() -> None:
 FINGERPRINT = """
 import torch, torch.nn.functional as F
 from tests.unit.oracle.test_journal import program_case
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 print(fingerprint(program_case()))
 """
 

@@ -14,20 +14,21 @@ import pytest
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.oracle.ahead import asked_ahead
-from ctk.toolkit.oracle.cache import Digests
+from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.base import Executor, Jobs, jobs_of
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.pool import Pool, cores
 from ctk.toolkit.oracle.executors.protocol import Unwanted
-from ctk.toolkit.oracle.same_failure import SameFailure
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.same_failure import SameFailure
+from ctk.toolkit.oracle.speculation import speculating
 from ctk.toolkit.processes.tree import find_descendants
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.warm_python import warm_python
-from tests.unit.oracle.test_ahead import Asked
 from tests.unit.oracle.test_executors import case_for, marked, sleepers, wait_until
+from tests.unit.oracle.test_speculation import Asked, about
 
 pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
 
@@ -47,7 +48,7 @@ def members(pool: Pool) -> list[ChildProcess]:
 
 def test_the_members_are_of_one_warm_process_and_answer_as_one_alone(pool: Pool):
     case = case_for("wrong_gelu")
-    first, second = (member.ask(case) for member in pool.members)
+    first, second = (member.ask(Question(case)) for member in pool.members)
     assert first == second
     assert first.verdict is Verdict.REPRODUCES
     one, other = (member._worker for member in members(pool))
@@ -58,31 +59,31 @@ def test_the_members_are_of_one_warm_process_and_answer_as_one_alone(pool: Pool)
 
 def test_crashes_are_verdicts_of_their_member(pool: Pool):
     for member in pool.members:
-        seen = member.ask(case_for("segfault")).signature
+        seen = member.ask(Question(case_for("segfault"))).signature
         assert seen is not None and seen.signal == signal.SIGSEGV
-    assert pool.ask(case_for("right")).verdict is Verdict.PASSES
+    assert pool.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_an_unwanted_question_ends_and_its_worker_goes_on():
     with executor_for([case_for("right")], jobs=Jobs(2)) as executor:
         member = members(executor)[0]
-        raised = in_thread(lambda: member.ask(case_for("hang")))
+        raised = in_thread(lambda: member.ask(Question(case_for("hang"))))
         wait_until(lambda: member._worker is not None and find_descendants(member._worker.pid))
         time.sleep(0.3)
         member.unwant()
         assert isinstance(raised(), Unwanted)
         with pytest.raises(Unwanted):
-            member.ask(case_for("right"))
+            member.ask(Question(case_for("right")))
         worker = member._worker
         member.want()
-        assert member.ask(case_for("right")).verdict is Verdict.PASSES
+        assert member.ask(Question(case_for("right"))).verdict is Verdict.PASSES
         assert member._worker is worker
 
 
 def test_a_worker_that_is_killed_in_the_middle_is_replaced(pool: Pool):
     member = members(pool)[0]
-    member.ask(case_for("right"))
-    answer = in_thread(lambda: member.ask(case_for("slow_wrong_gelu")))
+    member.ask(Question(case_for("right")))
+    answer = in_thread(lambda: member.ask(Question(case_for("slow_wrong_gelu"))))
     first = member._worker
     assert first is not None
     wait_until(lambda: first._is_asked)
@@ -94,10 +95,10 @@ def test_a_worker_that_is_killed_in_the_middle_is_replaced(pool: Pool):
 
 def test_a_child_that_is_killed_in_the_middle_is_asked_again(pool: Pool):
     member = members(pool)[0]
-    member.ask(case_for("right"))
+    member.ask(Question(case_for("right")))
     worker = member._worker
     assert worker is not None
-    answer = in_thread(lambda: member.ask(case_for("slow_wrong_gelu")))
+    answer = in_thread(lambda: member.ask(Question(case_for("slow_wrong_gelu"))))
     wait_until(lambda: worker._is_asked and find_descendants(worker.pid))
     for child in find_descendants(worker.pid):
         os.kill(child, signal.SIGKILL)
@@ -108,12 +109,12 @@ def test_a_child_that_is_killed_in_the_middle_is_asked_again(pool: Pool):
 
 def test_a_warm_process_that_is_killed_is_started_again(pool: Pool):
     for member in pool.members:
-        member.ask(case_for("right"))
+        member.ask(Question(case_for("right")))
         member.close()
     nursery = pool._shared
     os.kill(nursery._process.pid, signal.SIGKILL)
     for member in pool.members:
-        assert member.ask(case_for("right")).verdict is Verdict.PASSES
+        assert member.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_workers_that_are_killed_again_and_again_are_told(monkeypatch: pytest.MonkeyPatch):
@@ -121,13 +122,13 @@ def test_workers_that_are_killed_again_and_again_are_told(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "executable", str(warm_python()))
     monkeypatch.setattr(executor, "_asked_of", lambda worker, question: None)
     with executor, pytest.raises(CtkError, match="3 times in a row: something kills it"):
-        executor.ask(case_for("right"))
+        executor.ask(Question(case_for("right")))
 
 
 def test_who_is_killed_in_company_is_asked_again_alone(pool: Pool):
-    seen = pool.ask(case_for("killed_from_outside")).signature
+    seen = pool.ask(Question(case_for("killed_from_outside"))).signature
     assert seen is not None and seen.kind == "memory"
-    assert pool.ask(case_for("right")).verdict is Verdict.PASSES
+    assert pool.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 @pytest.mark.usefixtures("warm_children")
@@ -141,13 +142,13 @@ def test_nothing_is_left_after_ctrl_c(monkeypatch: pytest.MonkeyPatch):
 
     with (
         executor_for(cases, jobs=Jobs(2)) as executor,
-        asked_ahead(executor, Asked, Digests()) as ahead,
+        speculating(executor, Asked, Digests()) as ahead,
     ):
         finger = threading.Thread(target=press_ctrl_c)
         finger.start()
-        ahead.anticipate(cases)
+        ahead.anticipate(about(cases))
         with pytest.raises(KeyboardInterrupt):
-            ahead(cases[0])
+            ahead.ask(Question(cases[0]))
         finger.join()
     wait_until(lambda: not marked(mark))
 
@@ -186,16 +187,16 @@ def test_what_is_not_usual_is_told():
 
 def test_one_question_after_questions_ahead_is_answered(pool: Pool):
     case = case_for("slow_wrong_gelu")
-    with asked_ahead(pool, Asked, Digests()) as ahead:
-        ahead.anticipate([case])
-    assert pool.ask(case).verdict is Verdict.REPRODUCES
+    with speculating(pool, Asked, Digests()) as ahead:
+        ahead.anticipate(about([case]))
+    assert pool.ask(Question(case)).verdict is Verdict.REPRODUCES
 
 
 def reduced(executor: Executor) -> tuple[str, int, list[str], bool]:
     case = case_for("wrong_gelu", layers=2)
-    case = replace(case, signature=executor.ask(case).signature)
+    case = replace(case, signature=executor.ask(Question(case)).signature)
     verdicts: list[str] = []
-    with asked_ahead(executor, lambda member: SameFailure(case, member), Digests()) as oracle:
+    with speculating(executor, lambda member: SameFailure(case, member), Digests()) as oracle:
         problem = Problem(case, oracle)
         problem.on_progress = lambda progress: verdicts.append(progress.verdict.value)
         found = minimize(problem)
@@ -228,7 +229,7 @@ def test_a_crash_that_is_looked_for_is_found_by_each(pool: Pool):
     wanted = Signature("signal", signal=signal.SIGSEGV)
     for member in pool.members:
         member.want()  # the end of questions ahead has told it the opposite
-        assert member.ask(case_for("segfault"), wanted).verdict is Verdict.REPRODUCES
+        assert member.ask(Question(case_for("segfault"), wanted)).verdict is Verdict.REPRODUCES
 
 
 def in_thread(call):

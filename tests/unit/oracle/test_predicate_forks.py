@@ -14,8 +14,8 @@ import ctk
 from ctk.compiler.errors import ConfigError, CtkError, PredicateError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.executors.predicate_forks import PredicateForks
+from ctk.toolkit.oracle.question import ParallelOracle, Question
 from ctk.toolkit.processes.groups import end_group
 from ctk.toolkit.processes.tree import find_descendants
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
@@ -46,8 +46,8 @@ def test_a_fork_answers_and_what_it_changes_stays_there():
         return Judgement(Verdict.REPRODUCES, detail=str(os.getpid()))
 
     with PredicateForks(ask, 2) as forked:
-        assert isinstance(forked, Anticipating)
-        answer = forked(chain(2, {}))
+        assert isinstance(forked, ParallelOracle)
+        answer = forked.ask(Question(chain(2, {})))
     assert answer.verdict is Verdict.REPRODUCES
     assert int(answer.detail) != os.getpid() and seen == []
 
@@ -62,8 +62,8 @@ def test_what_is_anticipated_runs_at_the_same_time(tmp_path: Path):
         return Judgement(Verdict.PASSES, detail=nodes)
 
     with PredicateForks(ask, 2) as forked:
-        forked.anticipate(cases[:2])
-        found = [forked(case).detail for case in cases[:2]]
+        forked.anticipate([Question(case) for case in cases[:2]])
+        found = [forked.ask(Question(case)).detail for case in cases[:2]]
     assert found == ["4", "5"]
 
 
@@ -76,12 +76,12 @@ def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
 
     before = others()
     with PredicateForks(ask, 2) as forked:
-        forked.anticipate([quick, slow])
-        assert forked(quick).verdict is Verdict.PASSES
-        forked.anticipate([other, quick])
-        assert forked(other).verdict is Verdict.PASSES
-        assert forked(quick).verdict is Verdict.PASSES
-        forked.anticipate([slow])
+        forked.anticipate([Question(case) for case in [quick, slow]])
+        assert forked.ask(Question(quick)).verdict is Verdict.PASSES
+        forked.anticipate([Question(case) for case in [other, quick]])
+        assert forked.ask(Question(other)).verdict is Verdict.PASSES
+        assert forked.ask(Question(quick)).verdict is Verdict.PASSES
+        forked.anticipate([Question(case) for case in [slow]])
     assert forks(before) == []
 
 
@@ -98,7 +98,7 @@ def test_an_exception_is_raised_here():
         raise KeyError("mine")
 
     with PredicateForks(ask, 2) as forked, pytest.raises(KeyError, match="mine"):
-        forked(chain(2, {}))
+        forked.ask(Question(chain(2, {})))
 
 
 def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_again(
@@ -112,7 +112,7 @@ def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_aga
         PredicateForks(ask, 2) as forked,
         pytest.raises(CtkError, match=r"ended its process \(signal 11\)"),
     ):
-        forked(chain(2, {}))
+        forked.ask(Question(chain(2, {})))
 
     def killed_at_first(case: Case) -> Judgement:
         if not (tmp_path / "asked").exists():
@@ -123,11 +123,11 @@ def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_aga
     before = others()
     with PredicateForks(killed_at_first, 2) as forked:
         case = chain(2, {})
-        forked.anticipate([case])
+        forked.anticipate([Question(case) for case in [case]])
         wait_until((tmp_path / "asked").exists)
         (fork,) = forks(before)
         os.kill(fork, signal.SIGKILL)
-        assert forked(case).verdict is Verdict.PASSES
+        assert forked.ask(Question(case)).verdict is Verdict.PASSES
 
 
 def test_ctrl_c_ends_the_forks():
@@ -145,9 +145,9 @@ def test_ctrl_c_ends_the_forks():
     with PredicateForks(ask, 2) as forked:
         finger = threading.Thread(target=press_ctrl_c)
         finger.start()
-        forked.anticipate(cases)
+        forked.anticipate([Question(case) for case in cases])
         with pytest.raises(KeyboardInterrupt):
-            forked(cases[0])
+            forked.ask(Question(cases[0]))
         finger.join()
         assert forks(before) == []
 

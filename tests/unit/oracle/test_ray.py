@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.oracle.ahead import asked_ahead
-from ctk.toolkit.oracle.cache import Digests
+from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.base import Executor, Jobs
-from ctk.toolkit.oracle.same_failure import SameFailure
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.same_failure import SameFailure
+from ctk.toolkit.oracle.speculation import speculating
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.reduce_graphs import op_names
@@ -45,10 +46,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def reduced(executor: Executor, on_improvement: Any = None) -> tuple[Reduction, list[Judgement]]:
     """Reduce the planted miscompile, and return what each answer was."""
     case = case_for("wrong_gelu", layers=2)
-    case = dataclasses.replace(case, signature=executor.ask(case).signature)
+    case = dataclasses.replace(case, signature=executor.ask(Question(case)).signature)
     answers: list[Judgement] = []
 
-    with asked_ahead(executor, lambda member: SameFailure(case, member), Digests()) as oracle:
+    with speculating(executor, lambda member: SameFailure(case, member), Digests()) as oracle:
         problem = Problem(case, oracle, on_improvement=on_improvement)
         problem.on_progress = lambda progress: answers.append(progress.verdict)
         return minimize(problem), answers
@@ -79,6 +80,6 @@ def test_a_cluster_reduces_as_this_machine_does_even_if_a_node_is_killed(cluster
 def test_crashes_are_verdicts_there_too_and_nothing_is_left(cluster: Any):
     os.environ["RAY_ADDRESS"] = cluster.address
     with executor_for([], jobs=Jobs(1, "ray", {"CPU": 0.5})) as executor:
-        seen = executor.ask(case_for("segfault")).signature
+        seen = executor.ask(Question(case_for("segfault"))).signature
         assert seen is not None and seen.kind == "signal"
-        assert executor.ask(case_for("right")).verdict.value == "passes"
+        assert executor.ask(Question(case_for("right"))).verdict.value == "passes"

@@ -9,8 +9,7 @@ import pytest
 
 from ctk.compiler.errors import ConfigError, CtkError, TargetError
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.oracle.ahead import asked_ahead
-from ctk.toolkit.oracle.cache import Digests
+from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.executors import executor_for, ray_cluster
 from ctk.toolkit.oracle.executors import remote as module
 from ctk.toolkit.oracle.executors.base import Jobs, Needs, Unavailable
@@ -20,9 +19,11 @@ from ctk.toolkit.oracle.executors.protocol import Unwanted
 from ctk.toolkit.oracle.executors.ray_cluster import Lost
 from ctk.toolkit.oracle.executors.remote import remote_pool
 from ctk.toolkit.oracle.executors.remote_worker import RemoteWorker, pack, surroundings
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.speculation import speculating
 from tests.helpers.warm_python import warm_python
-from tests.unit.oracle.test_ahead import Asked
 from tests.unit.oracle.test_executors import case_for
+from tests.unit.oracle.test_speculation import Asked, about
 
 
 @dataclass
@@ -107,7 +108,7 @@ def test_a_question_gets_the_answer_of_this_machine(child: ChildProcess):
     with remote_pool(machines, needs()) as pool:
         for backend in ("right", "wrong_gelu", "segfault"):
             case = case_for(backend)
-            there, here = pool.ask(case), child.ask(case)
+            there, here = pool.ask(Question(case)), child.ask(Question(case))
             assert (there.verdict, there.signature) == (here.verdict, here.signature)
     assert machines.calls == ["versions", "answer", "answer", "answer"]
     assert machines.is_closed and machines.closed == machines.started == 1
@@ -116,8 +117,8 @@ def test_a_question_gets_the_answer_of_this_machine(child: ChildProcess):
 def test_a_lost_machine_costs_one_answer():
     machines = Machines(fatal={1})
     with remote_pool(machines, needs()) as pool:
-        assert pool.ask(case_for("right")).verdict is Verdict.PASSES
-        assert pool.ask(case_for("wrong_gelu")).verdict is Verdict.REPRODUCES
+        assert pool.ask(Question(case_for("right"))).verdict is Verdict.PASSES
+        assert pool.ask(Question(case_for("wrong_gelu"))).verdict is Verdict.REPRODUCES
     assert machines.started == 2
     assert machines.asked == 3
 
@@ -125,8 +126,8 @@ def test_a_lost_machine_costs_one_answer():
 def test_a_member_says_that_it_was_lost():
     with remote_pool(Machines(fatal={0}), needs()) as pool:
         with pytest.raises(Unavailable, match="NodeDiedError"):
-            pool.members[0].ask(case_for("right"))
-        assert pool.members[0].ask(case_for("right")).verdict is Verdict.PASSES
+            pool.members[0].ask(Question(case_for("right")))
+        assert pool.members[0].ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_a_question_that_loses_every_machine_is_given_up():
@@ -135,7 +136,7 @@ def test_a_question_that_loses_every_machine_is_given_up():
         remote_pool(machines, needs()) as pool,
         pytest.raises(CtkError, match=r"lost 3 times, and is given up; .*NodeDiedError"),
     ):
-        pool.ask(case_for("right"))
+        pool.ask(Question(case_for("right")))
 
 
 def test_questions_ahead_survive_a_lost_machine_as_well():
@@ -143,29 +144,29 @@ def test_questions_ahead_survive_a_lost_machine_as_well():
     machines = Machines(fatal={0, 1})
     with (
         remote_pool(machines, needs(2)) as pool,
-        asked_ahead(pool, Asked, Digests()) as ahead,
+        speculating(pool, Asked, Digests()) as ahead,
     ):
-        ahead.anticipate(cases)
-        verdicts = [ahead(case).verdict for case in cases]
+        ahead.anticipate(about(cases))
+        verdicts = [ahead.ask(Question(case)).verdict for case in cases]
     assert verdicts == [Verdict.PASSES, Verdict.REPRODUCES, Verdict.REPRODUCES]
     with (
         remote_pool(Machines(fatal=set(range(9))), needs(2)) as pool,
-        asked_ahead(pool, Asked, Digests()) as ahead,
+        speculating(pool, Asked, Digests()) as ahead,
         pytest.raises(CtkError, match="lost 3 times"),
     ):
-        ahead(cases[0])
+        ahead.ask(Question(cases[0]))
 
 
 def test_errors_keep_their_type_and_an_unwanted_question_ends():
     with remote_pool(Machines(), needs()) as pool:
         with pytest.raises(TargetError, match="no_such_backend"):
-            pool.ask(case_for("no_such_backend"))
+            pool.ask(Question(case_for("no_such_backend")))
         member = pool.members[0]
         member.unwant()
         with pytest.raises(Unwanted):
-            member.ask(case_for("right"))
-        assert pool.ask(case_for("right")).verdict is Verdict.PASSES
-        assert member.ask(case_for("right")).verdict is Verdict.PASSES
+            member.ask(Question(case_for("right")))
+        assert pool.ask(Question(case_for("right"))).verdict is Verdict.PASSES
+        assert member.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
 def test_a_question_that_was_unwanted_before_it_came_is_not_asked():
@@ -180,7 +181,7 @@ def test_another_version_is_refused():
         remote_pool(machines, needs()) as pool,
         pytest.raises(CtkError, match=r"torch 1\.0.* need not"),
     ):
-        pool.ask(case_for("right"))
+        pool.ask(Question(case_for("right")))
 
 
 def test_more_than_there_is_room_for_is_refused():
@@ -197,16 +198,16 @@ def test_more_than_there_is_room_for_is_refused():
 
 def test_where_nobody_has_room_it_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ctk.toolkit.oracle.executors.pool.READY_SECONDS", 0.2)
-    monkeypatch.setattr("ctk.toolkit.oracle.ahead.READY_SECONDS", 0.2)
+    monkeypatch.setattr("ctk.toolkit.oracle.speculation.READY_SECONDS", 0.2)
     monkeypatch.setattr(Here, "is_ready", lambda self, seconds: False)
     with remote_pool(Machines(), needs(2)) as pool:
         with pytest.raises(CtkError, match="no machine of the cluster has had room"):
-            pool.ask(case_for("right"))
+            pool.ask(Question(case_for("right")))
         with (
-            asked_ahead(pool, Asked, Digests()) as ahead,
+            speculating(pool, Asked, Digests()) as ahead,
             pytest.raises(CtkError, match="no machine of the cluster has had room"),
         ):
-            ahead(case_for("right"))
+            ahead.ask(Question(case_for("right")))
 
 
 def test_the_executor_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch):

@@ -3,12 +3,12 @@
 import pytest
 
 from ctk.toolkit.bisect.questions import NO_KERNELS
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.same_failure import SameFailure, is_alike
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.same_failure import SameFailure, is_alike
 from tests.helpers.case_folders import linear_case
 
 WRONG = Signature("accuracy", output="out0")
@@ -23,16 +23,10 @@ class Fake(Executor):
     def __init__(self) -> None:
         self.asked: list[Veto | None] = []
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
+        veto = question.veto
         self.asked.append(veto)
-        return Judgement(Verdict.PASSES if veto == PASS else Verdict.REPRODUCES, expected)
+        return Judgement(Verdict.PASSES if veto == PASS else Verdict.REPRODUCES, question.expected)
 
     def close(self) -> None:
         """Nothing was started."""
@@ -51,7 +45,7 @@ class Fake(Executor):
 def test_what_a_question_leaves_out(signature, cause, base, asked):
     fake = Fake()
     oracle = SameFailure(linear_case(signature=signature), fake, cause, base)
-    assert oracle(linear_case()).verdict is Verdict.REPRODUCES
+    assert oracle.ask(Question(linear_case())).verdict is Verdict.REPRODUCES
     assert fake.asked == asked
 
 
@@ -83,7 +77,8 @@ class Seeing(Fake):
         super().__init__()
         self.seen, self.expected = seen, []
 
-    def ask(self, case, expected=None, veto=None, *, within=None):
+    def judge(self, question):
+        expected = question.expected
         self.expected.append(expected)
         is_same = expected is None or expected.matches(self.seen)
         return Judgement(Verdict.REPRODUCES if is_same else Verdict.DIFFERENT, self.seen)
@@ -103,11 +98,11 @@ class Seeing(Fake):
 def test_a_rule_reads_the_answer(rule, seen, verdict, expected):
     executor = Seeing(seen)
     oracle = SameFailure(linear_case(signature=RAISED), executor, rule=rule)
-    assert oracle(linear_case()).verdict is verdict
+    assert oracle.ask(Question(linear_case())).verdict is verdict
     assert executor.expected == [expected]
 
 
 def test_any_failure_is_none_that_eager_may_have_too():
     hangs, dies = Signature("timeout"), Signature("signal", signal=11)
     oracle = SameFailure(linear_case(signature=hangs), Seeing(dies), rule="any")
-    assert oracle(linear_case()).verdict is Verdict.DIFFERENT
+    assert oracle.ask(Question(linear_case())).verdict is Verdict.DIFFERENT

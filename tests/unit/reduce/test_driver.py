@@ -3,15 +3,18 @@
 import dataclasses
 import itertools
 import logging
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import held_tensors
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
+from ctk.toolkit.oracle.question import NotKnown, Question
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget, budget_of
@@ -224,6 +227,22 @@ def test_a_callback_that_raises_ends_the_search_with_the_best_so_far(name: str):
         assert result.nodes_after == seen[-1].call_nodes
 
 
+@dataclasses.dataclass
+class Remembering:
+    """An oracle whose answers about some cases are known."""
+
+    known: dict[str, Judgement]
+    judge: Callable[[Case], Judgement]
+
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        if not known_only:
+            return self.judge(question.case)
+        key = fingerprint(question.case)
+        if key not in self.known:
+            raise NotKnown
+        return self.known[key]
+
+
 def test_what_is_remembered_costs_no_budget_and_gives_the_same_result():
     known, first = {}, FakeOracle(feeds("relu", "gelu"))
 
@@ -236,7 +255,7 @@ def test_what_is_remembered_costs_no_budget_and_gives_the_same_result():
         some = dict(list(known.items())[:kept])
         rest = FakeOracle(feeds("relu", "gelu"))
         start = problem(rest, budget=Budget(questions=len(known) - kept))
-        start.recall = lambda case, some=some: some.get(fingerprint(case))
+        start.answers.oracle = Remembering(some, rest)
         result = minimize(start)
         assert (result.questions, result.remembered) == (len(known) - kept, kept)
         assert fingerprint(result.best) == fingerprint(whole.best)
@@ -294,7 +313,7 @@ def test_a_smaller_case_that_is_the_same_question_is_an_error_of_its_step():
     assert found.reason == "incomplete" and found.best.dynamic
     (said,) = found.problems
     assert said.startswith("step forgets raised SameQuestion: its edit 'no sizes of gone' makes a")
-    assert "oracle/cache.py" in said
+    assert "oracle/answers/fingerprint.py" in said
 
 
 @pytest.mark.parametrize("is_constant", [False, True])

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.oracle.ahead import Ahead, Asker, TimedOracle
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
+from ctk.toolkit.oracle.deadlines import FLOOR_SECONDS, Deadlines, TimeLimits
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.patience import FLOOR_SECONDS, Patience, Patient
+from ctk.toolkit.oracle.question import NotKnown, Oracle, Question
+from ctk.toolkit.oracle.speculation import Lane, Speculative
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
@@ -40,7 +41,10 @@ class Clocked:
     wants_hang: bool = False
     asked: list[tuple[str, float | None]] = field(default_factory=list[tuple[str, float | None]])
 
-    def __call__(self, case: Case, within: float | None = None) -> Judgement:
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        if known_only:
+            raise NotKnown
+        case, within = question.case, question.deadline_seconds
         self.asked.append((fingerprint(case), within))
         seconds, limit = self.takes(case), LIMIT if within is None else within
         if seconds > limit:
@@ -50,12 +54,9 @@ class Clocked:
             return Judgement(Verdict.REPRODUCES, FAILURE, seconds=seconds)
         return Judgement(Verdict.PASSES, seconds=seconds)
 
-    def recall(self, case: Case, within: float | None = None) -> Judgement | None:
-        return None
 
-
-def reduced(given: Case, oracle: TimedOracle) -> Reduction:
-    return minimize(Problem(given, Patient(oracle, Patience(LIMIT))))
+def reduced(given: Case, oracle: Oracle) -> Reduction:
+    return minimize(Problem(given, Deadlines(oracle, TimeLimits(LIMIT))))
 
 
 def few(case: Case) -> bool:
@@ -111,8 +112,8 @@ def test_hangs_that_are_asked_about_ahead_change_no_answer(jobs: int) -> None:
     given, told = chain(20, RELU_GELU), []
     for asked_at_once in (1, jobs):
         oracle = Clocked(has_ops("relu"), takes)
-        askers = [Asker(oracle, InProcess()) for _ in range(asked_at_once)]
-        with Ahead(askers) as ahead:
+        lanes = [Lane(oracle, InProcess()) for _ in range(asked_at_once)]
+        with Speculative(lanes) as ahead:
             found = reduced(given, ahead)
         refusals = [(each.edit, each.verdict) for each in found.certificate]
         told.append((fingerprint(found.best), found.unfinished, refusals, found.questions))

@@ -7,7 +7,8 @@ import torch
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
+from ctk.toolkit.oracle.question import NotKnown, Question
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.reduce_families import FAMILIES
@@ -24,15 +25,18 @@ class Told:
         self.asked: list[str] = []
         self.foreseen = 0
 
-    def __call__(self, case: Case) -> Judgement:
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        if known_only:
+            raise NotKnown
+        case = question.case
         key = fingerprint(case)
         self.foreseen += key in self.ahead
         self.ahead = self.told[1:]
         self.asked.append(key)
         return self.oracle(case)
 
-    def anticipate(self, cases: Sequence[Case]) -> None:
-        now = [fingerprint(case) for case in cases]
+    def anticipate(self, questions: Sequence[Question]) -> None:
+        now = [fingerprint(question.case) for question in questions]
         assert len(now) <= self.jobs
         assert len(set(now)) == len(now)
         assert not set(now) & set(self.asked)

@@ -10,7 +10,7 @@ import torch
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 from tests.helpers.repros import BACKENDS, captured, verdict_of
 
 FAULTS = """

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from ctk.repro_templates.graph.judging import OTHER_DRAWS
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 from tests.helpers.repros import ACCURACY, BACKENDS, fails_and_heals, make_case, verdict_of
 
 

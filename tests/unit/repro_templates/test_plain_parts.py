@@ -12,7 +12,7 @@ from ctk.repro_templates.numbers.plain_parts import plain_parts
 from ctk.repro_templates.program.program_play import How, play, playable_of
 from ctk.repro_templates.program.program_values import read_values, write_values
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 
 
 class Tagged(torch.Tensor):

@@ -13,7 +13,7 @@ from ctk.toolkit.compile_log.check import check_log
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 
 FREEZING = CaseOptions(target="inductor", config={"freezing": True})
 

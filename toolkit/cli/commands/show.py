@@ -298,7 +298,7 @@ def show_diagnosis(folder: Path) -> Answer:
     from ctk.toolkit.operations.report.as_json import read_json
     from ctk.toolkit.operations.report.as_text import summary
     from ctk.toolkit.operations.session.operation_listing import is_done
-    from ctk.toolkit.oracle.go_on import resume_hint
+    from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
     record = read_json(folder)
     headline, *lines = summary(record, folder)

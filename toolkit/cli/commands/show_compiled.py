@@ -21,7 +21,7 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     from dataclasses import asdict
 
     from ctk.toolkit.operations.times import time_case
-    from ctk.toolkit.oracle.several import opened
+    from ctk.toolkit.oracle.open_subject import opened
 
     with opened(str(subject), None, AskOptions(target=target, trust=trust)) as it:
         found = [time_case(case) for case in it.cases]
@@ -61,7 +61,7 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     """Return the answer for `--kernels`: what the generators made of each graph of one compile."""
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.execution.execute import run_compiled
-    from ctk.toolkit.oracle.several import opened
+    from ctk.toolkit.oracle.open_subject import opened
 
     recorder = Recorder()
     with opened(str(subject), None, AskOptions(target=target, trust=trust)) as it:

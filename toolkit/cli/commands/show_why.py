@@ -57,8 +57,8 @@ def certified_case(folder: Path) -> Path:
     from ctk.compiler.usercode.references import near_file
     from ctk.toolkit.case.manifest import MANIFEST
     from ctk.toolkit.operations.report.certificate_file import CERTIFICATE
-    from ctk.toolkit.oracle.go_on import resume_hint
-    from ctk.toolkit.oracle.journal import JOURNAL
+    from ctk.toolkit.oracle.answers.journal import JOURNAL
+    from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
     if not folder.is_dir():
         raise CaseError(f"no such folder: {folder}{near_file(folder)}")

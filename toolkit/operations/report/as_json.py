@@ -19,7 +19,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, OtherFailure, ProgramSize, State
-from ctk.toolkit.oracle.repeated import Flakiness
+from ctk.toolkit.oracle.repeated_runs import Flakiness
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.repro.run import Says

@@ -11,7 +11,7 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.oracle.same_failure import is_other
+from ctk.toolkit.oracle.questions.same_failure import is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.repro.run import ReproRun
 

@@ -11,7 +11,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.operations.report.as_json import CulpritRecord, Record
 from ctk.toolkit.operations.report.phrases import label_of
-from ctk.toolkit.oracle.go_on import command_about, other_command
+from ctk.toolkit.oracle.answers.resume_command import command_about, other_command
 from ctk.toolkit.targets import target_of
 
 

@@ -15,7 +15,7 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR, write_certificate
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.size import call_nodes
 

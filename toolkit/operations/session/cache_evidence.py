@@ -26,9 +26,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.execution.cache_key import compute_key
 from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.answers.journal import Journal
+from ctk.toolkit.oracle.question import Oracle, Question
 from ctk.toolkit.targets.ctk import TARGET, UNWATCHED
 
 logger = logging.getLogger("ctk")
@@ -51,13 +51,13 @@ def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -
 
 
 def of_passing(
-    cases: Sequence[Case], executor: Executor, journal: Journal, digests: Digests
+    cases: Sequence[Case], oracle: Oracle, journal: Journal, digests: Digests
 ) -> KeptEntry | None:
     """Return what the cache has of cases that pass: the first that fails from there, else any."""
     all_found: list[KeptEntry] = []
     for case in cases:
         name = fingerprint(case, digests)
-        found = journal.recall(KeptEntry, name) or _asked(case, executor)
+        found = journal.recall(KeptEntry, name) or _ask_cached(case, oracle)
         if found is None:
             continue
         journal.note(name, found)
@@ -67,18 +67,18 @@ def of_passing(
     return all_found[0] if all_found else None
 
 
-def _asked(case: Case, executor: Executor) -> KeptEntry | None:
+def _ask_cached(case: Case, oracle: Oracle) -> KeptEntry | None:
     store, keys = _kept(case)
     if store is None or not keys:
         return None
     found = KeptEntry(case.name, tuple(key.digest for key in keys))
     as_used = replace(case, target=UNWATCHED.name, signature=None)
-    answer = executor.ask(as_used)
+    answer = oracle.ask(Question(as_used))
     found = replace(found, loaded=answer.verdict)
     if answer.verdict is not Verdict.REPRODUCES:
         return found
     anew = replace(as_used, config={**case.config, "cache": False})
-    if executor.ask(anew).verdict is not Verdict.PASSES:  # it draws: nothing is comparable
+    if oracle.ask(Question(anew)).verdict is not Verdict.PASSES:  # it draws: nothing is comparable
         return replace(found, loaded=Verdict.FLAKY)
     why = f"loaded from it {case.name} fails ({answer.signature}); compiled anew it passes"
     return _removed(store, keys, found, why)

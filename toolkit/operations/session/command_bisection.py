@@ -23,8 +23,8 @@ from ctk.toolkit.operations.session.opening import (
     variables,
 )
 from ctk.toolkit.operations.session.running_operation import Done
-from ctk.toolkit.oracle.go_on import resume_command
-from ctk.toolkit.oracle.journal import JOURNAL, Header, Journal
+from ctk.toolkit.oracle.answers.journal import JOURNAL, Header, Journal
+from ctk.toolkit.oracle.answers.resume_command import resume_command
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.processes.link import report_resumable
 

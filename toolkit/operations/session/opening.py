@@ -23,11 +23,8 @@ from ctk.toolkit.case.graphs.callables import modules_of_calls
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.session.running_operation import Done, Operation
-from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, Choice
-from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
-from ctk.toolkit.oracle.go_on import resume_command
-from ctk.toolkit.oracle.journal import (
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.answers.journal import (
     JOURNAL,
     Header,
     Journal,
@@ -38,8 +35,11 @@ from ctk.toolkit.oracle.journal import (
     resume_journal,
     start_journal,
 )
-from ctk.toolkit.oracle.remembering import Remembering
-from ctk.toolkit.oracle.several import opened
+from ctk.toolkit.oracle.answers.journaled import journaled_executor
+from ctk.toolkit.oracle.answers.resume_command import resume_command
+from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
+from ctk.toolkit.oracle.open_subject import opened
+from ctk.toolkit.oracle.questions.choice import NOTHING_CHOSEN, Choice
 from ctk.toolkit.processes.link import report_resumable
 
 PREFIXES: Mapping[OperationName, str] = {
@@ -99,10 +99,10 @@ def operation(
                 options.say(
                     f"{journal.remembered} answers and results of an earlier run are remembered"
                 )
-            remembering = Remembering(it.executor, journal, digests)
+            oracle = journaled_executor(it.executor, journal, digests)
             run = Operation(
                 it,
-                remembering,
+                oracle,
                 journal,
                 digests=digests,
                 folder=folder,

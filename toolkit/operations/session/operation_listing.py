@@ -16,8 +16,8 @@ from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.operations.report.as_json import FILE, Record, read_json
 from ctk.toolkit.operations.report.as_text import headline
 from ctk.toolkit.operations.session.running_operation import Done
-from ctk.toolkit.oracle.go_on import resume_hint
-from ctk.toolkit.oracle.journal import JOURNAL, has_line
+from ctk.toolkit.oracle.answers.journal import JOURNAL, has_line
+from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
 BEGUN = "begun: no failure was seen yet"
 COMMAND = "a command was bisected: with --resume the same command tells the answer again"

@@ -16,23 +16,23 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.asking import (
-    Asking,
-    asking_own,
-    asking_same,
-    each_run,
-    steadied,
-)
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.opening import discard
+from ctk.toolkit.operations.session.oracle_stack import (
+    OracleStack,
+    own_oracle,
+    stack_for,
+    with_repeats,
+)
 from ctk.toolkit.operations.session.reducing import Work, finished, work_on
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, repro_for, repro_of
-from ctk.toolkit.oracle.choice import Choice
-from ctk.toolkit.oracle.command import CommandOracle
-from ctk.toolkit.oracle.repeated import ASKED_PASSING_COMPILE
-from ctk.toolkit.oracle.same_failure import SameFailure
-from ctk.toolkit.oracle.several import first_failing
+from ctk.toolkit.oracle.answers.journaled import Journaled, Memo
+from ctk.toolkit.oracle.open_subject import first_failing
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.choice import Choice
+from ctk.toolkit.oracle.questions.same_failure import SameFailure
+from ctk.toolkit.oracle.repeated_runs import ASKED_PASSING_COMPILE, ask_until_failing
 from ctk.toolkit.reduce.progress import Budget
 
 
@@ -51,9 +51,11 @@ def reduced_for_user(
         CaptureError: There is no graph.
         DoesNotReproduce: It fails at random, and too rarely.
     """
-    cases, asking = _asking(run, choice)
-    case, judgement = first_failing(cases, asking.oracle, lambda judgement: judgement)
-    answers = _asked_again(asking, case, judgement)
+    cases, stack = _stack(run, choice)
+    case, judgement = first_failing(
+        cases, lambda case: stack.oracle.ask(Question(case)), lambda judgement: judgement
+    )
+    answers = _ask_again(stack, case, judgement)
     failing = next((each for each in answers if each.verdict is Verdict.REPRODUCES), None)
     words = choice.words if choice.is_own else ""
     if failing is None:
@@ -67,39 +69,37 @@ def reduced_for_user(
     search = Search(failing, reason=reason)
     run.found = Diagnosis(case, search, 0.0, folder=run.folder, decided_by=words)
     run.write(state="bisected")
-    asking = steadied(run, asking, case, answers)
+    stack = with_repeats(stack, case, answers)
     work = work_on(run, run.folder / "case", budget, on_progress)
-    return finished(work, work.attempt(case, asking), partial(_repro, work, asking))
+    return finished(work, work.attempt(case, stack), partial(_repro, work, stack))
 
 
-def _asking(run: Operation, choice: Choice) -> tuple[Sequence[Case], Asking]:
-    """Return the cases as they are asked about, and the question."""
+def _stack(run: Operation, choice: Choice) -> tuple[Sequence[Case], OracleStack]:
+    """Return the cases to ask about, and their oracle."""
     cases = run.subject.cases
     if not cases:
         raise run.subject.uncaptured or CaptureError("there is no graph to reduce")
     if choice.is_own:
-        return cases, asking_own(run, choice)
+        return cases, stack_for(run, own_oracle(run, choice))
     cases = [replace(case, signature=choice.measured or case.signature) for case in cases]
-    return cases, asking_same(run, SameFailure(cases[0], run.executor))
+    return cases, stack_for(run, SameFailure(cases[0], run.oracle))
 
 
-def _asked_again(asking: Asking, case: Case, first: Judgement) -> list[Judgement]:
+def _ask_again(stack: OracleStack, case: Case, first: Judgement) -> list[Judgement]:
     """Return the answers about the given case; one that does not fail may do so by chance."""
     answers = [first]
     if first.verdict in (Verdict.PASSES, Verdict.FLAKY):
-        answers += asking.runs.until_failing(case, asking.passing_runs - 1)
-    if isinstance(asking.own, CommandOracle) and answers[-1].verdict is Verdict.REPRODUCES:
-        asking.own.remember(answers[-1])
+        answers += ask_until_failing(stack.runs, Question(case), stack.passing_runs - 1)
     return answers
 
 
-def _repro(work: Work, asking: Asking, smallest: Case, is_interrupted: bool) -> Written:
+def _repro(work: Work, stack: OracleStack, smallest: Case, is_interrupted: bool) -> Written:
     run, folder = work.run, work.best.folder
     assert run.found is not None
-    if asking.own is None:
+    if stack.own is None:
         return repro_of(run, smallest, folder, None, is_interrupted=is_interrupted)
     words = run.found.decided_by
-    return repro_for(run, smallest, folder, asking, words, is_interrupted=is_interrupted)
+    return repro_for(run, smallest, folder, stack, words, is_interrupted=is_interrupted)
 
 
 def seen_again(run: Operation) -> Diagnosis | None:
@@ -109,14 +109,12 @@ def seen_again(run: Operation) -> Diagnosis | None:
     """
     if run.found is None or run.found.case is None:
         return None
-
-    def observed(case: Case, within: float | None) -> Judgement:
-        return run.subject.executor.ask(case, case.signature, Veto(), within=within)
-
+    executor = run.subject.executor
+    memo = Memo(run.journal, executor.limit_seconds, executor.memory)
     for case in run.subject.cases:
-        limit = run.executor.limit_seconds
-        runs = each_run(run, observed, f"does it fail {case.signature}", limit)
-        judgement = runs.until_failing(case, ASKED_PASSING_COMPILE - 1)[-1]
+        runs = Journaled(executor, memo, run.digests, f"does it fail {case.signature}")
+        question = Question(case, case.signature, Veto())
+        judgement = ask_until_failing(runs, question, ASKED_PASSING_COMPILE - 1)[-1]
         if judgement.verdict is Verdict.REPRODUCES:
             failing = record_decisions(replace(case, signature=judgement.signature))
             search = replace(run.found.search, judgement=judgement, reason="it passed at first")

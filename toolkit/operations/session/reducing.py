@@ -15,15 +15,16 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.asking import Asking, Watched, asked, steadied
 from ctk.toolkit.operations.session.best_case import BestCase
 from ctk.toolkit.operations.session.history import History, OnProgress
+from ctk.toolkit.operations.session.oracle_stack import OracleStack, searching, with_repeats
 from ctk.toolkit.operations.session.other_failures import Others
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written
-from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.command import CommandOracle
-from ctk.toolkit.oracle.same_failure import is_alike
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.question import Question, look_up
+from ctk.toolkit.oracle.questions.same_failure import is_alike
+from ctk.toolkit.oracle.questions.user_command import CommandOracle
 from ctk.toolkit.reduce.driver import (
     Reduction,
     continue_from,
@@ -92,7 +93,7 @@ class Work:
     def attempt(
         self,
         given: Case,
-        asking: Asking,
+        stack: OracleStack,
         hints: tuple[str, ...] = (),
         guilty: frozenset[str] = frozenset(),
         before: Reduction | None = None,
@@ -101,22 +102,22 @@ class Work:
 
         Args:
             given: The case.
-            asking: The question.
+            stack: Its oracle.
             hints: Nodes that are tried first.
             guilty: Passes that may be all that is needed.
             before: An earlier search of this reduction; it counts on from there.
         """
         steps = (only_these(guilty), suspects_step(hints), *STEPS)
-        found = self._search(given, asking, steps, before)
-        if asking.repeated is not None or found.reason not in ("minimal", "incomplete"):
+        found = self._search(given, stack, steps, before)
+        if stack.repeated is not None or found.reason not in ("minimal", "incomplete"):
             return found
         try:
-            known = asking.oracle.recall(found.best)
+            known = look_up(stack.oracle, Question(found.best))
             if known is None:
                 return found  # it hangs, and was given the whole limit already
             if known.signature is not None and known.signature.is_measured:
                 return found  # rounds decide about it; the least slow case is at the limit
-            steadier = steadied(self.run, asking, found.best, [known])
+            steadier = with_repeats(stack, found.best, [known])
         except KeyboardInterrupt:
             return mark_unfinished(found, "interrupted")
         except DoesNotReproduce as error:
@@ -128,27 +129,26 @@ class Work:
         return self._search(found.best, steadier, steps, found)
 
     def _search(
-        self, given: Case, asking: Asking, steps: tuple[Step, ...], before: Reduction | None
+        self, given: Case, stack: OracleStack, steps: tuple[Step, ...], before: Reduction | None
     ) -> Reduction:
-        shown = Shown(given.signature, asking.takes_others, self.run.digests)
+        shown = Shown(given.signature, stack.accepts_other_failures, self.run.digests)
 
-        def note(case: Case, judgement: Judgement | None) -> None:
+        def note(case: Case, judgement: Judgement) -> None:
             self.others.note(case, judgement)
-            if asking.own is None:
+            if stack.own is None:
                 shown.note(case, judgement)
 
-        with asked(self.run, asking) as asker:
-            oracle = Watched(asker, note)
+        with searching(stack) as oracle:
             problem = Problem(
                 given,
                 oracle,
-                recall=oracle.recall,
                 budget=self.budget,
+                digests=self.run.digests,
+                on_answer=note,
                 on_progress=self.history,
                 on_improvement=lambda case: self.best.improved(shown.recorded(case)),
-                digests=self.run.digests,
-                is_own=asking.own is not None,
-                may_run=not (self.run.executor.isolates or isinstance(asking.own, CommandOracle)),
+                is_own=stack.own is not None,
+                may_run=not (self.run.oracle.isolates or isinstance(stack.own, CommandOracle)),
             )
             if before is not None:
                 continue_from(problem, before)
@@ -157,7 +157,7 @@ class Work:
             found = replace(found, best=shown.recorded(found.best))
         self.best.certify(found)
         self.history.draw()
-        repeated = asking.repeated
+        repeated = stack.repeated
         found = replace(found, flakiness=repeated.flakiness if repeated else None)
         return join_reductions(before, found) if before is not None else found
 

@@ -18,9 +18,9 @@ def ask_options(run: Operation, smallest: Case) -> bool:
     search, case = run.found.search, run.found.case
     try:
         culprit = search.culprit if search.confirmed else None
-        found = options_that_matter(smallest, run.executor, run.say, culprit=culprit)
+        found = options_that_matter(smallest, run.oracle, run.say, culprit=culprit)
         if case is not None and found.effects:
-            found = confirm_options(case, found, run.executor, run.say)
+            found = confirm_options(case, found, run.oracle, run.say)
     except KeyboardInterrupt:
         return False
     except Exception as error:

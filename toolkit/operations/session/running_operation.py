@@ -29,11 +29,11 @@ from ctk.toolkit.operations.report.as_json import write_json
 from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session import cache_evidence as kept_entry
-from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.answers.journal import Journal
+from ctk.toolkit.oracle.answers.journaled import Journaled, question_key
+from ctk.toolkit.oracle.open_subject import Opened, first_failing
 from ctk.toolkit.oracle.progress import Say
-from ctk.toolkit.oracle.remembering import Remembering, question_key
-from ctk.toolkit.oracle.several import Opened, first_failing
 from ctk.toolkit.processes.signals import defer_interrupts
 
 BUG = "ctk-bug.txt"
@@ -54,7 +54,7 @@ class Operation:
 
     Attributes:
         subject: What it is about: a program, and its graphs in order.
-        executor: Who answers; asks nothing twice.
+        oracle: The executor and its journal.
         journal: Where the answers are.
         digests: Of the tensors of cases.
         folder: Where everything is written.
@@ -67,7 +67,7 @@ class Operation:
     def __init__(
         self,
         subject: Opened,
-        executor: Remembering,
+        oracle: Journaled,
         journal: Journal,
         *,
         digests: Digests,
@@ -76,7 +76,7 @@ class Operation:
         say: Say,
         go_on: str,
     ) -> None:
-        self.subject, self.executor = subject, executor
+        self.subject, self.oracle = subject, oracle
         self.journal, self.digests = journal, digests
         self.folder, self.say, self.go_on = folder, say, go_on
         self.keep: InputsMode = keep
@@ -120,7 +120,7 @@ class Operation:
             if search.judgement.verdict is not Verdict.PASSES:
                 return None
             return kept_entry.of_passing(
-                self.subject.cases, self.executor, self.journal, self.digests
+                self.subject.cases, self.oracle, self.journal, self.digests
             )
         except Exception as error:
             self.stumbled("looking into the persistent cache", error)
@@ -156,7 +156,7 @@ class Operation:
 
         try:
             found = find_culprit(
-                case, executor=self.executor, on_progress=self.say, on_failing=tell
+                case, executor=self.oracle, on_progress=self.say, on_failing=tell
             )
         except Exception as error:
             if not seen:

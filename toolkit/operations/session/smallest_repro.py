@@ -9,10 +9,10 @@ from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.operations.session.asking import Asking
+from ctk.toolkit.operations.session.oracle_stack import OracleStack
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.command import CommandOracle
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
+from ctk.toolkit.oracle.questions.user_command import CommandOracle
 from ctk.toolkit.repro.run import REPRO, ReproRun, Says, write_repro, write_verified_repro
 from ctk.toolkit.repro.script import limits_of
 
@@ -55,7 +55,7 @@ def repro_for(
     run: Operation,
     smallest: Case,
     folder: Path,
-    asking: Asking,
+    stack: OracleStack,
     words: str,
     *,
     is_interrupted: bool,
@@ -68,7 +68,7 @@ def repro_for(
         run: The operation.
         smallest: The case.
         folder: Where it is.
-        asking: The question.
+        stack: Its oracle.
         words: Who decides, for people.
         is_interrupted: Whether Ctrl-C has come.
     """
@@ -76,10 +76,10 @@ def repro_for(
     def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:
         headline = f"{words} calls it a failure; this script compares with eager"
         script = write_repro(shown, folder, failure=headline)
-        if not is_run or not isinstance(asking.own, CommandOracle):
+        if not is_run or not isinstance(stack.judge, CommandOracle):
             return script, None
         run.say("ask about the smallest case as it is written")
-        seen = asking.own.about(folder, script)
+        seen = stack.judge.judge_saved(folder, script)
         says: dict[Verdict, Says] = {
             Verdict.REPRODUCES: "reproduced",
             Verdict.PASSES: "not reproduced",

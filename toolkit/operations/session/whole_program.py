@@ -22,7 +22,7 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, ProgramSize
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.several import Opened
+from ctk.toolkit.oracle.open_subject import Opened
 from ctk.toolkit.reduce.program.smallest_program import (
     ProgramQuestioned,
     explain_program,

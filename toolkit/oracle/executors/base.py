@@ -7,13 +7,11 @@ from typing import Protocol, cast, get_args
 
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.compiler.options.choices import ExecutorName
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.oracle.question import NotKnown, Question
 from ctk.toolkit.processes.closeable import Closeable
 
 
@@ -39,18 +37,17 @@ class Executor(Closeable, Protocol):
         """Who may be asked at the same time, in a thread each; one executor is alone."""
         return (self,)
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
-        """Judge a case, compiled without what a veto names; an empty veto only observes.
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        """Answer a question; an executor remembers no answer."""
+        if known_only:
+            raise NotKnown
+        return self.judge(question)
 
-        It may take `within` seconds (`ctk.toolkit.oracle.patience`); None: `limit_seconds`. The
-        answer says how long it took, where that is limited.
+    def judge(self, question: Question) -> Judgement:
+        """Compile, run and judge a case.
+
+        A question without a deadline may take `limit_seconds`. Where its time is limited, the
+        answer holds the time that it took.
 
         Raises:
             CtkError: The target, its options or the case are wrong, or nobody can answer.

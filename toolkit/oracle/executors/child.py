@@ -11,12 +11,9 @@ from dataclasses import replace
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.options.environment import read_environment
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
@@ -31,6 +28,7 @@ from ctk.toolkit.oracle.executors.protocol import (
     error_of,
 )
 from ctk.toolkit.oracle.executors.worker_client import Worker, Zygote, start_worker
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.memory import default_limit_nbytes, describe_excess, name_limit
 from ctk.toolkit.processes.scratch import scratch_root
 
@@ -51,7 +49,7 @@ class ChildProcess(Executor):
 
     Args:
         timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
-            Each question may have a shorter one (`ctk.toolkit.oracle.patience`).
+            Each question may have a shorter one (`ctk.toolkit.oracle.deadlines`).
         memory_nbytes: What one question, with all that it starts, may hold; None takes
             `CTK_MEMORY`, else most of what is free.
         start: Starts a worker for the questions about a target.
@@ -75,24 +73,18 @@ class ChildProcess(Executor):
         self._worker: Worker | None = None
         self._unwanted = threading.Event()
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         """Judge a case in a child."""
         with temporary_folder("ctk-question-", scratch_root()) as folder:
-            question = ChildQuestion(
+            case = question.case
+            saved = ChildQuestion(
                 target=case.target,
                 folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
-                expected=expected,
-                timeout_seconds=within,
-                veto=veto,
+                expected=question.expected,
+                timeout_seconds=question.deadline_seconds,
+                veto=question.veto,
             )
-            return self.ask_saved(question)
+            return self.ask_saved(saved)
 
     def ask_saved(self, question: ChildQuestion) -> Judgement:
         """Judge a case that is on disk.

@@ -1,6 +1,6 @@
 """Several executors of one kind, each of which answers one question at a time.
 
-It does not decide what is asked at the same time (`ctk.toolkit.oracle.ahead`).
+It does not decide what is asked at the same time (`ctk.toolkit.oracle.speculation`).
 """
 
 import os
@@ -8,13 +8,11 @@ import time
 from collections.abc import Sequence
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, Unavailable
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.closeable import Closeable
 
 ASKED_AT_MOST = 3
@@ -64,14 +62,7 @@ class Pool(Executor):
     def members(self) -> tuple[Executor, ...]:
         return self._members
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         """Judge a case, with the first member that is ready.
 
         Raises:
@@ -82,7 +73,7 @@ class Pool(Executor):
             member = self._ready()
             member.want()  # the end of questions ahead has told it the opposite
             try:
-                return member.ask(case, expected, veto, within=within)
+                return member.judge(question)
             except Unavailable as error:
                 losses.append(error)
         raise lost(losses[-1]) from losses[-1]

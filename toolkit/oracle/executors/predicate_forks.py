@@ -28,9 +28,10 @@ import torch
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST
 from ctk.toolkit.oracle.executors.protocol import Failure, failure_of, read_answer, write_line
+from ctk.toolkit.oracle.question import DirectOracle, NotKnown, Oracle, Question
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.forks import ForkedChild, flush_streams
 from ctk.toolkit.processes.groups import wait_for
@@ -67,14 +68,15 @@ class PredicateForks(Closeable):
         told: Callable[[Judgement], None] = lambda judgement: None,
     ) -> None:
         _check_forkable()
-        self.jobs, self._told = jobs, told
+        self.jobs = jobs
+        self._told = told
         self._ask, self._digests = ask, digests or Digests()
         self._forks: dict[str, _Fork] = {}
         self._answers: dict[str, Judgement | Failure | int] = {}
 
-    def anticipate(self, cases: Sequence[Case]) -> None:
+    def anticipate(self, questions: Sequence[Question]) -> None:
         """Start with some cases, in their order; end what is not wanted any more for that."""
-        wanted = {fingerprint(case, self._digests): case for case in cases}
+        wanted = {fingerprint(each.case, self._digests): each.case for each in questions}
         self._answers = {key: found for key, found in self._answers.items() if key in wanted}
         for key, case in [*wanted.items()][: self.jobs]:
             if key not in self._answers and key not in self._forks:
@@ -82,13 +84,16 @@ class PredicateForks(Closeable):
                 if len(self._forks) < self.jobs:
                     self._forks[key] = self._start(case)
 
-    def __call__(self, case: Case) -> Judgement:
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
         """Return the answer, which may be there already.
 
         Raises:
             CtkError: The function has ended its process.
             Exception: What the function raises.
         """
+        if known_only:
+            raise NotKnown
+        case = question.case
         key = fingerprint(case, self._digests)
         try:
             for _ in range(ASKED_AT_MOST):
@@ -153,7 +158,7 @@ class PredicateForks(Closeable):
 @contextmanager
 def ask_in_forks(
     ask: Ask, jobs: int, digests: Digests, told: Callable[[Judgement], None]
-) -> Generator[Ask]:
+) -> Generator[Oracle]:
     """Return an oracle that asks a function: here with one job, in forks with more.
 
     Args:
@@ -166,7 +171,7 @@ def ask_in_forks(
         ConfigError: This process cannot be forked, or must not be.
     """
     if jobs == 1:
-        yield lambda case: _told(ask(case), told)
+        yield DirectOracle(lambda case: _told(ask(case), told))
         return
     with PredicateForks(ask, jobs, digests, told) as forked:
         yield forked

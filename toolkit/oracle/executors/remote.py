@@ -13,11 +13,8 @@ from dataclasses import dataclass
 
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.compiler.options.environment import read_environment
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement
-from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
@@ -32,6 +29,7 @@ from ctk.toolkit.oracle.executors.protocol import (
 )
 from ctk.toolkit.oracle.executors.ray_cluster import Lost, Machine, Machines, connect
 from ctk.toolkit.oracle.executors.remote_worker import pack, versions
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.memory import name_limit
 
 USUAL = {"CPU": 1.0}
@@ -84,14 +82,7 @@ class RemoteExecutor(Executor):
             )
         return self._machine
 
-    def ask(
-        self,
-        case: Case,
-        expected: Signature | None = None,
-        veto: Veto | None = None,
-        *,
-        within: float | None = None,
-    ) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         """Judge a case on the machine that has room for it.
 
         Raises:
@@ -99,8 +90,14 @@ class RemoteExecutor(Executor):
         """
         if self._unwanted.is_set():
             raise Unwanted
-        question = ChildQuestion(case.target, "", expected, timeout_seconds=within, veto=veto)
-        words = json.dumps(encode(question))
+        sent = ChildQuestion(
+            question.case.target,
+            "",
+            question.expected,
+            timeout_seconds=question.deadline_seconds,
+            veto=question.veto,
+        )
+        words = json.dumps(encode(sent))
         self._number += 1
         try:
             self._check(self._room())
@@ -108,7 +105,7 @@ class RemoteExecutor(Executor):
                 "answer",
                 self._number,
                 words,
-                pack(case),
+                pack(question.case),
                 is_unwanted=self._unwanted.is_set,
             )
         except Lost as error:

@@ -43,7 +43,7 @@ from ctk.toolkit.oracle.executors.protocol import (
     read_question,
     write_line,
 )
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import die_first, die_with_parent, reap_orphans

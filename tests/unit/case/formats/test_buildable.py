@@ -10,7 +10,7 @@ from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.buildable import FILLINGS, fill_tensor, is_possible, raw_bytes
 from ctk.toolkit.case.formats.content import content_of
-from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.repro.tensor_source import Sources, tensor_source

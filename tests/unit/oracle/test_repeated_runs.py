@@ -1,21 +1,23 @@
 """How often an oracle is asked that answers by chance, and what is promised."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import pytest
 
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.oracle import repeated as repeated_runs
-from ctk.toolkit.oracle.repeated import (
+from ctk.toolkit.oracle import repeated_runs
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.repeated_runs import (
     ASKED_FIRST,
     ASKED_FLAKY,
     ASKED_QUICK,
     ERROR,
     FailureRate,
-    Repeated,
+    RepeatedRuns,
     check_workable,
     rate_of,
     runs_needed,
@@ -35,10 +37,20 @@ def rate(answers: Iterable[Judgement]) -> FailureRate:
     return rate_of((), lambda number: next(left))
 
 
-def counted(repeated: Repeated) -> Judgement:
+@dataclass
+class Runs:
+    """Answers by the number of the run."""
+
+    judge: Callable[[int], Judgement]
+
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        return self.judge(question.run)
+
+
+def counted(repeated: RepeatedRuns) -> Judgement:
     """Ask, and count the answer, as a search does."""
-    judgement = repeated(linear_case())
-    repeated.note(judgement)
+    judgement = repeated.ask(Question(linear_case()))
+    repeated.count(judgement)
     return judgement
 
 
@@ -101,31 +113,31 @@ def test_too_rare_a_failure_is_refused() -> None:
 
 def test_a_run_that_fails_is_believed_at_once() -> None:
     asked: list[object] = []
-    repeated = Repeated(lambda case, run, within: asked.append(run) or FAILS, FailureRate(20, 10))
-    assert repeated(linear_case()) is FAILS
+    repeated = RepeatedRuns(Runs(lambda run: asked.append(run) or FAILS), FailureRate(20, 10))
+    assert repeated.ask(Question(linear_case())) is FAILS
     assert asked == [1]
 
 
 def test_another_failure_among_passing_runs_is_told() -> None:
     answers = iter([PASSES, DIFFERENT, *[PASSES] * 100])
-    repeated = Repeated(lambda case, run, within: next(answers), FailureRate(20, 10))
-    assert repeated(linear_case()) is DIFFERENT
+    repeated = RepeatedRuns(Runs(lambda run: next(answers)), FailureRate(20, 10))
+    assert repeated.ask(Question(linear_case())) is DIFFERENT
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.TIMEOUT])
 def test_what_cannot_be_asked_is_asked_once(verdict: Verdict) -> None:
     asked: list[object] = []
     answer = Judgement(verdict)
-    repeated = Repeated(lambda case, run, within: asked.append(run) or answer, FailureRate(20, 10))
+    repeated = RepeatedRuns(Runs(lambda run: asked.append(run) or answer), FailureRate(20, 10))
     assert counted(repeated).verdict is verdict
     assert (len(asked), repeated.error) == (1, 0)
 
 
 def test_what_is_said_of_the_errors_is_what_was_risked() -> None:
-    repeated = Repeated(lambda case, run, within: PASSES, FailureRate(20, 10))
+    repeated = RepeatedRuns(Runs(lambda run: PASSES), FailureRate(20, 10))
     for _ in range(5):
         counted(repeated)
-    repeated.once = lambda case, run, within: FAILS
+    repeated.inner = Runs(lambda run: FAILS)
     counted(repeated)  # a failing one risks nothing
     said = repeated.flakiness
     assert said.error_probability == pytest.approx(
@@ -138,6 +150,6 @@ def test_what_is_said_of_the_errors_is_what_was_risked() -> None:
 def test_a_failing_candidate_is_hardly_ever_lost() -> None:
     coin = random.Random(3)
     rate = FailureRate(20, 8)
-    repeated = Repeated(lambda case, run, within: FAILS if coin.random() < 0.4 else PASSES, rate)
+    repeated = RepeatedRuns(Runs(lambda run: FAILS if coin.random() < 0.4 else PASSES), rate)
     lost = sum(counted(repeated).verdict is Verdict.PASSES for _ in range(2000))
     assert lost == 0  # expected: one in 100 such tests

@@ -30,7 +30,7 @@ from ctk.toolkit.case.formats.buildable import raw_bytes
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.execution.private_copy import held_tensors, plain_attributes
-from ctk.toolkit.oracle.tensor_text import TensorTexts, parts_of
+from ctk.toolkit.oracle.answers.tensor_text import TensorTexts, parts_of
 
 RECENT = 4
 

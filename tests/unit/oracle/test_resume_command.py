@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.oracle.choice import choice_of
-from ctk.toolkit.oracle.go_on import command_about, resume_command
-from ctk.toolkit.oracle.journal import Header
+from ctk.toolkit.oracle.answers.journal import Header
+from ctk.toolkit.oracle.answers.resume_command import command_about, resume_command
+from ctk.toolkit.oracle.questions.choice import choice_of
 
 
 def header(options: dict[str, object], subject: str | None = "net.py") -> Header:

@@ -7,8 +7,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler.usercode import identity
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.tensor_text import TensorTexts
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.answers.tensor_text import TensorTexts
 
 
 def digest_of(function: Callable[..., object], *, by_file: bool = False) -> str:

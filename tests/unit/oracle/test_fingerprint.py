@@ -16,8 +16,8 @@ from ctk.compiler.fx.walk import attribute_targets
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import Role
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.oracle import cache
-from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.answers import fingerprint as cache
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 
 X = torch.arange(1.0, 5.0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctk.toolkit.oracle.words import blanked
+from ctk.toolkit.oracle.questions.message_normalization import blanked
 
 
 @pytest.mark.parametrize(

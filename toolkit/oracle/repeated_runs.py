@@ -21,12 +21,12 @@ What it does not do: see a failure rate that falls while the case becomes smalle
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctk.compiler.errors import DoesNotReproduce
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.question import Oracle, Question
 
 ERROR = 0.01
 """Probability, for a whole reduction, that some candidate is wrongly believed to pass."""
@@ -131,6 +131,22 @@ def rate_of(answers: Sequence[Judgement], again: Callable[[int], Judgement]) -> 
     return FailureRate(len(found), sum(map(_fails, found)))
 
 
+def ask_until_failing(oracle: Oracle, question: Question, most: int) -> list[Judgement]:
+    """Return the runs of a case that passed at first, up to the first that does not pass.
+
+    Args:
+        oracle: Answers by chance.
+        question: About the case.
+        most: Number of runs.
+    """
+    answers: list[Judgement] = []
+    while len(answers) < most:
+        answers.append(oracle.ask(replace(question, run=len(answers) + 1)))
+        if answers[-1].verdict not in (Verdict.PASSES, Verdict.FLAKY):
+            break
+    return answers
+
+
 def _is_enough(answers: Sequence[Judgement], seconds: float) -> bool:
     if len({_fails(answer) for answer in answers}) > 1:
         return len(answers) >= ASKED_FLAKY
@@ -181,40 +197,38 @@ def runs_needed(rate: float, number: int, error: float = ERROR) -> int:
 
 
 @dataclass(slots=True)
-class Repeated:
-    """Asks an oracle until it fails, or has passed often enough.
+class RepeatedRuns:
+    """The layer that asks about a candidate until it fails, or has passed often enough.
 
     Attributes:
-        once: Answers by chance; gets which run of the case it is, from 1.
+        inner: The layer below, which answers by chance; `Question.run` numbers the runs.
         rate: How often the given case fails.
-        asked: How many questions were answered, in this run and in earlier ones.
-        error: The chance that one that passed would have failed, all of them together.
-        most_runs: The most runs that a question may have taken.
+        asked: Number of answered questions, of this process and earlier ones.
+        error: Probability that some candidate that passed would have failed.
+        most_runs: The most runs of one question.
     """
 
-    once: Callable[[Case, int, float | None], Judgement]
+    inner: Oracle
     rate: FailureRate
     asked: int = 0
     error: float = 0.0
     most_runs: int = 0
 
-    def __call__(self, case: Case, within: float | None = None) -> Judgement:
-        """Judge a case; what cannot be asked, or does not end, is asked once.
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        """Judge a case; one that is invalid or does not end is asked once.
 
-        Args:
-            case: The case.
-            within: How long one run may take.
+        The deadline is that of one run.
         """
         answer, last = None, Judgement(Verdict.PASSES)
         for number in range(1, self._runs + 1):
-            last = self.once(case, number, within)
+            last = self.inner.ask(replace(question, run=number), known_only=known_only)
             if last.verdict in (Verdict.REPRODUCES, Verdict.INVALID, Verdict.TIMEOUT):
                 return last
             answer = last if last.verdict is Verdict.DIFFERENT else answer
         return answer or last
 
-    def note(self, judgement: Judgement) -> None:
-        """Count an answer, asked now or remembered: each has its share of the error."""
+    def count(self, judgement: Judgement) -> None:
+        """Count an answer, new or remembered: each has its share of the error."""
         runs = self._runs
         self.asked, self.most_runs = self.asked + 1, runs
         if judgement.verdict in (Verdict.PASSES, Verdict.DIFFERENT, Verdict.FLAKY):

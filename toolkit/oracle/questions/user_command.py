@@ -29,7 +29,8 @@ from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.oracle.choice import CASE, REPRO
+from ctk.toolkit.oracle.question import NotKnown, Question
+from ctk.toolkit.oracle.questions.choice import CASE, REPRO
 from ctk.toolkit.processes.commands import OUTPUT_NBYTES, CommandEnd, run_command_group
 from ctk.toolkit.processes.exit_codes import describe_exit, read_outcome
 from ctk.toolkit.processes.scratch import scratch_root
@@ -68,34 +69,34 @@ class CommandOracle:
         text = json.dumps([self.words, pattern, self.same])
         return f"command {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
-    def __call__(self, case: Case, within: float | None = None) -> Judgement:
-        """Judge a case; the first one that fails is the given one.
-
-        Args:
-            case: The case.
-            within: How long the run may take; None: the whole limit.
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        """Run the program on a case.
 
         Raises:
             ProgramError: The program cannot be started.
             StorageError: The candidate cannot be written.
         """
+        if known_only:
+            raise NotKnown
         with temporary_folder("ctk-command-", scratch_root()) as folder:
             try:
-                case_folder, script = self._written(case, folder)
+                case_folder, script = self._write(question.case, folder)
             except CaseError as error:
                 return Judgement(Verdict.INVALID, detail=f"it cannot be written: {error}")
-            return self.about(case_folder, script, within)
+            return self.judge_saved(case_folder, script, question.deadline_seconds)
 
-    def about(self, folder: Path, script: Path, within: float | None = None) -> Judgement:
-        """Judge a case that is on disk.
+    def judge_saved(
+        self, folder: Path, script: Path, deadline_seconds: float | None = None
+    ) -> Judgement:
+        """Run the program on a case that is on disk.
 
         Args:
             folder: The case.
             script: Its repro.
-            within: How long the run may take; None: the whole limit.
+            deadline_seconds: Longest time of the run; None: the whole limit.
         """
         words = filled(self.words, {CASE: str(folder), REPRO: str(script)})
-        seconds = self.limit_seconds if within is None else within
+        seconds = self.limit_seconds if deadline_seconds is None else deadline_seconds
         ended = run_command_group(words, seconds=seconds)
         judgement = self._judged(ended, seconds)
         if ended.exceeded == "time":  # with a pattern it may have said enough by then
@@ -107,7 +108,7 @@ class CommandOracle:
         if self.given is None and judgement.signature is not None:
             self.given = judgement.signature.message
 
-    def _written(self, case: Case, folder: Path) -> tuple[Path, Path]:
+    def _write(self, case: Case, folder: Path) -> tuple[Path, Path]:
         """Write what the words name; both may be in one folder."""
         place = folder / "case"
         if any(CASE in word for word in self.words):

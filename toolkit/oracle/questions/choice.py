@@ -25,8 +25,8 @@ from ctk.compiler.usercode.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.usercode.references import reference_to
-from ctk.toolkit.oracle.asked_files import files_of_command, files_of_reference
-from ctk.toolkit.oracle.code_digest import digest_of
+from ctk.toolkit.oracle.questions.code_digest import digest_of
+from ctk.toolkit.oracle.questions.dependencies import files_of_command, files_of_reference
 
 Function = Callable[[Case], object]
 """Returns a bool, a `Verdict` or a `Judgement`."""

@@ -22,6 +22,7 @@ from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
+from ctk.toolkit.oracle.question import NotKnown, Question
 from ctk.toolkit.processes.descriptors import keep_standard_streams
 from ctk.toolkit.processes.link import report_alive, report_function
 
@@ -91,13 +92,16 @@ class FunctionOracle:
         """What names the question in a journal."""
         return " ".join(filter(None, ["function", self.name, self.code]))
 
-    def __call__(self, case: Case, within: float | None = None) -> Judgement:
-        """Judge a case; nothing ends a function, however long it takes.
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        """Call the function; it has no time limit.
 
         Raises:
             PredicateError: The function raised, would end the program, or gave no answer; holds the
                 candidate.
         """
+        if known_only:
+            raise NotKnown
+        case = question.case
         graph, inputs = private_copy(case.graph, case.inputs, lazy=False)
         report_alive()
         try:

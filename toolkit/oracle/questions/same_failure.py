@@ -10,9 +10,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.remembering import Remembering
-from ctk.toolkit.oracle.words import blanked
+from ctk.toolkit.oracle.question import Oracle, Question
+from ctk.toolkit.oracle.questions.message_normalization import blanked
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class SameFailure:
 
     Attributes:
         case: Has the signature to look for.
-        executor: Who compiles and runs.
+        inner: Compiles and runs: an executor, or its journal.
         cause: What must be to blame.
         base: What is left out of every question, with which the case fails as well; with no kernels
             to generate a question costs little.
@@ -37,34 +36,21 @@ class SameFailure:
     """
 
     case: Case
-    executor: Executor
+    inner: Oracle
     cause: Veto | None = None
     base: Veto | None = None
     rule: SameRule | None = None
 
-    def __call__(self, candidate: Case, within: float | None = None) -> Judgement:
-        """Judge a candidate, within so many seconds; None: as long as the executor waits."""
-        expected = self._expected
-        judgement = self.executor.ask(candidate, expected, self._watched, within=within)
-        judgement = self._ruled(judgement)
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        """Judge a candidate; the question about the cause has no deadline of its own."""
+        seen = replace(question, expected=self._expected, veto=self._watched)
+        judgement = self._apply_rule(self.inner.ask(seen, known_only=known_only))
         if self.cause is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
-        without = self.executor.ask(candidate, expected, self.cause)
-        return _blamed(judgement, without)
-
-    def recall(self, candidate: Case, within: float | None = None) -> Judgement | None:
-        """Return what the executor remembers of a candidate; None where it would have to ask."""
-        if not isinstance(self.executor, Remembering):
-            return None
-        expected = self._expected
-        judgement = self.executor.recall(candidate, expected, self._watched, within=within)
-        judgement = judgement and self._ruled(judgement)
-        if judgement is None or self.cause is None:
+        without = replace(seen, veto=self.cause, deadline_seconds=None)
+        if self.inner.ask(without, known_only=known_only).verdict is Verdict.PASSES:
             return judgement
-        if judgement.verdict is not Verdict.REPRODUCES:
-            return judgement
-        without = self.executor.recall(candidate, expected, self.cause)
-        return without and _blamed(judgement, without)
+        return replace(judgement, verdict=Verdict.DIFFERENT)
 
     @property
     def _expected(self) -> Signature | None:
@@ -78,7 +64,7 @@ class SameFailure:
         is_error_type = self.rule == "type" and wanted.exception is not None
         return None if self.rule == "any" or is_error_type else wanted
 
-    def _ruled(self, judgement: Judgement) -> Judgement:
+    def _apply_rule(self, judgement: Judgement) -> Judgement:
         """Return the answer as the rule reads it."""
         wanted, seen = self.case.signature, judgement.signature
         if self.rule is None or wanted is None or seen is None or not judgement.fails:
@@ -93,13 +79,6 @@ class SameFailure:
         expected = self.case.signature
         is_error = expected is not None and expected.exception is not None
         return Veto() if is_error and self.base is None else self.base
-
-
-def _blamed(judgement: Judgement, without: Judgement) -> Judgement:
-    """Return the judgement; another failure where leaving out the cause changes nothing."""
-    if without.verdict is Verdict.PASSES:
-        return judgement
-    return replace(judgement, verdict=Verdict.DIFFERENT)
 
 
 def is_other(given: Case, smallest: Case) -> bool:

@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.oracle.executors import executor_for
-from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.protocol import ChildQuestion
-from ctk.toolkit.oracle.patience import (
+from ctk.toolkit.oracle.deadlines import (
     COMMON_NODES,
     DOUBT,
     DOUBTED,
@@ -25,9 +21,10 @@ from ctk.toolkit.oracle.patience import (
     FLOOR_SECONDS,
     UNLIMITED_FLOOR_SECONDS,
     UNLIMITED_SECONDS,
-    Patience,
-    Patient,
+    Deadlines,
+    TimeLimits,
 )
+from ctk.toolkit.oracle.question import NotKnown, Question, look_up
 from ctk.toolkit.processes.tree import CoreWaits
 from tests.unit.oracle.test_executors import case_for
 
@@ -58,13 +55,13 @@ class Program:
         return Judgement(verdict, HANG, seconds=within)
 
 
-def quick(patience: Patience, seconds: float, nodes: int = 0) -> None:
+def quick(patience: TimeLimits, seconds: float, nodes: int = 0) -> None:
     """Take an answer that took so long."""
-    patience.asked(Program(seconds), nodes)
+    patience.ask_within(Program(seconds), nodes)
 
 
 def test_the_limits() -> None:
-    patience = Patience(60.0)
+    patience = TimeLimits(60.0)
     assert patience.seconds() == 60.0  # nothing is known yet
     quick(patience, 0.1)
     assert patience.seconds() == FLOOR_SECONDS
@@ -76,7 +73,7 @@ def test_the_limits() -> None:
 
 
 def test_without_a_limit_candidates_have_one_all_the_same() -> None:
-    patience = Patience(None)
+    patience = TimeLimits(None)
     assert patience.seconds() is None
     quick(patience, 0.1)
     assert patience.seconds() == UNLIMITED_FLOOR_SECONDS
@@ -84,61 +81,61 @@ def test_without_a_limit_candidates_have_one_all_the_same() -> None:
 
 
 def test_a_small_graph_has_less_time_than_the_large_one_before_it() -> None:
-    patience = Patience(600.0)
+    patience = TimeLimits(600.0)
     quick(patience, 8.0, 16 * COMMON_NODES - COMMON_NODES)
     assert patience.seconds(COMMON_NODES) == FACTOR * 8.0 * 2 / 16
     assert patience.seconds(5000) == FACTOR * 8.0
 
 
 def test_old_answers_are_forgotten() -> None:
-    patience = Patience(600.0)
+    patience = TimeLimits(600.0)
     for seconds in (30.0, *[0.5] * 32):
         quick(patience, seconds)
     assert patience.seconds() == FACTOR * 0.5
 
 
 def test_the_first_limits_that_run_out_are_doubted_and_then_believed() -> None:
-    patience, hang = Patience(60.0), Program()
+    patience, hang = TimeLimits(60.0), Program()
     quick(patience, 0.1)
     for _ in range(8):
-        assert patience.asked(hang).verdict is Verdict.TIMEOUT
+        assert patience.ask_within(hang).verdict is Verdict.TIMEOUT
     assert hang.limits == [FLOOR_SECONDS, DOUBT * FLOOR_SECONDS] * DOUBTED + [FLOOR_SECONDS] * 6
 
 
 def test_a_limit_that_proves_too_short_makes_all_longer() -> None:
-    patience, slow = Patience(600.0), Program(15.0, at_its_end=Verdict.REPRODUCES)
+    patience, slow = TimeLimits(600.0), Program(15.0, at_its_end=Verdict.REPRODUCES)
     quick(patience, 1.0)
-    patience.asked(Program())
+    patience.ask_within(Program())
     assert patience.proved == 1
-    assert patience.asked(slow).verdict is Verdict.REPRODUCES
+    assert patience.ask_within(slow).verdict is Verdict.REPRODUCES
     assert slow.limits == [FACTOR, DOUBT * FACTOR]
     assert (patience.factor, patience.proved) == (2 * FACTOR, 0)
 
 
 def test_there_is_no_doubt_beyond_the_limit_of_the_user() -> None:
-    patience, hang = Patience(FLOOR_SECONDS), Program()
+    patience, hang = TimeLimits(FLOOR_SECONDS), Program()
     quick(patience, 1.0)
-    patience.asked(hang)
+    patience.ask_within(hang)
     assert hang.limits == [FLOOR_SECONDS]
 
 
 def test_each_hang_that_is_looked_for_is_asked_about_with_the_whole_limit() -> None:
-    patience, hang = Patience(60.0), Program(wanted=True)
+    patience, hang = TimeLimits(60.0), Program(wanted=True)
     quick(patience, 0.1)
     for _ in range(3):
-        assert patience.asked(hang).verdict is Verdict.REPRODUCES
+        assert patience.ask_within(hang).verdict is Verdict.REPRODUCES
     assert hang.limits == [FLOOR_SECONDS, 60.0] * 3
 
 
 def test_a_slow_candidate_is_no_hang_however_many_were_proved_before() -> None:
-    patience = Patience(60.0)
+    patience = TimeLimits(60.0)
     quick(patience, 0.1)
-    patience.asked(Program(wanted=True))
-    assert patience.asked(Program(4.0, wanted=True)).verdict is Verdict.PASSES
+    patience.ask_within(Program(wanted=True))
+    assert patience.ask_within(Program(4.0, wanted=True)).verdict is Verdict.PASSES
 
 
 def test_only_what_a_short_limit_has_ended_is_open() -> None:
-    patience = Patience(60.0)
+    patience = TimeLimits(60.0)
     ended = [Judgement(Verdict.TIMEOUT, HANG, seconds=seconds) for seconds in (2.0, 60.0)]
     assert [patience.is_open(each) for each in ended] == [True, False]
     assert not patience.is_open(Judgement(Verdict.PASSES, seconds=2.0))
@@ -151,23 +148,26 @@ class Known:
     program: Program
     known: dict[float | None, Judgement] = field(default_factory=dict[float | None, Judgement])
 
-    def __call__(self, case: Case, within: float | None = None) -> Judgement:
-        return self.known.setdefault(within, self.program(within))
-
-    def recall(self, case: Case, within: float | None = None) -> Judgement | None:
-        return self.known.get(within)
+    def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
+        within = question.deadline_seconds
+        if not known_only:
+            return self.known.setdefault(within, self.program(within))
+        if within not in self.known:
+            raise NotKnown
+        return self.known[within]
 
 
 def test_what_was_answered_is_recalled_with_its_limits_and_half_an_answer_is_none() -> None:
-    oracle, case = Known(Program(4.0)), case_for("right")
-    before, after = Patience(60.0), Patience(60.0)
+    oracle, question = Known(Program(4.0)), Question(case_for("right"))
+    before, after = TimeLimits(60.0), TimeLimits(60.0)
     for patience in (before, after):
         quick(patience, 0.1)
-    oracle(case, FLOOR_SECONDS)  # a run that was killed while it doubted
-    assert Patient(oracle, after).recall(case) is None
+    short = replace(question, deadline_seconds=FLOOR_SECONDS)
+    oracle.ask(short)  # a run that was killed while it doubted
+    assert look_up(Deadlines(oracle, after), question) is None
     assert (after.factor, len(after.answers)) == (FACTOR, 1)
-    answer = Patient(oracle, before)(case)
-    assert Patient(oracle, after).recall(case) == answer
+    answer = Deadlines(oracle, before).ask(question)
+    assert look_up(Deadlines(oracle, after), question) == answer
     assert after == before
     assert before.factor == 2 * FACTOR
 
@@ -179,7 +179,8 @@ def test_a_child_says_how_long_it_took_or_which_limit_has_ended_it(
     answers = iter([Judgement(Verdict.PASSES), *[Judgement(Verdict.TIMEOUT, HANG)] * 2])
     executor = ChildProcess(60.0)
     monkeypatch.setattr(executor, "_asked", lambda each: asked.append(each) or next(answers))
-    seconds = [executor.ask(case_for("right"), within=each).seconds for each in (None, 2.0, None)]
+    questions = [Question(case_for("right"), deadline_seconds=each) for each in (None, 2.0, None)]
+    seconds = [executor.ask(question).seconds for question in questions]
     assert seconds[0] is not None and seconds[0] < 2.0
     assert seconds[1:] == [2.0, 60.0]
     assert [each.timeout_seconds for each in asked] == [60.0, 2.0, 60.0]

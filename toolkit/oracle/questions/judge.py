@@ -36,7 +36,7 @@ from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import raising_operator
-from ctk.toolkit.oracle.measured import judge_measured
+from ctk.toolkit.oracle.questions.performance import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import report_alive
 

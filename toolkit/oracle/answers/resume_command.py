@@ -13,7 +13,7 @@ from typing import cast
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.admission import trust_option
 from ctk.toolkit.options import CALLS
-from ctk.toolkit.oracle.journal import (
+from ctk.toolkit.oracle.answers.journal import (
     JOURNAL,
     OTHER_QUESTION,
     Header,
