@@ -24,6 +24,9 @@ from ctk.toolkit.oracle.deadlines import (
     Deadlines,
     TimeLimits,
 )
+from ctk.toolkit.oracle.executors import executor_for
+from ctk.toolkit.oracle.executors.child import ChildProcess
+from ctk.toolkit.oracle.executors.protocol import ChildQuestion
 from ctk.toolkit.oracle.question import NotKnown, Question, look_up
 from ctk.toolkit.processes.tree import CoreWaits
 from tests.unit.oracle.test_executors import case_for
