@@ -68,13 +68,12 @@ class ParallelOracle(Oracle, Protocol):
 
 
 class ExecutorOracle(Oracle, Protocol):
-    """An oracle whose answers come from an executor.
+    """An oracle whose answers come from an executor."""
 
-    Attributes:
-        isolates: Whether a crash or a hang of the compiled program leaves this process alone.
-    """
-
-    isolates: bool
+    @property
+    def isolates(self) -> bool:
+        """Whether a crash or a hang of the compiled program leaves this process alone."""
+        ...
 
 
 def look_up(oracle: Oracle, question: Question) -> Judgement | None:

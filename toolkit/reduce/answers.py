@@ -100,8 +100,8 @@ class Answers:
 
     @property
     def _whole_seconds(self) -> float | None:
-        is_limited = isinstance(self.oracle, Deadlines)
-        return self.oracle.limits.whole_seconds if is_limited else None
+        oracle = self.oracle
+        return oracle.limits.whole_seconds if isinstance(oracle, Deadlines) else None
 
     def _look_up(self, question: Question) -> Judgement | None:
         try:
