@@ -181,9 +181,7 @@ class Deadlines:
         if isinstance(self.inner, ParallelOracle):
             limits = [self.limits.seconds(self._nodes(each.case)) for each in questions]
             pairs = zip(questions, limits, strict=True)
-            self.inner.anticipate(
-                [replace(each, deadline_seconds=limit) for each, limit in pairs]
-            )
+            self.inner.anticipate([replace(each, deadline_seconds=limit) for each, limit in pairs])
 
     def _nodes(self, case: Case) -> int:
         return len(case.graph.graph.nodes) if self.is_by_size else 0

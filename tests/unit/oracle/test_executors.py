@@ -70,7 +70,10 @@ def test_a_signal_is_a_signature_and_the_next_question_works(child: ChildProcess
     assert judgement.signature.kind == "signal"
     assert judgement.signature.signal == signal.SIGSEGV
     assert "in segfault" in judgement.detail  # the Python frames of the crash
-    assert child.ask(Question(case, Signature("signal", signal=signal.SIGABRT))).verdict is Verdict.DIFFERENT
+    assert (
+        child.ask(Question(case, Signature("signal", signal=signal.SIGABRT))).verdict
+        is Verdict.DIFFERENT
+    )
     assert child.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
 
@@ -161,7 +164,10 @@ class TestProcesses:
             assert judgement.signature.kind == "memory"
             assert judgement.signature.message == "more than 1.5G (--memory)"
             out_of_memory = Signature("runtime-error", "MemoryError")
-            assert executor.ask(Question(case_for("devour"), out_of_memory)).verdict is Verdict.DIFFERENT
+            assert (
+                executor.ask(Question(case_for("devour"), out_of_memory)).verdict
+                is Verdict.DIFFERENT
+            )
             assert executor.ask(Question(case_for("right"))).verdict is Verdict.PASSES
 
     @pytest.mark.usefixtures("warm_children")

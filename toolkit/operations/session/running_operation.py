@@ -155,9 +155,7 @@ class Operation:
             on_failing(judgement)
 
         try:
-            found = find_culprit(
-                case, executor=self.oracle, on_progress=self.say, on_failing=tell
-            )
+            found = find_culprit(case, executor=self.oracle, on_progress=self.say, on_failing=tell)
         except Exception as error:
             if not seen:
                 raise
