@@ -24,8 +24,8 @@ def ctk(
 ) -> Callable[..., object]:
     """Compile a graph that Dynamo captured.
 
-    When `CTK_DUMP` or `CTK_CHECK` is set, the compile is watched: whoever registered the entry
-    point `environment` of group `ctk.hooks` (the toolkit does) takes over.
+    With `CTK_DUMP` or `CTK_CHECK` the entry point `environment` of group `ctk.hooks` compiles, and
+    observes the compile; the toolkit registers it.
 
     Args:
         gm: Captured graph.
@@ -53,7 +53,7 @@ def _hooks() -> Callable[[str], Backend]:
     points = entry_points(group=HOOKS_GROUP, name="environment")
     if not points:
         raise CtkError(
-            "CTK_DUMP or CTK_CHECK is set, but no hooks are installed to honour it; "
+            "CTK_DUMP or CTK_CHECK is set, but no entry point of group ctk.hooks is installed;  "
             "install the distribution (pip install ctk), or unset the variable"
         )
     return cast("Callable[[str], Backend]", next(iter(points)).load())

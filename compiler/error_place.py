@@ -1,7 +1,7 @@
-"""Write on an exception where it was raised, and tell the observer: the one place that does.
+"""Record on an exception where in the compile it was raised, and report it to the observer.
 
-Passes, code generators, adapters and the pipeline call `place` when something that they ran raised.
-What reads it: the printed traceback (a note), and whoever compares failures (`ctk_where`).
+Passes, code generators, adapters and the pipeline call `place`. Tracebacks print the note; the
+comparison of failures reads `ctk_where`.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from ctk.compiler.observe import ErrorRecord, Observer
 def place(
     record: ErrorRecord, observer: Observer | None, *, where: str | None = None, hint: str = ""
 ) -> None:
-    """Write `ctk_where` and a note on an exception, and hand its record to the observer; once.
+    """Write `ctk_where` and a note on an exception, and pass its record to the observer; once.
 
-    The innermost caller knows the place best: an exception that has a place already is left alone.
+    The innermost caller knows the place best: an exception with a place stays unchanged.
 
     Args:
-        record: The exception, and what is known of its place. Its graph is the graph at hand; the
-            observer gets a copy.
-        observer: Whom to tell, if anybody watches.
-        where: Name of the place; None for that of the kernel, the pass or the stage of the record.
-        hint: What the user can do next, besides `ctk diagnose`.
+        record: The exception and the known parts of its place. The observer gets a copy of its
+            graph.
+        observer: Gets the record, if there is one.
+        where: Name of the place; None for the kernel, the pass or the stage of the record.
+        hint: A next step for the user, besides `ctk diagnose`.
     """
     error = record.error
     if getattr(error, "ctk_where", None) is not None:
@@ -46,7 +46,7 @@ def where_of(error: BaseException) -> str | None:
 
 
 def _note(record: ErrorRecord, where: str, hint: str) -> str:
-    """Return the place, the nodes around it, and what to do next, a line each."""
+    """Return the place, the nodes around it, and the next step, a line each."""
     kind = "kernel " if record.kernel else "pass " if record.pass_id else ""
     rewrite = f", {record.rewrite}" if record.rewrite else ""
     node = f", at node {record.node}" if record.node is not None else ""
@@ -56,9 +56,9 @@ def _note(record: ErrorRecord, where: str, hint: str) -> str:
 
 
 def _copy_if_possible(graph: GraphModule | None) -> GraphModule | None:
-    """Return a copy for the record; None when there is no graph, or it is too broken to be copied.
+    """Return a copy for the record; None without a graph, or for one too broken to copy.
 
-    The exception that is being reported says more than a second one about its graph would.
+    A second exception, about the graph, would hide the reported one.
     """
     try:
         return None if graph is None else copy_graph_module(graph, lazy=True)

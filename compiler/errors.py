@@ -1,4 +1,4 @@
-"""Every exception of ctk: messages say what (values seen), where (stage, pass, node), and next."""
+"""Every exception of ctk. A message gives the values seen, the place, and the next step."""
 
 import difflib
 import itertools
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CtkError(Exception):
-    """Base of all ctk errors; shown to users as a message, never as a traceback."""
+    """Base of all ctk errors; users get the message without a traceback."""
 
 
 class ConfigError(CtkError):
@@ -26,7 +26,7 @@ class CodegenUnsupported(CtkError):
 
 
 class DiscardedParameterError(CtkError, RuntimeError):
-    """The program touches a parameter whose numbers were dropped when a graph was frozen."""
+    """The program touches a parameter whose numbers freezing dropped."""
 
 
 class VerifyError(CtkError):
@@ -46,27 +46,27 @@ class TrustError(CaseError):
 
 
 class ArtifactError(CtkError):
-    """A compiled graph cannot be stored, or what was stored cannot be used here; says why."""
+    """A compiled graph cannot be stored, or a stored one cannot be used here."""
 
 
 class InputError(ArtifactError, ValueError):
-    """A package was called with what it was not compiled for; names the argument."""
+    """An argument does not fit the compiled signature of a package."""
 
 
 class StorageError(CtkError):
-    """What ctk was to write could not be written: full disk, no permission, closed output."""
+    """A write of ctk failed: full disk, no permission, closed output."""
 
 
 class ContainerError(CtkError):
-    """A package or an entry of the cache is not what was once written, and is not used."""
+    """A package or an entry of the cache was changed or damaged, and is not used."""
 
 
 class UnreadableContainer(ContainerError):
-    """A package or an entry of the cache cannot be read now; what it holds is not known."""
+    """A package or an entry of the cache cannot be read now; it may be intact."""
 
 
 class Uncacheable(CtkError):
-    """A compile cannot be kept for other processes; the message says why."""
+    """A compile cannot be stored for other processes; the message gives the reason."""
 
 
 class TargetError(CtkError):
@@ -74,7 +74,7 @@ class TargetError(CtkError):
 
 
 class ProgramError(CtkError):
-    """A user's program file cannot be loaded, or fails before any compiler sees it."""
+    """A user's program file cannot be loaded, or fails before a compiler runs."""
 
 
 class CaptureError(CtkError):
@@ -82,11 +82,11 @@ class CaptureError(CtkError):
 
 
 class NoGraphError(CaptureError):
-    """Dynamo gave no graph of a program: all of it runs in eager."""
+    """Dynamo captured no graph of a program: all of it runs in eager."""
 
 
 class EagerError(ProgramError):
-    """A program raises in eager; that is what it gives, and no fault of a compiler."""
+    """A program raises in eager, so that no compiler is at fault."""
 
 
 class MiscompileError(CtkError):
@@ -94,22 +94,22 @@ class MiscompileError(CtkError):
 
 
 class PrecisionRefused(CtkError):
-    """A program cannot be run with its floats in float64; its own dtype is the reference then."""
+    """A program cannot run with its floats in float64; its own dtype is the reference then."""
 
 
 class DoesNotReproduce(CtkError):
-    """A case does not show the failure that is to be bisected or reduced."""
+    """A case does not show the failure to bisect or reduce."""
 
 
 class LostAccelerator(CtkError):
-    """A kernel of the program itself has broken CUDA: this process can ask nothing more.
+    """A kernel of the program itself has broken CUDA: this process can run no further question.
 
-    The first line of the message is what the program raised.
+    The message begins with the exception of the program.
     """
 
 
 class PredicateError(CtkError):
-    """A user's predicate raised; `graph` and `inputs` are the smallest ones so far."""
+    """A user's predicate raised; `graph` and `inputs` are the smallest case so far."""
 
     def __init__(self, message: str, graph: "GraphModule", inputs: tuple[object, ...]) -> None:
         super().__init__(message)
@@ -127,8 +127,8 @@ MALFORMED = (
     TypeError,
     ValueError,
 )
-"""What reading data raises that has another form than expected: a number for a list, a missing key,
-lists too deep, a size divided by zero."""
+"""Exceptions from reading data of an unexpected form: a number for a list, a missing key, lists too
+deep, a size divided by zero."""
 
 _LONGEST_NAME, _MOST_NAMES = 100, 3_000
 
@@ -143,7 +143,7 @@ def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's message; one of the user's may not let itself be read."""
+    """Return an exception's message, or a substitute if its `__str__` raises."""
     try:
         return str(error)
     except Exception as refusal:

@@ -1,8 +1,8 @@
-"""What a pipeline tells the outside: the Observer protocol and its event types.
+"""The interface between a compile and its observers: the Observer protocol and its records.
 
 A pipeline knows nothing of the toolkit. It announces each stage, pass, rewrite, kernel and error,
-asks before it acts, and hands over whole graphs. This contract is small and frozen early, because
-everything hangs on it. The Inductor adapter raises the same events.
+asks before it acts, and passes whole graphs. The contract is small and stable, because the whole
+toolkit depends on it. The Inductor adapter raises the same events.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ decompositions and functionalization.
 """
 
 Numerics = Literal["exact", "reassociates", "lowers_precision"]
-"""What a pass declares about its effect on values; it selects the row of the tolerance table."""
+"""The declared effect of a pass on values; it selects the row of the tolerance table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,9 @@ class KernelId:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRecord:
-    """A rewrite that was made (or vetoed), with the names of the nodes it touched.
+    """A rewrite that was made or vetoed, with the names of the nodes that it touched.
 
-    `after` builds the whole graph as it was right after this rewrite; it is there only for
-    observers with `keep_rewrites`.
+    `after` builds the whole graph right after this rewrite, for observers with `keep_rewrites`.
     """
 
     id: RewriteId
@@ -101,10 +100,10 @@ class Decomposed:
 
     Attributes:
         operator: The operator.
-        args: Its arguments; tensors are `TracedValue`.
+        args: Its arguments; tensors are replaced by `TracedValue`.
         kwargs: Its keyword arguments, likewise.
-        results: What came out, nested as it was; tensors are `TracedValue`.
-        captured: The captured node that was being traced; None in backward.
+        results: Its results with their nesting; likewise.
+        captured: The captured node under trace; None in backward.
     """
 
     operator: Callable[..., object] = field(repr=False)
@@ -119,17 +118,17 @@ class PassRecord:
     """One pass over a whole graph, sub-graphs included. `before is after` when nothing changed.
 
     Attributes:
-        id: Which.
-        numerics: What it declares to do to values.
+        id: Id of the run.
+        numerics: Its declared effect on values.
         before: The graph before it.
         after: The graph after it.
-        rewrites: What it did, one by one.
-        vetoed: It was not allowed to run.
-        seconds: How long it took.
-        nodes: For a step of dispatch, whose graphs are not told: the captured nodes that it met.
-        decomposed: For a decomposition: each operator that it replaced, by the names of the traced
-            graph, as far as they are known.
-        notes: What it says of nodes that it looked at: what was measured, why one was left alone.
+        rewrites: Its changes, one by one.
+        vetoed: Whether a veto kept it from running.
+        seconds: Its duration.
+        nodes: For a step of dispatch, which has no graphs: the captured nodes that it met.
+        decomposed: For a decomposition: each operator that it replaced, by the known names of the
+            traced graph.
+        notes: Its remarks on nodes: measurements, reasons against a rewrite.
     """
 
     id: PassId
@@ -159,19 +158,19 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A kernel that was made: some nodes of a graph, or all of them, as one compiled function.
+    """A kernel: some nodes of a graph, or all of them, as one compiled function.
 
     Attributes:
         id: Unique in the compile.
-        graph: The whole graph that it is a part of (a copy).
+        graph: A copy of the whole graph.
         nodes: Names of the nodes that it computes, in the order of the graph; empty for all.
-        source: The generated code, where the generator can tell it.
-        suffix: How a file with that code is called.
-        reason: Why code generators that were asked earlier did not take the graph.
-        vetoed: Its nodes run in eager instead.
-        seconds: From asking whether it may be made until it was.
-        stores: What its source calls the memory of each node that it stores: `out_ptr0`.
-        ir: The loops that the code was generated from, where the generator has such.
+        source: The generated code, if the generator has it.
+        suffix: Suffix of a file with that code.
+        reason: Why earlier code generators did not take the graph.
+        vetoed: Whether its nodes run in eager instead.
+        seconds: Time from the question whether it is allowed to its completion.
+        stores: Name in the source of the memory of each stored node: `out_ptr0`.
+        ir: The loops behind the code, if the generator has loops.
     """
 
     id: KernelId
@@ -188,14 +187,13 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """What one kernel returned in a recorded call: clones, by the name of the node.
+    """The values of one kernel in a recorded call: clones, by the name of the node.
 
     Attributes:
         id: The kernel.
-        values: What it returned; empty for a kernel that is the whole graph: its values are those
-            of the call.
-        read: What it was given, as it was right before it ran. A value that an earlier kernel
-            returned and nobody has changed since is the same object as there.
+        values: Its results; empty for a kernel that is the whole graph, because the call has them.
+        read: Its operands right before it ran. The unchanged result of an earlier kernel is the
+            same object here and there.
     """
 
     id: KernelId
@@ -211,10 +209,10 @@ class CallRecord:
         stage: Stage whose graph was compiled.
         graph: The graph.
         inputs: One value per placeholder.
-        outputs: What the call returned.
-        inputs_after: The inputs once the call has returned, so that mutation is seen.
-        kernels: Its kernels: those that told their values, in the order in which they returned,
-            then the others.
+        outputs: Its results.
+        inputs_after: The inputs after the call, which show mutation.
+        kernels: Its kernels: first the kernels with recorded values, in the order in which they
+            returned.
     """
 
     stage: Stage
@@ -227,7 +225,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
-    """An exception, its type kept, and where it was raised; `graph` is the graph around it."""
+    """An exception of unchanged type and its place; `graph` is the graph around it."""
 
     error: BaseException
     stage: Stage
@@ -239,15 +237,14 @@ class ErrorRecord:
 
 
 class Observer(Protocol):
-    """Sees every pass and may veto a pass, a rewrite or a kernel. A vetoed kernel runs as eager.
+    """Gets every pass and may veto a pass, a rewrite or a kernel. A vetoed kernel runs in eager.
 
     All methods but `on_call` and `on_error` are called on the thread that compiles, one after the
-    other, while the compile waits: a backward graph may be compiled much later than the forward
-    graph, at the first backward call. Each record is handed over once and is the observer's to
-    keep; the graphs in it are copies.
+    other, while the compile waits. A backward graph may be compiled much later than the forward
+    graph, at the first backward call. The observer owns each record; the graphs in it are copies.
 
-    An exception that an observer raises is not taken for a failure of the compile: it ends the
-    compile as it is, no fallback catches it, and `is_observers` tells it from others.
+    An exception of an observer is not a failure of the compile: it ends the compile unchanged, no
+    fallback catches it, and `is_observers` recognises it.
     """
 
     @property
@@ -275,78 +272,78 @@ class Observer(Protocol):
         ...
 
     def allow_pass(self, pass_id: PassId) -> bool:
-        """Return whether a pass may run. Asked once per run of a pass, right before it.
+        """Return whether a pass may run. Called once per run of a pass, right before it.
 
-        A pass that `Config.disable` names is not asked about. A decomposition is asked about
-        whenever it begins after another one; the first answer counts. A Dynamo backend as a whole
-        is asked about, too (`lowered/NAME:captured`): it may never return.
+        Not called for a pass in `Config.disable`. Called for a decomposition whenever it begins
+        after another one; the first answer counts. Called for a Dynamo backend as a whole
+        (`lowered/NAME:captured`), which may never return.
         """
         ...
 
     def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
-        """Return whether a rewrite may be made. Asked once per rewrite, right before it.
+        """Return whether a rewrite may be made. Called once per rewrite, right before it.
 
-        A rewrite beyond `Config.fuel` is not asked about.
+        Not called for a rewrite beyond `Config.fuel`.
         """
         ...
 
     def allow_kernel(self, kernel_id: KernelId) -> bool:
-        """Return whether a kernel may be generated. Asked once per kernel, right before that.
+        """Return whether a kernel may be generated. Called once per kernel, right before that.
 
-        It is asked for graphs that the generator then refuses, too.
+        The generator may refuse the graph afterwards.
         """
         ...
 
     def on_stage(self, record: StageRecord) -> None:
-        """See a graph as it enters a stage; once per stage and graph, before the stage's passes."""
+        """Get a graph on entry to a stage; once per stage and graph, before the stage's passes."""
         ...
 
     def on_pass(self, record: PassRecord) -> None:
-        """See what a pass did; once per run, also if it was vetoed or changed nothing.
+        """Get the record of a pass; once per run, vetoed and idle runs included.
 
-        A pass that raises has no record: see `on_error`.
+        A pass that raises has no record, but an `on_error`.
         """
         ...
 
     def on_kernel(self, record: KernelRecord) -> None:
-        """See a kernel; once per kernel, vetoed ones too, when its whole graph has been compiled.
+        """Get a kernel, also a vetoed one; once, when its whole graph has been compiled.
 
-        The kernels of a generator that refused the graph, or failed, are not told.
+        The kernels of a generator that refused the graph or failed are not reported.
         """
         ...
 
     def on_launch(self, kernel_id: KernelId) -> None:
-        """Hear which kernel runs now, right before it does; a graph's, again when one of it ended.
+        """Get the id of a kernel right before it runs, and of its graph again after it.
 
-        Called on the thread that calls. Only when `keep_launches`.
+        Called on the calling thread. Only when `keep_launches`.
         """
         ...
 
     def on_call(self, record: CallRecord) -> None:
-        """See the values of a compiled graph's first call that returns; once per compiled graph.
+        """Get the values of a compiled graph's first call that returns; once per compiled graph.
 
-        Called after the call, on the thread that made it: for a backward graph on a device that is
-        a thread of autograd's. Only when `keep_calls`.
+        Called after the call, on the thread that made it: a thread of autograd for a backward graph
+        on a device. Only when `keep_calls`.
         """
         ...
 
     def on_error(self, record: ErrorRecord) -> None:
-        """See an exception before it is raised further (or fallen back from); once per exception.
+        """Get an exception before it propagates or a fallback begins; once per exception.
 
-        Called on the thread that raised it: the one that compiles, or the one that calls.
+        Called on the thread that raised it, which compiles or calls.
         """
         ...
 
 
-def marking(observer: Observer | None) -> Observer | None:
-    """Return an observer whose exceptions can be told from the compile's own by `is_observers`."""
+def mark_errors(observer: Observer | None) -> Observer | None:
+    """Return an observer whose exceptions `is_observers` recognises."""
     if observer is None or isinstance(observer, _Marking):
         return observer
     return cast("Observer", _Marking(observer))
 
 
 def is_observers(error: BaseException) -> bool:
-    """Return whether an observer raised this, or what it was raised from."""
+    """Return whether an observer raised this or one of its causes."""
     cause: BaseException | None = error
     while cause is not None and vars(cause).get("ctk_where") != OBSERVER:
         cause = cause.__cause__
@@ -358,7 +355,7 @@ OBSERVER = "observer"
 
 
 class _Marking:
-    """Forwards everything to an observer; what the observer raises is marked as its own."""
+    """Forwards all calls to an observer, and marks its exceptions."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer

@@ -2,9 +2,9 @@
 
 A stage is a whole graph plus its passes (`passes/__init__.py`). The methods of `Compile` are the
 stages, in the order in which they run; AOTAutograd calls those from `joint` on (`dispatch.py`).
-The pipeline knows nothing of the toolkit: it raises events (`observe.py`) when somebody watches,
-and does no extra work when nobody does. What a failure does stands in `resilience.py`. Where nobody
-watches, a persistent cache stands in front of all stages (`artifacts/whole_graph.py`).
+The pipeline knows nothing of the toolkit: it announces events to an observer (`observe.py`), and
+does no extra work without one. `resilience.py` defines the effect of a failure. Without an observer
+a persistent cache precedes all stages (`cache/whole_graph.py`).
 """
 
 import logging
@@ -27,7 +27,7 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
-from ctk.compiler.observe import Observer, PassId, Stage, first_line, marking
+from ctk.compiler.observe import Observer, PassId, Stage, first_line, mark_errors
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.partition import split
 from ctk.compiler.partition.options import PartitionOptions
@@ -51,36 +51,35 @@ def compile_fx(
     """Compile a captured graph, for training if an input requires gradients, else for inference.
 
     Args:
-        gm: FX graph as Dynamo, export or symbolic tracing gives it. Not changed.
+        gm: FX graph of Dynamo, export or symbolic tracing. Not changed.
         example_inputs: One value per placeholder: tensors (real, or fake with symbolic sizes),
             ints, symbolic ints.
         config: Options of this compile: a whole `Config`, or a mapping that patches the ambient
             options.
-        observer: Sees every stage, pass, rewrite and kernel, and may veto them.
+        observer: Gets every stage, pass, rewrite and kernel, and may veto them.
 
     Returns:
-        A callable that takes the graph's inputs as positional arguments and returns what the graph
-        returns.
+        A callable with the positional arguments and the result of the graph.
 
     Raises:
         UnsupportedPlatform: On Windows.
         ConfigError: An option is unknown or its value is not allowed.
-        Exception: Whatever a pass or code generator raised, with a note that names stage, pass,
-            rewrite and node, unless `Config.on_failure` asks for a fallback.
+        Exception: The error of a pass or code generator, with a note that names stage, pass,
+            rewrite and node, unless `Config.on_failure` selects a fallback.
     """
     require_supported_platform()
     options = resolve(config)
-    generators(options)  # a name that is not in the table is no failure to fall back from
+    generators(options)  # an unknown name raises: it is not a failure to fall back from
     decomposition_table(options.decompositions)  # the same
     passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
-    observer = marking(observer)
+    observer = mark_errors(observer)
     numbering = Numbering(observer, options)
     compile_ = Compile(options, observer, passes, numbering, gm, example_inputs)
     return attempt(options, "the compile", compile_.run, lambda: gm)
 
 
 def require_supported_platform() -> None:
-    """Raise where the pipeline cannot run.
+    """Raise on platforms without the pipeline.
 
     Raises:
         UnsupportedPlatform: On Windows.
@@ -94,14 +93,14 @@ def require_supported_platform() -> None:
 
 @dataclass(slots=True)
 class Compile:
-    """One compile: what its stages share, and the stages.
+    """One compile: the state that its stages share, and the stages.
 
     Attributes:
-        config: Its options; `fuel`, the number of rewrites that may happen, is one of them.
-        observer: Sees what happens, if anybody watches.
-        passes: The passes of each stage: ours, then the user's, with their options.
-        numbering: Gives numbers to pass runs and rewrites; applies fuel and vetoes.
-        graph: The captured graph: the caller's, then a copy, which the first two stages change.
+        config: Its options, among them `fuel`, the number of rewrites that may be made.
+        observer: Gets the events, if there is one.
+        passes: The passes of each stage with their options: the built-in ones, then the user's.
+        numbering: Numbers pass runs and rewrites; applies fuel and vetoes.
+        graph: The captured graph: the caller's, then a copy for the first two stages to change.
         inputs: Example inputs of the captured graph.
         made: The compiled graphs, by stage.
     """
@@ -124,7 +123,7 @@ class Compile:
         return self.compile() if cache is None else cache.run(self.compile, self.outcome)
 
     def outcome(self) -> Made:
-        """Return what the compile has made, to be kept."""
+        """Return the artifacts of the compile for the cache."""
         return Made(self.graph, self.made, self._failures)
 
     def compile(self) -> Callable[..., object]:
@@ -134,12 +133,12 @@ class Compile:
             self.pre_grad()
             run = self.dispatch()
             if self._frozen is not None:
-                is_needed = self.observer is not None  # whoever watches runs the program again
+                is_needed = self.observer is not None  # an observer may run the program again
                 self._frozen.settle(discard=self.config.freezing_discard and not is_needed)
             return run
 
     def captured(self) -> None:
-        """The graph as it came: with flat outputs, and a type on each node."""
+        """The captured graph, with flat outputs and a type on each node."""
         self.graph = copy_graph_module(self.graph)
         self._restore = flatten_outputs(self.graph)
         _add_types(self.graph, self.inputs)
@@ -166,7 +165,7 @@ class Compile:
     def partition(
         self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
     ) -> tuple[GraphModule, GraphModule]:
-        """Split the joint graph into forward and backward; vetoed, where the program did."""
+        """Split the joint graph into forward and backward; vetoed, at the program's own boundary."""
         chosen = partition_options(self.config)
         if not self.numbering.allow_pass(PassId("joint", "partition")):
             chosen = PartitionOptions(algorithm="default")
@@ -178,12 +177,12 @@ class Compile:
         return self.lower(graph, inputs, "forward")
 
     def backward(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
-        """The backward graph; torch may ask for it at the first backward pass only."""
+        """The backward graph; torch may compile it as late as the first backward pass."""
         self._transform(graph, "backward", inputs)
         return self.lower(graph, inputs, "backward")
 
     def inference(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
-        """The graph of inference: there is nothing to partition."""
+        """The graph of inference, which needs no partition."""
         self.joint(graph, inputs)
         return (self.frozen if self.config.freezing else self.forward)(graph, inputs)
 
@@ -207,7 +206,7 @@ class Compile:
         return self.made[stage]
 
     def _transform(self, graph: GraphModule, stage: Stage, inputs: Sequence[object]) -> None:
-        """Run a stage's passes; where failures fall back, a failing stage leaves the graph."""
+        """Run a stage's passes; with a fallback, a failing stage leaves the graph unchanged."""
         is_done = attempt_on_graph(
             self.config,
             f"stage {stage}",
@@ -219,7 +218,7 @@ class Compile:
 
 
 def _add_types(graph: GraphModule, example_inputs: Sequence[object]) -> None:
-    """Record fake values, which passes and the verifier read, on a graph that came without them."""
+    """Record the fake values that passes and the verifier read, unless the graph has some."""
     if any(value_of(node) is not None for node in placeholders(graph)):
         return
     mode = fake.mode_of(example_inputs) or fake.new_fake_mode()

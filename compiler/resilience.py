@@ -1,9 +1,9 @@
-"""What a failing compile does to the running program: `Config.on_failure`.
+"""The effect of a failing compile on the running program: `Config.on_failure`.
 
-`raise` (the default) hands the exception on. `fallback` and `warn` go on without the stage, or
-without the compile, and say so: in a log line or in a warning. Dynamo's own control flow and what
-an observer raises are no failures and always go through. A code generator that refuses a graph is
-no failure either (`codegen/select.py`).
+`raise` (the default) propagates the exception. `fallback` and `warn` skip the stage or the compile,
+and report that in a log line or a warning. Dynamo's control flow and the exceptions of an observer
+are not failures and always propagate. A code generator that refuses a graph is handled before that
+(`codegen/select.py`).
 """
 
 import contextlib
@@ -29,20 +29,20 @@ DISPATCH = "captured/autograd_dispatch"
 
 
 def is_control_flow(error: BaseException) -> bool:
-    """Return whether Dynamo raises this to trace again: it is no failure, and must reach Dynamo."""
+    """Return whether Dynamo raises this to trace again; it must reach Dynamo."""
     return isinstance(error, dynamo.control_flow())
 
 
 def attempt(
     config: Config, what: str, action: Callable[[], T], fallback: Callable[[], object]
 ) -> T:
-    """Return what `action` returns; when it fails, do as `Config.on_failure` says.
+    """Return the result of `action`, or of `fallback` if it raises and `Config.on_failure` allows.
 
     Args:
         config: Options of the compile.
-        what: What is attempted, for the message: `stage joint`.
+        what: Name of the action for the message: `stage joint`.
         action: May raise.
-        fallback: Called when failures fall back; its result is returned then.
+        fallback: Gives the result after a failure.
     """
     if config.on_failure == "raise":
         return action()
@@ -65,12 +65,10 @@ def attempt(
 def attempt_on_graph(
     config: Config, what: str, graph: GraphModule, action: Callable[[], object]
 ) -> bool:
-    """Change a graph in place by `action`; where failures fall back, one leaves it as it was.
-
-    Its sub-graphs too: a pass changes those as well.
+    """Change a graph and its sub-graphs in place by `action`, or restore them if it fails.
 
     Returns:
-        Whether it was changed: nothing failed.
+        Whether `action` succeeded.
     """
     if config.on_failure == "raise":
         action()
@@ -90,7 +88,7 @@ def attempt_on_graph(
 
 @contextlib.contextmanager
 def placed(where: str, graph: GraphModule, observer: Observer | None) -> Generator[None]:
-    """Write a place on what is raised inside and has none yet, and tell the observer."""
+    """Record a place on an exception of the region that has none, and report it to the observer."""
     try:
         yield
     except Exception as error:

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
-from ctk.compiler.observe import Observer, first_line, is_observers, marking
+from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo import roles
 from ctk.compiler.torch_compat.process.process_state import process_state_kept

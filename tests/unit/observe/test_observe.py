@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from ctk.compiler.observe import OBSERVER, is_observers, marking
+from ctk.compiler.observe import OBSERVER, is_observers, mark_errors
 from ctk.compiler.pipeline import compile_fx
 from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.recorder import Recorder
@@ -65,9 +65,9 @@ def test_the_cause_says_whose_an_exception_is() -> None:
 
 
 def test_marking_is_done_once_and_costs_nothing_without_an_observer() -> None:
-    marked = marking(Recorder())
-    assert marking(marked) is marked
-    assert marking(None) is None
+    marked = mark_errors(Recorder())
+    assert mark_errors(marked) is marked
+    assert mark_errors(None) is None
 
 
 @pytest.mark.parametrize("target", ["ctk", "aot_eager"])
