@@ -28,7 +28,7 @@ from ctk.compiler.partition import split
 from ctk.compiler.partition.classify import classify_nodes
 from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.options import PartitionOptions
-from ctk.compiler.partition.overwritten import overwritten
+from ctk.compiler.partition.overwritten import overwritten_inputs
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import saved_by, torch_budget
 from tests.helpers.joint_graphs import Joint, joint_of_sample
@@ -74,7 +74,7 @@ def changes_the_program(joint: Joint, backward: GraphModule) -> bool:
     """Return whether backward draws numbers that forward drew, or reads what it has overwritten."""
     nodes = by_name(joint.graph)
     info = classify_nodes(joint.graph, joint.given["num_fwd_outputs"])
-    written = {node.name for node in overwritten(info)}
+    written = {node.name for node in overwritten_inputs(info)}
     again = (node for node in backward.graph.nodes if node.name in nodes)
     return any(is_random(node) for node in again) or not written.isdisjoint(input_names(backward))
 

@@ -32,7 +32,7 @@ from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.partition import split
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.passes import PASSES
-from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
+from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, place_errors
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
 from ctk.compiler.rewriting.stage_passes import Step, partition_options, select_passes
@@ -128,7 +128,7 @@ class Compile:
 
     def compile(self) -> Callable[..., object]:
         """Compile the captured graph, stage by stage."""
-        with placed(DISPATCH, self.graph, self.observer):
+        with place_errors(DISPATCH, self.graph, self.observer):
             self.captured()
             self.pre_grad()
             run = self.dispatch()
@@ -165,7 +165,7 @@ class Compile:
     def partition(
         self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
     ) -> tuple[GraphModule, GraphModule]:
-        """Split the joint graph into forward and backward; vetoed, at the program's own boundary."""
+        """Split the joint graph in two; vetoed, at the program's own boundary."""
         chosen = partition_options(self.config)
         if not self.numbering.allow_pass(PassId("joint", "partition")):
             chosen = PartitionOptions(algorithm="default")

@@ -34,13 +34,13 @@ def is_control_flow(error: BaseException) -> bool:
 
 
 def attempt(
-    config: Config, what: str, action: Callable[[], T], fallback: Callable[[], object]
+    config: Config, name: str, action: Callable[[], T], fallback: Callable[[], object]
 ) -> T:
     """Return the result of `action`, or of `fallback` if it raises and `Config.on_failure` allows.
 
     Args:
         config: Options of the compile.
-        what: Name of the action for the message: `stage joint`.
+        name: The action, for the message: `stage joint`.
         action: May raise.
         fallback: Gives the result after a failure.
     """
@@ -52,7 +52,7 @@ def attempt(
         if is_control_flow(error) or is_observers(error):
             raise
         message = (
-            f"ctk: {what} failed and falls back to eager: {type(error).__name__}: "
+            f"ctk: {name} failed and falls back to eager: {type(error).__name__}: "
             f"{first_line(error)} (at {where_of(error) or 'unknown place'})"
         )
         if config.on_failure == "warn":
@@ -63,7 +63,7 @@ def attempt(
 
 
 def attempt_on_graph(
-    config: Config, what: str, graph: GraphModule, action: Callable[[], object]
+    config: Config, name: str, graph: GraphModule, action: Callable[[], object]
 ) -> bool:
     """Change a graph and its sub-graphs in place by `action`, or restore them if it fails.
 
@@ -83,11 +83,11 @@ def attempt_on_graph(
         adopt(graph, backup, renew=True)
         return False
 
-    return attempt(config, what, act, fall_back)
+    return attempt(config, name, act, fall_back)
 
 
 @contextlib.contextmanager
-def placed(where: str, graph: GraphModule, observer: Observer | None) -> Generator[None]:
+def place_errors(where: str, graph: GraphModule, observer: Observer | None) -> Generator[None]:
     """Record a place on an exception of the region that has none, and report it to the observer."""
     try:
         yield

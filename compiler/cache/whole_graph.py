@@ -30,7 +30,7 @@ from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.key import Passes, key_parts
 from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
-from ctk.compiler.dispatch.autograd import resumed
+from ctk.compiler.dispatch.autograd import resume
 from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
 from ctk.compiler.fx.outputs import restore_of
 from ctk.compiler.fx.walk import placeholders
@@ -163,7 +163,7 @@ class WholeGraph:
         forward = _callable_of(data["forward"], container, "forward")
         stored = data["backward"]
         backward = None if stored is None else _callable_of(stored, container, "backward")
-        run = resumed(wrappers, self.graph, forward, backward)
+        run = resume(wrappers, self.graph, forward, backward)
         if not shape_guards.replay(wrappers["guards"], self.inputs):
             return None
         restore = restore_of(self.graph)

@@ -1,8 +1,7 @@
 """Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers.
 
-AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its
-call-backs; what happens in a stage is the caller's. The decompositions that tracing applies are
-passes of the stage `dispatch` (`decompositions.py`).
+AOTAutograd functionalizes and traces; its callbacks are the stages of the caller. The
+decompositions of the trace are passes of the stage `dispatch` (`decompositions.py`).
 """
 
 import contextlib
@@ -26,13 +25,13 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What to do with the graphs that dispatch produces.
+    """Callbacks for the graphs that dispatch produces.
 
     Attributes:
         joint: Transforms the joint graph in place; gets its inputs (primals, then tangents).
         forward: Compiles the forward graph of training.
-        backward: Compiles the backward graph; torch may call it at the first backward pass only.
-        inference: Compiles the graph of inference, which has not been through `joint`.
+        backward: Compiles the backward graph; called as late as the first backward pass.
+        inference: Compiles the graph of inference, without a call of `joint`.
         partition: Splits the joint graph in two; gets it, its inputs and AOTAutograd's options.
     """
 
@@ -52,14 +51,14 @@ def dispatch(
     numbering: Numbering | None = None,
     decompositions: Mapping[Operator, Decomposition] | None = None,
 ) -> Callable[..., Sequence[object]]:
-    """Trace `gm` for the current grad mode and compile what comes out.
+    """Trace `gm` for the current grad mode and compile the resulting graphs.
 
     Args:
         gm: Captured graph. Its parameters and buffers become inputs.
         example_inputs: One per placeholder: real or fake tensors, ints or symbolic ints.
-        stages: What to do with the graphs.
-        numbering: That of the compile; None if nobody watches what is decomposed.
-        decompositions: What takes operators apart, besides what AOTAutograd does by itself.
+        stages: Transform and compile the graphs.
+        numbering: Numbering of the compile; None if decompositions are not observed.
+        decompositions: Decompositions by operator, besides AOTAutograd's own.
 
     Returns:
         A callable that takes the graph's inputs and returns its outputs; input mutation, aliasing
@@ -81,9 +80,9 @@ def dispatch(
             if not watcher.may_functionalize():
                 return cast("Callable[..., Sequence[object]]", gm)
             watch.enter_context(inductor.compile_lock())
-            watch.enter_context(watcher.watched(gm))
-            watch.enter_context(FakeKernels(numbering).hooked())
-            stages = _telling(stages, watcher)
+            watch.enter_context(watcher.watch(gm))
+            watch.enter_context(FakeKernels(numbering).hook())
+            stages = _report_before(stages, watcher)
         run = aot.trace(
             gm,
             example_inputs,
@@ -96,19 +95,19 @@ def dispatch(
     return _disabled(run)
 
 
-def resumed(
+def resume(
     wrappers: object, gm: GraphModule, forward: Boxed, backward: Boxed | None
 ) -> Callable[..., Sequence[object]]:
-    """Return what `dispatch` returned, of an earlier compile; traces nothing.
+    """Return the callable of an earlier `dispatch` without a trace.
 
     Args:
-        wrappers: What was recorded of that compile (`torch_compat/aot_runtime.py`).
-        gm: The captured graph of now: gives parameters and buffers.
+        wrappers: The record of that compile (`torch_compat/aot/aot_runtime.py`).
+        gm: The present captured graph, with parameters and buffers.
         forward: The compiled forward, or the compiled graph of inference.
         backward: The compiled backward, if there was one.
 
     Raises:
-        NoDataForm: The data is malformed, or not of this graph.
+        NoDataForm: The data is malformed, or belongs to another graph.
     """
     if backward is not None:
         reason = "ctk has compiled this backward graph"
@@ -121,15 +120,15 @@ def _disabled(run: Callable[..., Sequence[object]]) -> Callable[..., Sequence[ob
     return cast("Callable[..., Sequence[object]]", disabled)
 
 
-def _telling(stages: Stages, watcher: Decompositions) -> Stages:
-    """Return the stages; the first that gets a traced graph tells what was decomposed."""
+def _report_before(stages: Stages, watcher: Decompositions) -> Stages:
+    """Return stages whose first one reports the decompositions to the observer."""
 
     def joint(graph: GraphModule, inputs: Sequence[object]) -> None:
-        watcher.told()
+        watcher.report()
         stages.joint(graph, inputs)
 
     def inference(graph: GraphModule, inputs: Sequence[object]) -> Boxed:
-        watcher.told()
+        watcher.report()
         return stages.inference(graph, inputs)
 
     return replace(stages, joint=joint, inference=inference)

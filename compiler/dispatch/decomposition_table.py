@@ -1,16 +1,16 @@
-"""Which operators dispatch takes apart, and why.
+"""The choice of operators that dispatch decomposes.
 
     Config(decompositions=("core_aten", "-aten.gelu", "aten.silu.default"))
 
-takes apart what the table `core_aten` does, but not `gelu`, and `silu` as well. With nothing named,
-operators stay whole: the code generators call eager's kernels, which round as eager does.
+decomposes the operators of the table `core_aten` except `gelu`, and also `silu`. By default
+operators stay whole: the code generators call eager's kernels, which round like eager.
 
-1. A name of `TABLES` adds its operators, less those that `KEPT` has a reason for.
-2. `namespace.operator` or `namespace.operator.overload` adds one, whatever `KEPT` says of it.
-3. The same behind a minus keeps it whole, of a table all that it has.
-Later entries win. An operator that its own decomposition comes back to, by way of another table's,
-stays whole there. What is made of others in C++ (`linear`) is taken apart before it comes here.
-What it does not do: decompose. AOTAutograd applies the table while it traces (`decompositions.py`).
+1. A name of `TABLES` adds its operators, except operators with a reason in `KEPT`.
+2. `namespace.operator` or `namespace.operator.overload` adds one, even with a reason in `KEPT`.
+3. The same behind a minus keeps the operator or the whole table undecomposed.
+Later entries win. An operator inside its own decomposition, by way of another table's, stays whole.
+Composite operators of C++ (`linear`) are decomposed before this table applies.
+AOTAutograd applies the table during the trace (`decompositions.py`).
 
 Source: `aot_module_simplified(decompositions=...)`, `torch.export`'s `CustomDecompTable`; Inductor
 has one table for all compiles.
@@ -36,8 +36,8 @@ class Table:
     """Decompositions that are chosen together.
 
     Attributes:
-        about: What they lead to.
-        load: Imports and returns them.
+        about: The operators that remain.
+        load: Imports and returns the decompositions.
     """
 
     about: str
@@ -46,7 +46,7 @@ class Table:
 
 TABLES: Mapping[str, Table] = {
     "core_aten": Table("to the core ATen operators, as torch.export does", torch_tables.core_aten),
-    "inductor": Table("to what Inductor has lowerings for", torch_tables.inductor),
+    "inductor": Table("to the operators that Inductor lowers", torch_tables.inductor),
 }
 
 
@@ -67,10 +67,10 @@ KEPT: Mapping[str, Callable[[Operator], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whether an operator is taken apart, and why.
+    """The choice for one operator.
 
     Attributes:
-        function: What takes it apart; None if it stays whole.
+        function: Its decomposition; None if it stays whole.
         why: A reason to print behind the operator's name.
     """
 
@@ -79,13 +79,13 @@ class Choice:
 
 
 def decomposition_table(chosen: tuple[str, ...]) -> Mapping[Operator, Decomposition]:
-    """Return what takes which operator apart.
+    """Return the chosen decompositions by operator.
 
     Args:
         chosen: `Config.decompositions`.
 
     Raises:
-        ConfigError: An entry is no table, and no operator that has a decomposition.
+        ConfigError: An entry is neither a table nor an operator with a decomposition.
     """
     choices = _choices(chosen)
     return {
@@ -99,7 +99,7 @@ _AT_WORK: ContextVar[frozenset[Operator]] = ContextVar(
 
 
 def _once(operator: Operator, function: Decomposition) -> Decomposition:
-    """Return a decomposition that leaves its operator whole within itself.
+    """Return a decomposition that keeps its operator whole inside itself.
 
     `clamp` of one table calls `clamp_min`, and `clamp_min` of another `clamp`.
     """
@@ -119,7 +119,7 @@ def _once(operator: Operator, function: Decomposition) -> Decomposition:
 
 
 def explain_decomposition(operator: Operator, chosen: tuple[str, ...]) -> Choice:
-    """Return whether an operator is taken apart where these are chosen, and why.
+    """Return the choice for an operator, with its reason.
 
     Raises:
         ConfigError: As `decomposition_table`.
@@ -127,7 +127,7 @@ def explain_decomposition(operator: Operator, chosen: tuple[str, ...]) -> Choice
     known = _choices(chosen).get(operator)
     if known is not None:
         return known
-    having = [name for name in TABLES if operator in _loaded(name)]
+    having = [name for name in TABLES if operator in _load(name)]
     if having:
         return Choice(None, f"it stays whole: only {' and '.join(having)} would take it apart")
     if operator in torch_tables.every():
@@ -136,7 +136,7 @@ def explain_decomposition(operator: Operator, chosen: tuple[str, ...]) -> Choice
 
 
 def decomposable() -> Iterable[Operator]:
-    """Return what can be taken apart by its name."""
+    """Return the operators that can be decomposed by name."""
     return torch_tables.every().keys()
 
 
@@ -148,14 +148,14 @@ def _choices(chosen: tuple[str, ...]) -> Mapping[Operator, Choice]:
         why_whole = f"it stays whole: {entry} is named"
         if name in TABLES:
             whole = Choice(None, why_whole) if entry != name else None
-            found.update({each: whole or _of_table(name, each) for each in _loaded(name)})
+            found.update({each: whole or _of_table(name, each) for each in _load(name)})
         elif entry == name:
             every = torch_tables.every()
             why = f"taken apart: {name} is named"
-            found.update({each: Choice(every[each], why) for each in _named(name, every)})
+            found.update({each: Choice(every[each], why) for each in _select(name, every)})
         else:
             known = [*found, *torch_tables.every()]
-            found.update(dict.fromkeys(_named(name, known), Choice(None, why_whole)))
+            found.update(dict.fromkeys(_select(name, known), Choice(None, why_whole)))
     return found
 
 
@@ -163,11 +163,11 @@ def _of_table(name: str, operator: Operator) -> Choice:
     reason = next((why for why, holds in KEPT.items() if holds(operator)), None)
     if reason is not None:
         return Choice(None, f"it stays whole, though {name} has it: {reason}")
-    return Choice(_loaded(name)[operator], f"taken apart: {name} has it")
+    return Choice(_load(name)[operator], f"taken apart: {name} has it")
 
 
-def _named(name: str, operators: Iterable[Operator]) -> list[Operator]:
-    """Return those of the operators that a name, with or without an overload, means."""
+def _select(name: str, operators: Iterable[Operator]) -> list[Operator]:
+    """Return the operators of a name with or without an overload."""
     known = {str(each): each for each in operators}
     found = [each for text, each in known.items() if name in (text, text.rpartition(".")[0])]
     if not name or not found:
@@ -180,5 +180,5 @@ def _named(name: str, operators: Iterable[Operator]) -> list[Operator]:
 
 
 @cache
-def _loaded(name: str) -> Mapping[Operator, Decomposition]:
+def _load(name: str) -> Mapping[Operator, Decomposition]:
     return TABLES[name].load()

@@ -1,16 +1,16 @@
-"""Decompositions as passes of the stage `dispatch`: each has a name, and may be left out.
+"""Decompositions as passes of the stage `dispatch`: each has a name, and can be vetoed.
 
-While AOTAutograd traces a graph it replaces operators by simpler ones. Each operator that is
-replaced so is a pass, `dispatch/decompose.aten.gelu.default`, wherever in the graph it stands.
-Vetoed, it is kept whole: a compiler that has no form for it calls the operator itself.
+While AOTAutograd traces a graph it replaces operators by simpler ones. Each replaced operator is a
+pass, `dispatch/decompose.aten.gelu.default`, for all its nodes. Vetoed, it stays whole: a compiler
+without a lowering of it calls the operator itself.
 
-Its record holds no graphs before and after (tracing makes the new graph in one go), but the nodes
-that each application took and gave, so that a check can run the operator beside them.
+The record has no graphs before and after (one trace makes the new graph), but the operands and
+results of each application, so that a check can run the operator beside them.
 
     x ── gelu ── y    traced as    x ── mul ── erf ── add ── mul_2
                                    Decomposed(aten.gelu, (x,), {}, mul_2, captured="y")
 
-Nothing is watched unless somebody does, or `Config.disable` names a step of dispatch.
+The trace is hooked only with an observer, or if `Config.disable` names a step of dispatch.
 """
 
 import threading
@@ -35,12 +35,12 @@ Operator = Callable[..., object]
 
 @dataclass(slots=True)
 class Decompositions:
-    """What one compile decomposes; a `Watcher` of the trace.
+    """The decompositions of one compile; a `Watcher` of the trace.
 
     Attributes:
-        numbering: Gives the ids, and asks whether they may happen.
-        is_elsewhere: Whether something else than the user's graph is being traced now.
-        kept: The operators that were not allowed to be decomposed.
+        numbering: Gives the ids and the vetoes.
+        is_elsewhere: Returns whether the current trace is not of the user's graph.
+        kept: The operators whose decomposition was vetoed.
     """
 
     numbering: Numbering
@@ -56,11 +56,10 @@ class Decompositions:
     _errors: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
 
     @contextmanager
-    def watched(self, graph: GraphModule) -> Generator[None]:
-        """Watch the trace of a graph until `told` is called, or the region ends.
+    def watch(self, graph: GraphModule) -> Generator[None]:
+        """Watch the trace of a graph until `report` is called, or the region ends.
 
-        An exception that comes out of a decomposition gets its place. A trace inside a trace is a
-        part of it.
+        An exception of a decomposition gets its place. A nested trace is part of the outer one.
         """
         if self._graph is not None:
             yield
@@ -76,8 +75,8 @@ class Decompositions:
             self._graph = None
 
     @contextmanager
-    def hooked(self) -> Generator[None]:
-        """Watch what any AOTAutograd backend traces in this thread until the region ends.
+    def hook(self) -> Generator[None]:
+        """Watch the traces of any AOTAutograd backend in this thread until the region ends.
 
         The caller holds the compile lock.
         """
@@ -85,12 +84,12 @@ class Decompositions:
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def trace(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
-                # Another thread compiles something else, without the lock.
+                # Another thread has its own compile, without the lock.
                 if threading.get_ident() != thread or self.is_elsewhere():
                     return original(gm, *args, **kwargs)
                 if not self.may_functionalize():
                     return gm
-                with self.watched(gm):
+                with self.watch(gm):
                     return original(gm, *args, **kwargs)
 
             return trace
@@ -99,13 +98,13 @@ class Decompositions:
             yield
 
     def may_functionalize(self) -> bool:
-        """Ask whether the graph may be traced at all; if not, it runs as it was captured."""
+        """Return whether the graph may be traced; otherwise it runs as it was captured."""
         return self.numbering.allow_pass(PassId("dispatch", "functionalize"))
 
-    def told(self) -> None:
-        """Tell the observer each decomposition: the trace is done, and what follows is not ours.
+    def report(self) -> None:
+        """Report each decomposition to the observer, and end the watch.
 
-        One that another one called stands before it: if it is wrong, both are.
+        A nested decomposition precedes its caller: if it is wrong, both are.
         """
         graph, self._graph, observer = self._graph, None, self.numbering.observer
         if graph is None or observer is None:
@@ -125,7 +124,7 @@ class Decompositions:
         if name not in self._ids:
             self._ids[name] = self.numbering.pass_id("dispatch", f"decompose.{name}")
             self._nodes[name], self._made[name] = [], []
-        if name != self._last:  # asked again, so that the last one asked about is at work
+        if name != self._last:  # asks again, so that the last question is about the running one
             self._last = name
             is_allowed = self.numbering.allow_pass(self._ids[name])
             self._allowed.setdefault(name, is_allowed)
@@ -133,7 +132,7 @@ class Decompositions:
             self.kept.add(operator)
         return self._allowed[name]
 
-    def applied(self, operator: Operator, captured: str | None, values: Values | None) -> None:
+    def on_applied(self, operator: Operator, captured: str | None, values: Values | None) -> None:
         name = str(operator)
         self._applied[name] = None
         self._nodes[name] += [captured] if captured else []
@@ -141,11 +140,11 @@ class Decompositions:
             args, kwargs, results = (graphs.tree_map(_by_node, each) for each in values)
             self._made[name].append(Decomposed(operator, args, kwargs, results, captured))
 
-    def failed(self, operator: str, error: Exception) -> None:
+    def on_failed(self, operator: str, error: Exception) -> None:
         self._errors.append((operator, error))
 
     def _place(self, error: Exception) -> None:
-        """Say which decomposition raised; the innermost one was told first."""
+        """Record the place of the innermost decomposition that raised, which failed first."""
         chain: list[BaseException] = []
         cause: BaseException | None = error
         while cause is not None and cause not in chain:
@@ -159,7 +158,7 @@ class Decompositions:
 
 
 def is_wanted(numbering: Numbering) -> bool:
-    """Return whether anybody watches decompositions or leaves one out."""
+    """Return whether decompositions are observed or one is vetoed."""
     named = ("dispatch/", "decompose.", "meta.")
     return numbering.observer is not None or any(
         name.startswith(named) for name in numbering.config.disable

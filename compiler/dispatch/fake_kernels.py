@@ -1,10 +1,10 @@
 """The fake (meta) implementations of operators as passes of the stage `dispatch`: `meta.OPERATOR`.
 
-They tell the compiler shapes, types and strides of values before there are any. Each operator's is
-a pass, `dispatch/meta.aten.copysign.Tensor`: vetoed, the operator's real kernel is asked instead,
-on stand-ins of its operands. So a compile can be had in which what was told is what is given.
+They give the compiler shapes, types and strides ahead of the values. Each operator has one pass,
+`dispatch/meta.aten.copysign.Tensor`. Vetoed, the operator's real kernel runs instead, on stand-ins
+of the operands, so that the predicted types are the real ones.
 
-They leave no record: what they told is written on the nodes of every graph (`meta["val"]`).
+They leave no record: their results are on the nodes of every graph (`meta["val"]`).
 """
 
 from collections.abc import Callable, Generator
@@ -19,24 +19,24 @@ Operator = Callable[..., object]
 
 
 def fake_kernel_id(operator: Operator) -> PassId:
-    """Return the id under which an operator's fake implementation is asked about."""
+    """Return the id of an operator's fake implementation."""
     return PassId("dispatch", f"meta.{operator}")
 
 
 @dataclass(slots=True)
 class FakeKernels:
-    """What one compile is told of values before there are any.
+    """The fake implementations of one compile.
 
     Attributes:
-        numbering: Is asked whether an operator's fake implementation may answer; once.
+        numbering: Allows or vetoes each operator's fake implementation, once.
     """
 
     numbering: Numbering
     _allowed: dict[Operator, bool] = field(default_factory=dict[Operator, bool])
 
     @contextmanager
-    def hooked(self) -> Generator[None]:
-        """Ask about each operator in this thread until the region ends; holds the compile lock."""
+    def hook(self) -> Generator[None]:
+        """Ask about each operator in this thread until the region ends; needs the compile lock."""
         with fake_kernels_watched(self._allow):
             yield
 

@@ -1,7 +1,7 @@
-"""Make a live graph the one that was saved: undo what a pass did, or take what it returned.
+"""Turn a live graph into a saved one in place: undo a pass, or accept its returned graph.
 
-Whoever holds the live module keeps holding the right one. The saved graph stays as it is: its
-tensors are shared, its nodes and sub-graphs copied.
+References to the live module stay valid. The saved graph stays unchanged: its tensors are shared,
+its nodes and sub-graphs copied.
 """
 
 import torch
@@ -14,14 +14,13 @@ from ctk.compiler.fx.walk import attributes
 
 
 def adopt(live: GraphModule, saved: GraphModule, *, renew: bool = False) -> None:
-    """Make the graph, the sub-graphs and the attributes of `live` those of `saved`, in place.
+    """Copy graph, sub-graphs and attributes of `saved` into `live`.
 
     Args:
-        live: Changed. A node that both have (same name, same op) stays the same object and keeps
-            what was noted in its `meta`; if it computed something else, the saved `meta` wins.
+        live: Changed. A common node (same name, same op) stays the same object and keeps its
+            `meta`; if its definition differs, the saved `meta` wins.
         saved: Copied.
-        renew: Take copies of all nodes instead. For a graph that was traced anew: a node that has
-            the name of a live one has nothing to do with it.
+        renew: Copy all nodes instead, for a new trace, in which equal names mean nothing.
     """
     if renew:
         live.graph = copy_graph(saved.graph)
@@ -73,7 +72,7 @@ def _node(graph: Graph, node: Node | None, old: Node) -> Node:
     if node is None or node.op != old.op:
         node = graph.create_node(old.op, old.target, name=old.name, type_expr=old.type)
         node.meta = dict(old.meta)
-        node.name = old.name  # FX does not give the name of an erased node again
+        node.name = old.name  # FX never reuses the name of an erased node
     return node
 
 

@@ -1,9 +1,9 @@
 """Clone values exactly: strides, offsets, shared storage, identity, leaves, parameters.
 
 `Tensor.clone` gives up expanded and overlapping strides and separates tensors that share storage; a
-program that writes into one of its inputs then means something else. Also what a memory layout is
-(`extent`, `overlaps`, `layout`), and writing a clone back (`put_back`). Nothing here looks at a
-graph.
+program that writes into one of its inputs would then compute other values. Also here: memory
+layouts (`extent`, `overlaps`, `layout`), equality of bits (`same_bits`), and writing a clone back
+(`put_back`).
 """
 
 import copy
@@ -18,11 +18,11 @@ from torch.nn import Parameter
 from ctk.compiler.errors import CaseError
 
 Convert = Callable[[torch.dtype], torch.dtype]
-"""Says which dtype a clone has, for the dtype of the original."""
+"""Gives the dtype of a clone for the dtype of the original."""
 
 
 def clone_value(value: object) -> object:
-    """Return a detached clone of a tensor with its strides, overlapping ones too.
+    """Return a detached clone of a tensor with its strides, also overlapping ones.
 
     The clone has memory of its own: tensors that shared memory no longer do. Lists and tuples are
     cloned element by element; other values are returned as they are.
@@ -44,11 +44,11 @@ def clone_value(value: object) -> object:
 
 
 def is_freed(tensor: Tensor) -> bool:
-    """Return whether a tensor's memory was given back (`resize_(0)`): reading it would crash."""
+    """Return whether a tensor's memory was freed (`resize_(0)`), so that reading it would crash."""
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
         return False
     if type(tensor) not in (Tensor, Parameter):
-        return False  # a subclass may have none of its own
+        return False  # a subclass may have no memory of its own
     if not tensor.numel():
         return False
     end = tensor.storage_offset() + extent(tensor.size(), tensor.stride())
@@ -61,7 +61,7 @@ def clone_values(values: Sequence[object]) -> tuple[object, ...]:
 
 
 def layout(value: object) -> tuple[object, ...]:
-    """Return what a result must keep besides its numbers: type, dtype, shape, strides, device."""
+    """Return the layout that a result must keep: type, dtype, shape, strides, device."""
     if isinstance(value, (list, tuple)):
         return tuple(layout(each) for each in value)
     if not isinstance(value, Tensor):
@@ -71,7 +71,7 @@ def layout(value: object) -> tuple[object, ...]:
 
 
 def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """Return the number of elements of memory from the first to the last that a view touches."""
+    """Return the number of memory elements from the first to the last that a view covers."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
@@ -112,18 +112,18 @@ def _raw_bytes(tensor: Tensor) -> Tensor:
 def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) -> tuple[object, ...]:
     """Return clones of a program's inputs, as new leaves.
 
-    1. Shape, stride and storage offset stay, expanded and overlapping ones too.
+    1. Shape, stride and storage offset stay, also expanded and overlapping strides.
     2. The same object twice gives the same clone twice; tensors on one storage share one again, and
        views of one tensor are views of one again where nothing requires a gradient.
     3. `requires_grad` stays, an `nn.Parameter` stays one, gradients are left behind.
     4. Lists, tuples and dicts that hold state (5) are copied around the clones.
     5. State is a tensor, a generator or a TorchScript object. A generator gives a new one in the
-       same state; torch's default generators are no program's own and are passed on.
-    6. All other values are passed on.
+       same state; torch's default generators are not copied.
+    6. All other values are returned unchanged.
 
     Args:
         inputs: One value per placeholder; only read.
-        convert: Gives the clones other dtypes; what it raises is passed on. None: keep.
+        convert: Gives the clones other dtypes; None keeps them.
 
     Raises:
         CaseError: A TorchScript object cannot be copied.
@@ -135,13 +135,13 @@ def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) ->
     for key, state in states.items():
         if not isinstance(state, Tensor):
             clones[key] = _clone_object(state)
-    return tuple(_rebuilt(value, clones) for value in inputs)
+    return tuple(_rebuild(value, clones) for value in inputs)
 
 
 def state_in(value: object) -> Iterator[Tensor | Generator | ScriptObject]:
-    """Yield what a program can write to in a value: its tensors, generators, TorchScript objects.
+    """Yield the mutable state in a value: its tensors, generators, TorchScript objects.
 
-    Lists, tuples and dicts are looked through; torch's default generators are left out.
+    Lists, tuples and dicts are searched; torch's default generators do not count.
     """
     if isinstance(value, (list, tuple)):
         for item in cast("Sequence[object]", value):
@@ -170,16 +170,16 @@ def _clone_object(state: Generator | ScriptObject) -> object:
         ) from error
 
 
-def _rebuilt(value: object, clones: dict[int, object]) -> object:
-    """Return a value with the clones in place of its state; itself when it holds none."""
+def _rebuild(value: object, clones: dict[int, object]) -> object:
+    """Return a value with the clones in place of its state; itself if it holds none."""
     if id(value) in clones:
         return clones[id(value)]
     if next(state_in(value), None) is None:
         return value
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
-        return {key: _rebuilt(item, clones) for key, item in items}
-    items = [_rebuilt(item, clones) for item in cast("Sequence[object]", value)]
+        return {key: _rebuild(item, clones) for key, item in items}
+    items = [_rebuild(item, clones) for item in cast("Sequence[object]", value)]
     kind = cast("Any", type(value))
     return kind(*items) if hasattr(kind, "_fields") else kind(items)  # a named tuple, or not
 
@@ -201,10 +201,10 @@ def _clone_all(tensors: dict[int, Tensor], convert: Convert | None) -> dict[int,
 
 
 def put_back(tensors: Sequence[object], clones: Sequence[object]) -> None:
-    """Write clones over the tensors that they were made of.
+    """Write clones over their original tensors.
 
-    Autograd does not notice: the tensors have the values again that it may have saved. Values that
-    are no tensors are left out.
+    Version counters stay, because the tensors have the values again that autograd may have saved.
+    Values other than tensors are ignored.
 
     Args:
         tensors: Changed.
@@ -218,7 +218,7 @@ def put_back(tensors: Sequence[object], clones: Sequence[object]) -> None:
 
 def _put_back(tensor: Tensor, clone: Tensor) -> None:
     if not (_is_plain(tensor) and _is_plain(clone)):
-        tensor.copy_(clone)  # nobody can compare all kinds: sparse, without memory
+        tensor.copy_(clone)  # other kinds (sparse, without memory) have no bytes to compare
         return
     memory, saved = _memory(tensor), _memory(clone)
     if not torch.equal(memory, saved):  # memory that did not change may be read-only
@@ -273,11 +273,11 @@ def _clone_group(tensors: Sequence[Tensor], convert: Convert) -> list[Tensor]:
 
 
 def _bases(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
-    """Return what other tensors are views of, by id, as far as that can matter to a program.
+    """Return the bases of views by id, if a program can depend on them.
 
-    AOTAutograd compiles views of one base, one of which is written to, for that base: given tensors
-    that share memory and no base, its code fails. A single view says nothing of its base, which may
-    be far larger; and a view of what requires a gradient cannot be a leaf.
+    AOTAutograd compiles views of one base, one of which is written to, for that base: its code
+    fails for tensors that share memory without a base. A single view does not need its base, which
+    may be far larger; and a view of a tensor that requires a gradient cannot be a leaf.
     """
     views = [tensor for tensor in tensors if _has_base(tensor)]
     bases = [base for tensor in views if (base := tensor._base) is not None]
@@ -286,7 +286,7 @@ def _bases(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
 
 
 def _has_base(tensor: Tensor) -> bool:
-    """Return whether a tensor is a view that `as_strided` of its base makes again."""
+    """Return whether `as_strided` of a tensor's base reproduces the tensor."""
     base = None if tensor.is_inference() else tensor._base
     if base is None or not _is_plain(base) or base.dtype != tensor.dtype:
         return False
@@ -300,12 +300,12 @@ def _again(tensor: Tensor, made: dict[int, Tensor]) -> Tensor | None:
     base = made.get(id(tensor._base)) if _has_base(tensor) else None
     if base is None:
         return None
-    with torch.enable_grad():  # made without, autograd would refuse some writes to the view
+    with torch.enable_grad():  # without grad mode, autograd would refuse some writes to the view
         return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:
-    """Return the first byte of the tensor in its storage, and the one after its last."""
+    """Return the first byte of the tensor in its storage, and the byte after its last."""
     first, size = int(tensor.storage_offset()), tensor.dtype.itemsize
     elements = extent(tensor.shape, tensor.stride())
     return (first * size, (first + elements) * size) if elements else (0, 0)
@@ -318,12 +318,12 @@ def _view(room: Tensor, like: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _clone_odd(tensor: Tensor, convert: Convert) -> Tensor:
-    """Clone what is not ordinary memory (sparse, quantized, lazily conjugated, a subclass).
+    """Clone a tensor of other than ordinary memory (sparse, quantized, conjugated, a subclass).
 
     A conjugation stays pending; a negation does not.
 
-    Weights that MKL has packed, each in one column, are shared: they depend on where they lie in
-    memory, so that operators read other numbers from a clone, and no operator writes to them.
+    Weights that MKL has packed, each in one column, are shared: they depend on their address, so
+    that operators read other numbers from a clone, and no operator writes to them.
     """
     if tensor.is_conj():
         return _clone_odd(tensor.detach().conj(), convert).conj()

@@ -1,4 +1,4 @@
-"""Values of a graph that are known before it runs: attributes, and what is computed from them."""
+"""Values of a graph that are known before it runs: attributes, and pure results of attributes."""
 
 from typing import cast
 
@@ -16,7 +16,7 @@ from ctk.compiler.torch_compat.inductor import onednn
 
 
 class Constants:
-    """Which nodes of a graph are constant, and their values (computed on demand, each once)."""
+    """The constant nodes of a graph, and their values (computed on demand, each once)."""
 
     def __init__(self, module: GraphModule) -> None:
         self._module = module
@@ -39,7 +39,7 @@ class Constants:
             or operators.declared_by(node.target) is None
             or not is_pure(node)
             or base_of(node) in self._written
-            or onednn.packs(node.target)  # what they give cannot be stored
+            or onednn.packs(node.target)  # packed results cannot be stored
         ):
             return False
         tensor = tensor_of(node)
@@ -75,7 +75,7 @@ class Constants:
 
 
 def constant_value(node: Node) -> torch.Tensor:
-    """Compute a node that `is_constant` says depends on attributes only, which nobody writes to."""
+    """Return the value of a node for which `is_constant` holds."""
     module = node.graph.owning_module
     assert module is not None
 

@@ -1,8 +1,8 @@
 """Split the difference of two versions of a graph into independent hunks (`mix` applies some).
 
-An opaque pass (a user's plain function, most of Inductor's) says nothing of its rewrites, so they
-are read off its effect. Nodes are identified by name, which FX keeps stable. What differs is made
-of these atoms:
+An opaque pass (a user's plain function, most of Inductor's) does not announce its rewrites, so they
+are read off its effect. Nodes are identified by name, which FX keeps stable. The difference
+consists of these atoms:
 
 1. a node was created;
 2. a node was erased;
@@ -35,6 +35,7 @@ Source: the hunks of a textual diff; this differs by following data flow instead
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -43,7 +44,7 @@ from torch.fx.node import map_arg
 from ctk.compiler.fx.walk import by_name
 
 Pair = tuple[str, str]
-"""Names of an operand and of what came in its place."""
+"""Names of an operand and of its substitute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Hunk:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes touched: those of the graph before first, then the created ones."""
+        """The touched nodes: first the nodes of the graph before, then the created ones."""
         substituted = [old for old, _ in self.substitutions]
         return tuple(dict.fromkeys([*self.redefined, *self.erased, *substituted, *self.created]))
 
@@ -69,25 +70,25 @@ def diff_hunks(
 
     Args:
         before: The graph before.
-        after: The graph after. Sub-graphs are not looked into.
-        replacements: Pairs (old node, new node) that are known to be `replace_all_uses_with`, which
-            the two graphs alone do not show when all users changed too. With them, any other
-            change of an operand between nodes that both graphs have redefines its user; None
-            when they were not recorded: then it counts as a replacement.
+        after: The graph after. Sub-graphs do not count.
+        replacements: Recorded pairs (old node, new node) of `replace_all_uses_with`, which the two
+            graphs do not show if all users changed as well. With them, any other change of an
+            operand between common nodes redefines its user. None if they were not recorded: then
+            such a change counts as a substitution.
     """
     atoms = _atoms(before, after, replacements)
     order = {name: place for place, name in enumerate([*atoms.old, *atoms.new])}
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for pair in atoms.pairs:
         pairs[pair[0]].append(pair)
-    groups = _connected(_links(atoms))
+    groups = _components(_links(atoms))
     hunks = [_hunk(atoms, group, order, pairs) for group in groups]
     return sorted(hunks, key=lambda hunk: min(order[name] for name in hunk.nodes))
 
 
 @dataclass(frozen=True, slots=True)
 class _Atoms:
-    """What differs between two graphs; the nodes of each by name."""
+    """The difference between two graphs; the nodes of each by name."""
 
     old: Mapping[str, Node]
     new: Mapping[str, Node]
@@ -101,7 +102,7 @@ def _atoms(before: GraphModule, after: GraphModule, replacements: Sequence[Pair]
     old, new = by_name(before), by_name(after)
     both = [(name, node, new[name]) for name, node in old.items() if name in new]
     redefined = {name for name, a, b in both if shape(a) != shape(b)}
-    found = {name: substituted(a, b) for name, a, b in both if name not in redefined}
+    found = {name: find_substitutions(a, b) for name, a, b in both if name not in redefined}
     if replacements is not None:
         lasting = old.keys() & new.keys()
         known = {*replacements}
@@ -117,7 +118,7 @@ def _atoms(before: GraphModule, after: GraphModule, replacements: Sequence[Pair]
 def _final(
     replacements: Sequence[Pair], old: Mapping[str, Node], new: Mapping[str, Node]
 ) -> Iterator[Pair]:
-    """Yield the recorded replacements of erased nodes by new ones, steps in between left out."""
+    """Yield the recorded replacements of erased nodes by new ones, without intermediate steps."""
     following = dict(replacements)
     for first, step in replacements:
         seen = {first}
@@ -133,7 +134,7 @@ Atom = str | tuple[str]
 
 
 def _links(atoms: _Atoms) -> dict[Atom, list[Atom]]:
-    """Return each atom with those that it belongs to, in graph order."""
+    """Return each atom with the atoms linked to it, in graph order."""
     created, erased = atoms.created, atoms.erased
     came, went = {b for _, b in atoms.pairs}, {a for a, _ in atoms.pairs}
     links: dict[Atom, list[Atom]] = defaultdict(list)
@@ -147,8 +148,8 @@ def _links(atoms: _Atoms) -> dict[Atom, list[Atom]]:
     return links
 
 
-def _connected(links: Mapping[Atom, Sequence[Atom]]) -> Iterator[set[Atom]]:
-    """Yield the groups of atoms that are linked with each other, directly or through others."""
+def _components(links: Mapping[Atom, Sequence[Atom]]) -> Iterator[set[Atom]]:
+    """Yield the groups of atoms that are linked, directly or through others."""
     neighbours: dict[Atom, set[Atom]] = {atom: {*others} for atom, others in links.items()}
     for atom, others in links.items():
         for other in others:
@@ -183,7 +184,7 @@ def _hunk(
 
 
 def shape(node: Node) -> tuple[object, ...]:
-    """Return what a node computes, with its operands left blank."""
+    """Return the definition of a node with blank operands."""
     blank = map_arg((node.args, node.kwargs), lambda _: _BLANK)
     return (node.op, str(node.target), repr(blank))
 
@@ -196,13 +197,42 @@ class _Blank:
 _BLANK: Any = _Blank()
 
 
-def substituted(old: Node, new: Node) -> list[Pair]:
+def find_substitutions(old: Node, new: Node) -> list[Pair]:
     """Return the operand substitutions between two definitions of one `shape`."""
     return [(a, b) for a, b in zip(_uses(old), _uses(new), strict=True) if a != b]
 
 
 def _uses(node: Node) -> Iterable[str]:
-    """Return the operands in argument order, repeated ones as often as they are used."""
+    """Return the operands in argument order, with repetitions."""
     names: list[str] = []
     map_arg((node.args, node.kwargs), lambda n: names.append(n.name))
     return names
+
+
+def align_names(before: GraphModule, after: GraphModule) -> None:
+    """Rename nodes of `after` in place to the names of their counterparts in `before`.
+
+    A pass that returns a new graph module (an FX Transformer, a retrace) gives every node a new
+    name, so that the difference by name would be one change of the whole graph. Nodes of only one
+    side are aligned in order by operator. Wrong pairs do no harm: their definitions differ, so they
+    show as changed.
+
+    Source: Ratcliff and Obershelp's matching as in `difflib`, over operators instead of lines.
+    """
+    known = {node.name for node in before.graph.nodes}
+    named = {node.name for node in after.graph.nodes}
+    lost = [node for node in before.graph.nodes if node.name not in named]
+    new = [node for node in after.graph.nodes if node.name not in known]
+    matcher = SequenceMatcher(
+        None, [_kind(n) for n in lost], [_kind(n) for n in new], autojunk=False
+    )
+    for start, other, length in matcher.get_matching_blocks():
+        for old, node in zip(
+            lost[start : start + length], new[other : other + length], strict=True
+        ):
+            node.name = old.name
+    after.recompile()
+
+
+def _kind(node: Node) -> str:
+    return f"{node.op} {node.target}"

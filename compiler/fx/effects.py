@@ -1,9 +1,9 @@
-"""Which nodes of a captured graph do something besides returning a value.
+"""Effects: nodes of a captured graph that do more than return a value.
 
 Two kinds: a *mutator* changes one of its arguments in place; a *marker* changes the state of the
 program around it (grad mode, autocast, an assertion, a profiler range) and has no tensor for a
-value. Neither may be dropped as dead code. Random ops are not effects here: dropping one gives
-another program, and every candidate is compared with its own eager run.
+value. Neither may be dropped as dead code. Random operators are not effects here: without one the
+program is another one, and every candidate is compared with its own eager run.
 """
 
 import functools
@@ -41,7 +41,7 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
         return ()
     how = _how_it_writes(node.target)
     if how == "schema":
-        return _written(node)
+        return _find_written(node)
     if how == "first":
         return _first(node)
     if not node.kwargs and True not in node.args:
@@ -53,7 +53,7 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
 
 @functools.cache
 def _how_it_writes(target: Callable[..., object]) -> Literal["schema", "first", "options"]:
-    """Return what tells which arguments a function changes: its schema, its name, or a call's."""
+    """Return the source of a function's written arguments: schema, name, or options of the call."""
     if operators.kind_of(target) == "overload":
         return "schema"
     if target in _IN_PLACE or _is_in_place_name(getattr(target, "__name__", "")):
@@ -91,7 +91,7 @@ def _nodes(argument: object) -> tuple[Node, ...]:
     return tuple(leaf for leaf in flat(argument) if isinstance(leaf, Node))
 
 
-def _written(node: Node) -> tuple[Node, ...]:
+def _find_written(node: Node) -> tuple[Node, ...]:
     """Return the arguments that an operator's schema declares as written."""
     written = operators.written_arguments_of(node.target)
     given = [node.args[i] if i < len(node.args) else node.kwargs.get(name) for i, name in written]
@@ -112,14 +112,14 @@ def _asks_in_place(node: Node, target: Callable[..., object]) -> bool:
 
 
 def is_barred(first: Node, last: Node) -> bool:
-    """Return whether what `first` computes may become another thing when computed at `last`.
+    """Return whether the value of `first` may change if it is computed at `last` instead.
 
-    Between the two something writes, sets a mode (grad, autocast), or is not known to do neither: a
-    higher-order operator, a module, a function of the program.
+    A node between the two writes, sets a mode (grad, autocast), or might do so: a higher-order
+    operator, a module, a function of the program.
     """
     node = first.next
     while node is not last:
-        if node.op == "root" or not is_calm(node):  # the root: they are not in order
+        if node.op == "root" or not is_calm(node):  # the root: not in this order
             return True
         node = node.next
     return False

@@ -4,8 +4,8 @@
 
     extract(gm, ["b", "c"]):  operands a, x;  results c;  module(a, x) == (c,)
 
-What it does not do: it changes nothing, and it does not ask whether the order of effects survives
-(a write to an operand happens when the module is called).
+The graph stays unchanged. The order of effects may change: a write to an operand happens when the
+module is called.
 """
 
 import copy
@@ -24,9 +24,9 @@ class Extract:
 
     Attributes:
         module: Called with the operands' values; returns a tuple of the results' values.
-        operands: Names of the nodes outside whose values are needed, in the order of the graph.
-            Attributes (constants, nested graphs) are no operands: the module holds them.
-        results: Names of those nodes whose values are used outside, in the order of the graph.
+        operands: Names of the outside nodes whose values are needed, in the order of the graph.
+            Attributes (constants, nested graphs) belong to the module instead.
+        results: Names of the nodes whose values are used outside, in the order of the graph.
     """
 
     module: GraphModule
@@ -39,8 +39,8 @@ def extract(gm: GraphModule, names: Collection[str], wanted_too: Collection[str]
 
     Args:
         gm: Only read. Tensors, modules and nested graphs are shared.
-        names: Names of call nodes. What the graph does not have is passed over.
-        wanted_too: Names of those of them that are results, whoever uses them.
+        names: Names of call nodes. Unknown names are ignored.
+        wanted_too: Names of nodes among them that are results in any case.
     """
     wanted = frozenset(names)
     inside = {node: None for node in gm.graph.nodes if node.name in wanted}
@@ -64,11 +64,10 @@ def extract(gm: GraphModule, names: Collection[str], wanted_too: Collection[str]
     return Extract(module, operands, tuple(node.name for node in results))
 
 
-def closed(gm: GraphModule, names: Collection[str]) -> tuple[str, ...]:
-    """Return the named nodes and those between them, in the order of the graph.
+def fill_between(gm: GraphModule, names: Collection[str]) -> tuple[str, ...]:
+    """Return the named nodes and the nodes between them, in the order of the graph.
 
-    Between are nodes that need the value of a named one, and whose own value a named one needs: a
-    view of what one computes and another reads.
+    A node is between if it needs the value of a named one and a named one needs its value.
     """
     inside = {node for node in gm.graph.nodes if node.name in names}
     after, before = set(inside), set(inside)
@@ -82,7 +81,7 @@ def closed(gm: GraphModule, names: Collection[str]) -> tuple[str, ...]:
 
 
 def _input(graph: Graph, node: Node) -> Node:
-    """Append an input that stands for the value of a node."""
+    """Append an input for the value of a node."""
     new = graph.placeholder(node.name, node.type)
     new.name = node.name
     new.meta = copy.copy(node.meta)

@@ -1,12 +1,12 @@
-"""Build the graph between two versions: the one before with only some of the hunks applied.
+"""Build the graph between two versions: the graph before with only some of the hunks applied.
 
-Each node is defined as in the graph before or as in the one after. Where an operand lies on the
-other side of a hunk, the substitution of that hunk says what to read instead. With the two hunks of
-the example in `diff`, and only the second one taken:
+Each node has its definition of the graph before or after. For an operand that the mix lacks, the
+substitution of its hunk gives the operand to read instead. With the two hunks of the example in
+`diff`, and only the second one taken:
 
-    mul   = mul(x, 2.0)         as before: its hunk was left
-    div_1 = div(x, 0.25)        created by the hunk that was taken
-    add   = add(mul, div_1)     as before, but for the operand that the taken hunk substituted
+    mul   = mul(x, 2.0)         as before: its hunk was left out
+    div_1 = div(x, 0.25)        created by the applied hunk
+    add   = add(mul, div_1)     as before, except the operand that the applied hunk substituted
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -15,7 +15,7 @@ from graphlib import CycleError
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.fx.copy import copy_graph_module, copy_node, graph_module
-from ctk.compiler.fx.diff import Hunk, diff_hunks, shape, substituted
+from ctk.compiler.fx.diff import Hunk, diff_hunks, find_substitutions, shape
 from ctk.compiler.fx.walk import attribute_targets, attributes, by_name, topological
 from ctk.compiler.torch_compat.fx import graphs
 
@@ -26,7 +26,7 @@ def apply_hunks(
     taken: Iterable[Hunk],
     hunks: Sequence[Hunk] | None = None,
 ) -> GraphModule:
-    """Return a new graph: `before` with only some of the changes made. Node names are kept.
+    """Return a new graph: `before` with only some of the changes made, and the same node names.
 
     Args:
         before: The graph before.
@@ -35,7 +35,7 @@ def apply_hunks(
         hunks: All hunks between the two; `diff_hunks(before, after)` when None.
 
     Returns:
-        The graph, with copies of the sub-graphs of `after` (of `before`, where `after` has none).
+        The graph, with copies of the sub-graphs of `after`, or of `before` if `after` has none.
 
     Raises:
         RuntimeError: The subset has no consistent order.
@@ -50,14 +50,14 @@ def apply_hunks(
     graphs.copy_codegen(after.graph, graph)
     graph.lint()
     found = {**attributes(before), **attributes(after)}
-    root = {target: _copied(found[target]) for target in attribute_targets(graph)}
+    root = {target: _copy(found[target]) for target in attribute_targets(graph)}
     return graph_module(root, graph, like=after)
 
 
 class _Definitions(dict[str, tuple[Node, dict[str, str]]]):
     """For each node of the mix: the node that defines it, and the new name of each operand.
 
-    They stand in the order of the graph before, created nodes last.
+    In the order of the graph before, created nodes last.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class _Definitions(dict[str, tuple[Node, dict[str, str]]]):
         reads = [operand.name for operand in node.all_input_nodes]
         if newer is None or shape(node) != shape(newer):
             return node, {o: self.forward.get(o, o) if o in self.erased else o for o in reads}
-        pairs = dict(pair for pair in substituted(node, newer) if pair in self.taken)
+        pairs = dict(pair for pair in find_substitutions(node, newer) if pair in self.taken)
         return node, {o: pairs.get(o, o) for o in reads}
 
 
 def _order(definitions: _Definitions, rank: Mapping[str, float]) -> list[str]:
-    """Return the names with operands first; else inputs, then each where its own graph has it."""
+    """Return the names in topological order; otherwise inputs first, then by the original rank."""
 
     def key(name: str) -> tuple[int, float]:
         op = definitions[name][0].op
@@ -107,7 +107,7 @@ def _order(definitions: _Definitions, rank: Mapping[str, float]) -> list[str]:
 
 
 def _ranks(before: GraphModule, after: GraphModule) -> Mapping[str, float]:
-    """Positions in `after`; a node that only `before` has stands right behind its predecessor."""
+    """Return positions in `after`; a node of only `before` follows its predecessor there."""
     rank = {n.name: float(i) for i, n in enumerate(after.graph.nodes)}
     previous, step = -1.0, 1.0 / (len(before.graph.nodes) + 1)
     for node in before.graph.nodes:
@@ -116,5 +116,5 @@ def _ranks(before: GraphModule, after: GraphModule) -> Mapping[str, float]:
     return rank
 
 
-def _copied(value: object) -> object:
+def _copy(value: object) -> object:
     return copy_graph_module(value, lazy=True) if isinstance(value, GraphModule) else value

@@ -1,8 +1,8 @@
-"""The order of a graph's nodes: what must run before what, beside operands; a stable sort.
+"""The order of a graph's nodes beyond operands: writes, draws and modes; and a stable sort.
 
-A node has a place after its operands and, if something is written, drawn or set, also after nodes
-whose results it does not read. `orderings` says which, linear in the size of the graph: storages
-are told apart by union of what may share one (all inputs are one storage: they may be aliases).
+A node follows its operands and, because of writes, random draws and modes, also nodes whose results
+it does not read. `orderings` lists these in time linear in the size of the graph. Storages are
+classes of nodes that may share one (all inputs are one class, because they may be aliases).
 
     y = sin(x); x.add_(1); z = cos(x)      add_ runs after sin, cos runs after add_
 """
@@ -20,17 +20,17 @@ from ctk.compiler.torch_compat.fx import operators
 
 
 def sort_stably(graph: Graph) -> bool:
-    """Put the nodes in an order in which each comes after its operands, if they are not.
+    """Move nodes that precede their operands.
 
-    A node that comes too late moves to its first user; inputs come first, the output comes last,
-    and all others keep their order.
+    A late operand moves to its first user; inputs come first, the output comes last, and all other
+    nodes keep their order.
 
     Returns:
         Whether a node was moved.
 
     Raises:
-        graphlib.CycleError: Nodes read each other; or a node would have to move across what writes
-            to the same memory, draws or sets a mode. Its arguments say which, and the nodes.
+        graphlib.CycleError: Nodes read each other; or a node would have to move across a write to
+            the same memory, a draw or a mode. Its arguments are the reason and the nodes.
     """
     given = list(graph.nodes)
     ranked = sorted(given, key=_part)
@@ -66,15 +66,15 @@ def _operands_first(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _require_orderings(given: Sequence[Node], order: Sequence[Node]) -> None:
-    """Raise where a node has moved in front of another, which does not need it."""
+    """Raise if a node has moved in front of one that it must follow, and that does not need it."""
     place = {node: index for index, node in enumerate(order)}
     for node, behind in orderings(given).items():
         for other in behind:
-            if place[other] > place[node] and node not in _needed_for(other):
+            if place[other] > place[node] and node not in _ancestors(other):
                 raise CycleError("it would move across a write, a draw or a mode", [node, other])
 
 
-def _needed_for(node: Node) -> set[Node]:
+def _ancestors(node: Node) -> set[Node]:
     found, queue = {node}, [node]
     while queue:
         fresh = [each for each in queue.pop().all_input_nodes if each not in found]
@@ -84,7 +84,7 @@ def _needed_for(node: Node) -> set[Node]:
 
 
 def reorder(graph: Graph, order: Sequence[Node]) -> None:
-    """Put the nodes of a graph in this order; it lists all of them."""
+    """Put all nodes of a graph in this order."""
     if order == list(graph.nodes):
         return
     first = next(iter(graph.nodes))
@@ -96,14 +96,14 @@ def reorder(graph: Graph, order: Sequence[Node]) -> None:
 
 
 def orderings(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
-    """Return the earlier nodes, beside its operands, that a node must stay behind.
+    """Return for each node the earlier nodes, besides its operands, that it must follow.
 
-    Cases: 1. a write to a storage stays behind the earlier nodes that read or write it, and what
-    reads it behind the last write; 2. random draws stay in order; 3. what sets a mode, runs another
-    graph or does what nobody knows stays where it is among all others.
+    1. A write to a storage follows the earlier nodes that read or write it, and a reader follows
+    the last write; 2. random draws keep their order; 3. a node that sets a mode, runs another graph
+    or has unknown effects keeps its place among all nodes.
 
     Args:
-        nodes: In the order that is to be kept.
+        nodes: In the order to preserve.
     """
     storage = _storages(nodes)
     written = {storage(each) for node in nodes for each in mutated_arguments(node)}
@@ -139,13 +139,13 @@ def _writes(node: Node) -> bool:
 
 
 class _Storages:
-    """Which nodes may share a storage: each set of them has one node that stands for it."""
+    """Classes of nodes that may share a storage (union-find); one node represents each class."""
 
     def __init__(self) -> None:
         self._above: dict[Node, Node] = {}
 
     def __call__(self, node: Node) -> Node:
-        """Return the node that stands for the set of this one."""
+        """Return the representative of a node's class."""
         while (above := self._above.get(node, node)) is not node:
             self._above[node] = self._above.get(above, above)  # halve the way
             node = above
@@ -168,6 +168,6 @@ def _storages(nodes: Sequence[Node]) -> _Storages:
 
 
 def _may_share(node: Node) -> bool:
-    """Return whether a result may share memory with an operand; of what is unknown, it may."""
+    """Return whether a result may share memory with an operand; unknown callees may."""
     declared = operators.declared_by(node.target) if node.op == "call_function" else None
     return declared is None or declared.writes or is_view(node)

@@ -1,4 +1,4 @@
-"""Outputs of any nesting: autograd dispatch wants a flat tuple, callers what the graph returns."""
+"""Nested outputs: autograd dispatch needs a flat tuple, callers the nesting of the graph."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -15,7 +15,7 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
     """Make a graph return a flat tuple, in place.
 
     Returns:
-        What turns that tuple into the graph's own result; None when it was one already.
+        A function from that tuple to the graph's own result; None if they are equal.
     """
     output = gm.graph.output_node()
     value = output.args[0]
@@ -30,7 +30,7 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
 
 
 def restore_of(gm: GraphModule) -> Restore | None:
-    """Return what turns a flat tuple into what a graph returns; None when that is one already."""
+    """Return a function from a flat tuple to a graph's own result; None if they are equal."""
     value = gm.graph.output_node().args[0]
     if isinstance(value, (tuple, list)) and not _has_nested(value):
         return None if isinstance(value, tuple) else list

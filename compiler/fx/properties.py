@@ -1,9 +1,10 @@
 """Properties of a node: mutating, random, pure, an effect, a view, symbolic, escaping.
 
-Graphs here are ATen-level (after autograd dispatch) unless said otherwise; nothing is changed.
+Graphs here are ATen-level (after autograd dispatch) unless stated otherwise; nothing is changed.
 """
 
 import operator
+from collections.abc import Hashable
 
 import torch
 from torch.fx import Graph, Node
@@ -108,7 +109,7 @@ def mutated_bases(graph: Graph) -> set[Node]:
 
 
 def is_constant(value: object) -> bool:
-    """Return whether a value is known at compile time: an attribute, or a pure call on attributes."""
+    """Return whether a value is known at compile time: an attribute, or pure calls on some."""
     queue, seen = [value], set[Node]()
     while queue:
         node = queue.pop()
@@ -124,10 +125,27 @@ def is_constant(value: object) -> bool:
 
 
 def is_written_between(first: Node, last: Node) -> bool:
-    """Return whether a node between two writes, so that the operands of `first` may have changed."""
+    """Return whether a node between two writes, so that operands of `first` may have changed."""
     node = first
     while node is not last:
         if is_mutating(node) or node.op == "root":  # past the end: not in this order
             return True
         node = node.next
     return False
+
+
+def expression_of(node: Node) -> Hashable:
+    """Return the key of a node. 1, 1.0 and True are different arguments."""
+    return (node.op, str(node.target), _freeze(node.args), _freeze(node.kwargs))
+
+
+def _freeze(value: object) -> Hashable:
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *map(_freeze, value))
+    if isinstance(value, dict):
+        return tuple((key, _freeze(item)) for key, item in sorted(value.items()))
+    if isinstance(value, slice):
+        return ("slice", _freeze(value.start), _freeze(value.stop), _freeze(value.step))
+    if isinstance(value, Node):
+        return value
+    return (type(value).__name__, repr(value))

@@ -1,9 +1,9 @@
-"""Build a changed copy of a graph from a list of what becomes of some of its nodes.
+"""Build a changed copy of a graph from a `Change`.
 
-A `Change` says that, by name; everything else is copied with its name and metadata. What only fed a
-changed node disappears with it: nodes without users and inputs that lost their last user. Nodes
-with an effect (`effects`) stay unless they are named, and so does what was already unused before.
-With `Change(substitutes={"relu": SameAs("mul")})`:
+A `Change` maps names of nodes to substitutes; all other nodes are copied with names and metadata.
+Nodes and inputs that lose their last user disappear. Nodes with an effect (`effects`) stay unless
+they are named, and so do nodes that were unused before. With
+ `Change(substitutes={"relu": SameAs("mul")})`:
 
     x   = input                     x   = input
     mul = mul(x, 2.0)               mul = mul(x, 2.0)
@@ -11,7 +11,7 @@ With `Change(substitutes={"relu": SameAs("mul")})`:
     sin = sin(relu)                 return sin
     return sin
 
-It does not run anything, and it does not know whether the new program makes sense.
+Nothing runs, and nothing checks that the new program is valid.
 """
 
 import operator
@@ -22,9 +22,8 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler.fx.copy import copy_node, graph_module
+from ctk.compiler.fx.copy import copy_node, graph_module, pause_collection
 from ctk.compiler.fx.effects import mutated_arguments
-from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import (
     ATTRIBUTES,
     CALLS,
@@ -38,14 +37,14 @@ from ctk.compiler.fx.walk import (
 
 @dataclass(frozen=True, slots=True)
 class SameAs:
-    """Take the value of another, earlier node."""
+    """The value of another, earlier node."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class NewInput:
-    """Take a new placeholder of this name."""
+    """A new placeholder of this name."""
 
     name: str
 
@@ -56,7 +55,7 @@ Substitute = object
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Put the nodes of a sub-graph in the place of a call; `operands` are `SameAs` or literals."""
+    """The nodes of a sub-graph in place of a call; `operands` are `SameAs` or literals."""
 
     graph: GraphModule
     operands: tuple[object, ...]
@@ -66,7 +65,7 @@ class Inline:
 class Computed:
     """A new node in place of a value: a call of `target` (a function, or the name of a method).
 
-    Equal ones become one node.
+    Equal instances become one node.
     """
 
     target: Callable[..., object] | str
@@ -75,17 +74,16 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of a graph, by node name.
+    """The changes of a graph, by node name.
 
     Attributes:
-        substitutes: What is used instead of a node's value; the node itself goes.
-        gone: Nodes that go although they have an effect or were unused. Nothing that stays may need
-            them.
+        substitutes: Values in place of the value of a node, which is removed.
+        gone: Nodes to remove although they have an effect or were unused. No remaining node may
+            need them.
         dead: Nodes that stay although the change takes their last user.
-        outputs: The new outputs, as a flat tuple; None leaves the output as it is.
-        edges: What one user reads in place of one value, by the names of both; it comes before
-            `substitutes`.
-        inlines: Calls that are replaced by the nodes of a sub-graph.
+        outputs: The new outputs, as a flat tuple; None keeps the output.
+        edges: Values for one user only, by the names of user and operand; precedes `substitutes`.
+        inlines: Calls to replace by the nodes of a sub-graph.
         modules: New objects for `get_attr` and `call_module` targets.
         keep_inputs: Keep every placeholder (a sub-graph's signature is fixed by its caller).
     """
@@ -113,18 +111,17 @@ class Rebuilt:
 def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
     """Return a changed copy of a graph; its Python code is generated at its first call.
 
-    None if the change takes away what something else needs.
-
-    Sub-modules, parameters and buffers are shared with the old graph.
+    None if a remaining node needs a removed one. Sub-modules, parameters and buffers are shared
+    with the old graph.
     """
-    needed = _needed(gm, change)
+    needed = _find_needed(gm, change)
     if needed is None:
         return None
-    with collection_put_off():
-        return _rebuilt(gm, change, needed)
+    with pause_collection():
+        return _build(gm, change, needed)
 
 
-def _rebuilt(gm: GraphModule, change: Change, needed: frozenset[str]) -> Rebuilt:
+def _build(gm: GraphModule, change: Change, needed: frozenset[str]) -> Rebuilt:
     copy = _Copy(gm, change, needed)
     copy.add_inputs()
     for node in gm.graph.nodes:
@@ -136,12 +133,12 @@ def _rebuilt(gm: GraphModule, change: Change, needed: frozenset[str]) -> Rebuilt
 
 
 def resolve(name: str, change: Change, user: str = "") -> Substitute:
-    """Return what stands for a node after a change, following chains of `SameAs`.
+    """Return the substitute of a node, following chains of `SameAs`.
 
     Args:
         name: The node.
-        change: What becomes of it.
-        user: The node that reads it, if that matters (`Change.edges`).
+        change: The changes.
+        user: The reader, for `Change.edges`.
     """
     if (user, name) in change.edges:
         return _resolve_all(change.edges[user, name], change)
@@ -154,7 +151,7 @@ def resolve(name: str, change: Change, user: str = "") -> Substitute:
 
 
 def leaves(substitute: Substitute) -> Iterator[Substitute]:
-    """Yield the leaves of a substitute: what it reads, and literals."""
+    """Yield the leaves of a substitute: values that it reads, and literals."""
     if isinstance(substitute, (tuple, Computed)):
         for item in substitute.args if isinstance(substitute, Computed) else substitute:
             yield from leaves(item)
@@ -184,8 +181,8 @@ def _roots(gm: GraphModule, change: Change) -> Iterator[str]:
             yield leaf.name
 
 
-def _needed(gm: GraphModule, change: Change) -> frozenset[str] | None:
-    """Return the names of the nodes to copy and of the new inputs to make."""
+def _find_needed(gm: GraphModule, change: Change) -> frozenset[str] | None:
+    """Return the names of the nodes to copy and of the new inputs; None if a node is missing."""
     nodes = by_name(gm)
     needed: set[str] = set()
     todo = [resolve(name, change) for name in _roots(gm, change)]
@@ -225,7 +222,7 @@ class _Copy:
     def add_inputs(self) -> None:
         for node in self.old.graph.nodes:
             if node.op == "placeholder" and self._is_kept_input(node):
-                self.arguments[node.name] = self._copied(node)
+                self.arguments[node.name] = self._copy_node(node)
                 self.inputs.append(node.name)
         for node in self.old.graph.nodes:
             for leaf in leaves(self.change.substitutes.get(node.name)):
@@ -248,14 +245,14 @@ class _Copy:
 
     def add(self, node: Node) -> None:
         if node.name in self.change.inlines:
-            self.arguments[node.name] = self._inlined(node, self.change.inlines[node.name])
+            self.arguments[node.name] = self._inline(node, self.change.inlines[node.name])
             return
         if node.target is operator.getitem and isinstance(node.args[0], Node):
             source, index = self._argument(node.args[0], node.name), node.args[1]
             if isinstance(source, (tuple, list)) and isinstance(index, (int, slice)):
                 self.arguments[node.name] = source[index]
                 return
-        new = self._copied(node)
+        new = self._copy_node(node)
         if node.op in ATTRIBUTES:
             target = str(node.target)
             self.objects[target] = self.change.modules.get(target, fetch(self.old, target))
@@ -264,7 +261,7 @@ class _Copy:
     def add_output(self) -> None:
         old = self.old.graph.output_node()
         if self.change.outputs is None:
-            self._copied(old)
+            self._copy_node(old)
             return
         leaves_ = tuple(self._argument(self.nodes[name]) for name in self.change.outputs)
         self.graph.create_node("output", "output", (leaves_,), name=old.name)
@@ -272,7 +269,7 @@ class _Copy:
     def finish(self) -> Rebuilt:
         return Rebuilt(graph_module(self.objects, self.graph, like=self.old), tuple(self.inputs))
 
-    def _copied(self, node: Node) -> Node:
+    def _copy_node(self, node: Node) -> Node:
         if not self.change.edges:
             return copy_node(self.graph, node, self._argument)
         return copy_node(self.graph, node, lambda read: self._argument(read, node.name))
@@ -286,10 +283,10 @@ class _Copy:
         if isinstance(substitute, SameAs):
             return self.arguments[substitute.name]
         if isinstance(substitute, Computed):
-            return self._computed(substitute)
+            return self._compute(substitute)
         return self.new_inputs[substitute.name] if isinstance(substitute, NewInput) else substitute
 
-    def _computed(self, new: Computed) -> Node:
+    def _compute(self, new: Computed) -> Node:
         if new not in self.computed:
             is_method = isinstance(new.target, str)
             base = new.target if isinstance(new.target, str) else new.target.__name__
@@ -304,7 +301,7 @@ class _Copy:
             self.computed[new].name = name
         return self.computed[new]
 
-    def _inlined(self, call: Node, inline: Inline) -> Any:
+    def _inline(self, call: Node, inline: Inline) -> Any:
         operands = iter(inline.operands)
         inner: dict[Node, Any] = {}
         for node in inline.graph.graph.nodes:

@@ -1,9 +1,9 @@
-"""What becomes of a graph if nodes had other strides? Asked before a pass changes a layout.
+"""Predict the effect of other strides on a graph, before a pass changes a layout.
 
-The users are run again on fake tensors: one that makes a new tensor with the strides that it had
-hides the change; a view hands it on. Whoever returns the value, writes to it, reads it by its
-strides, or cannot take it notices. Nothing is changed, and a graph with symbolic sizes is not asked
-(that would add guards).
+The users run again on fake tensors: a user that makes a new tensor with its old strides hides the
+change; a view propagates it. A user notices if it returns the value, writes to it, reads its
+memory, or cannot take the strides. Graphs with symbolic sizes count as noticing, because a run
+would add guards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
     """Return whether the program changes, or may not run, if some values have other strides.
 
     Args:
-        strides: What each node, with one tensor as its value, would have; in graph order.
+        strides: The new strides of nodes whose value is one tensor, in graph order.
     """
     mode = fake.mode_of([value_of(node) for node in strides])
     changed: dict[Node, object] = {}
@@ -39,11 +39,11 @@ def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
 
 
 _TORCH = ("aten", "prims", "quantized_decomposed")
-"""Libraries whose operators look at strides as they say."""
+"""Libraries whose operators depend on strides only as listed."""
 
 
 def _spreads(changed: dict[Node, object], mode: object) -> bool:
-    """Follow a change through the users, in the order of the graph, until nobody differs."""
+    """Follow a change through the users, in the order of the graph, until no value differs."""
     pending = {user for node in changed for user in node.users}
     current = next(iter(changed))
     while pending:
@@ -60,22 +60,23 @@ def _spreads(changed: dict[Node, object], mode: object) -> bool:
 
 
 def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | None:
-    """Return a user's value on changed operands; None where it notices.
+    """Return a user's value on changed operands; None if it notices.
 
     Args:
         node: The user.
-        changed: Fake values with other strides than those recorded.
+        changed: Fake values with other strides than the recorded ones.
         mode: Their fake mode.
     """
     if node.op != "call_function" or not is_pure(node) or node.target in READS_MEMORY:
         return None
     if getattr(node.target, "namespace", "aten") not in _TORCH:
-        return None  # an operator of somebody else may read its operands as it likes
+        return None  # a foreign operator may read memory
 
     def operand(each: Node) -> object:
         return changed.get(each, value_of(each))
 
-    args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)  # type: ignore[arg-type]  # map_arg takes any value
+    args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)  # type:
+    ignore[arg - type]  # map_arg takes any value
     try:
         with fake.fake_compute(mode):
             return node.target(*args, **kwargs)  # type: ignore[operator]  # an operator

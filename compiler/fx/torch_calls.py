@@ -2,15 +2,15 @@
 
 `x.permute(0, 2, 1)`, `x.permute((0, 2, 1))` and `torch.permute(dims=(0, 2, 1), input=x)` are all
 `Call(torch.permute, {"input": x, "dims": (0, 2, 1)})`, and `x @ y` is a call of `torch.matmul`. A
-call in place, of operands that are no plain tensors, with `out=`, or of a function that is not in
-`torch_signatures`, is no `Call`.
+call in place, of operands other than plain tensors, with `out=`, or of a function outside
+`torch_signatures`, has no such form.
 
     call = call_of(node)
     if call is not None and call.function is torch.permute:
         source, dims = call.arguments["input"], call.arguments["dims"]
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,6 +18,7 @@ import torch
 from torch.fx import Node
 from torch.fx.node import Argument
 
+from ctk.compiler.fx.effects import is_calm, mutated_arguments
 from ctk.compiler.fx.torch_signatures import ALIASES, Function, Signature, functions, methods
 from ctk.compiler.fx.types import number_type, tensor_of, value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -27,7 +28,7 @@ _COMMUTATIVE = (torch.add, torch.mul)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call in its one form; arguments that were left out have their defaults."""
+    """A call in canonical form, with the defaults of omitted arguments."""
 
     function: Function
     arguments: Mapping[str, Argument]
@@ -39,22 +40,22 @@ class Call:
 
 
 def function_of(node: Node) -> Function | None:
-    """Return the function that `call_of` may name, without a look at the arguments."""
+    """Return the function of a node's signature, without a check of the arguments."""
     signature = _signature_of(node.target)
     return signature.function if signature is not None else None
 
 
 def call_of(node: object) -> Call | None:
-    """Return what a node calls; None if it is no call that this module knows."""
+    """Return the canonical form of a node's call; None if it has none."""
     return read_call(node.target, node.args, node.kwargs) if isinstance(node, Node) else None
 
 
 def read_call(
     target: object, args: tuple[Argument, ...], kwargs: Mapping[str, Argument]
 ) -> Call | None:
-    """Return what a call means: a method has its name for a target."""
+    """Return the canonical form of a call; the target of a method is its name."""
     signature = _signature_of(target)
-    given = _bound(signature, target, args, kwargs) if signature is not None else None
+    given = _bind(signature, target, args, kwargs) if signature is not None else None
     if signature is None or given is None or not _takes_tensors(signature, given):
         return None
     meant = functions()[signature.function]
@@ -62,11 +63,11 @@ def read_call(
     only_here = [name for name in given if name not in known or name == "inplace"]
     if any(not _is_default(signature, name, given[name]) for name in only_here):
         return None
-    return Call(meant.function, _filled(meant, {n: given[n] for n in known if n in given}))
+    return Call(meant.function, _fill(meant, {n: given[n] for n in known if n in given}))
 
 
-def written(call: Call) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
-    """Return a call's arguments in the schema's places, without defaults behind the last other."""
+def write_arguments(call: Call) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
+    """Return a call's arguments in the schema's order, without trailing defaults."""
     signature, given = functions()[call.function], call.arguments
     places = [name for name in signature.names if name in given]
     while places and _is_default(signature, places[-1], given[places[-1]]):
@@ -79,13 +80,13 @@ def _signature_of(target: object) -> Signature | None:
     return methods().get(target) if isinstance(target, str) else functions().get(target)
 
 
-def _bound(
+def _bind(
     signature: Signature,
     target: object,
     args: tuple[Argument, ...],
     kwargs: Mapping[str, Argument],
 ) -> dict[str, Argument] | None:
-    """Return the arguments that a call gives, by name; None if one is unknown or given twice."""
+    """Return the given arguments by name; None if one is unknown or given twice."""
     if signature.is_variadic and isinstance(target, str) and _is_number(args[1:2]):
         args = (args[0], args[1:])
     if len(args) > len(signature.names):
@@ -102,7 +103,7 @@ def _bound(
     return given if tuple(missing) == last or not missing else None
 
 
-def _filled(signature: Signature, given: dict[str, Argument]) -> dict[str, Argument]:
+def _fill(signature: Signature, given: dict[str, Argument]) -> dict[str, Argument]:
     if signature.function in _COMMUTATIVE and _is_number((given["input"],)):
         given = {**given, "input": given["other"], "other": given["input"]}
     known = (*signature.names, *signature.named)
@@ -113,7 +114,7 @@ def _filled(signature: Signature, given: dict[str, Argument]) -> dict[str, Argum
 def _takes_tensors(signature: Signature, given: Mapping[str, Argument]) -> bool:
     """Return whether the operands are plain tensors, of which one may be a number.
 
-    What a number does at the left of an operator is that of the function for `_COMMUTATIVE` only.
+    A number on the left has the meaning of the function only for `_COMMUTATIVE`.
     """
     first, other = given.get(signature.names[0]), given.get("other", given.get("exponent"))
     if signature.names[0] == "tensors":
@@ -124,7 +125,7 @@ def _takes_tensors(signature: Signature, given: Mapping[str, Argument]) -> bool:
 
 
 def plain_tensor_of(argument: object) -> torch.Tensor | None:
-    """Return the recorded tensor of a node, unless its class gives calls a meaning of its own."""
+    """Return the recorded tensor of a node, unless its class overrides calls."""
     value = tensor_of(argument) if isinstance(argument, Node) else None
     is_plain = fake.is_fake(value) or type(value) in (torch.Tensor, torch.nn.Parameter)
     return value if is_plain else None
@@ -135,10 +136,49 @@ def _is_tensor(argument: object) -> bool:
 
 
 def _is_number(arguments: tuple[object, ...]) -> bool:
-    """Return whether the first of some arguments is a number: a constant, or one of the graph."""
+    """Return whether the first argument is a number: a constant, or a symbolic one."""
     return any(number_type(value_of(argument)) is not None for argument in arguments[:1])
 
 
 def _is_default(signature: Signature, name: str, value: object) -> bool:
     default = signature.defaults.get(name, signature)  # no argument is a signature
     return type(value) is type(default) and value == default
+
+
+VIEWS: frozenset[Callable[..., object]] = frozenset(
+    {
+        torch.permute,
+        torch.transpose,
+        torch.t,
+        torch.reshape,
+        torch.flatten,
+        torch.squeeze,
+        torch.unsqueeze,
+        torch.unbind,
+        torch.chunk,
+        torch.split,
+    }
+)
+"""The functions of `torch_calls` whose result may share memory with an operand."""
+
+
+def is_new(node: Node) -> bool:
+    """Return whether a node's value is known to be unshared new memory."""
+    call = call_of(node)
+    return call is not None and call.function not in VIEWS
+
+
+def may_escape(node: Node) -> bool:
+    """Return whether the program can observe that a node's value shares memory.
+
+    The value or a possible view of it is returned, written to, or passed to a node that may do so.
+    """
+    queue, seen = [node], {node}
+    while queue:
+        for user in queue.pop().users:
+            if user.op == "output" or mutated_arguments(user) or not is_calm(user):
+                return True
+            if user not in seen and not is_new(user):
+                seen.add(user)
+                queue.append(user)
+    return False

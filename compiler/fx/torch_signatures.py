@@ -1,6 +1,6 @@
-"""Functions of torch that `torch_calls` knows: their arguments in places, and their other names.
+"""Signatures of the torch functions that `torch_calls` knows, and their aliases.
 
-Only functions that write to nothing; the defaults are those of torch 2.11 and 2.13.
+Only functions without writes; the defaults are those of torch 2.11 and 2.13.
 """
 
 import ast
@@ -79,10 +79,10 @@ class Signature:
     """The arguments of a function.
 
     Attributes:
-        function: What is called, under its one name.
-        names: The arguments that may be given by position, in order.
-        named: Those that must be given by name.
-        defaults: Of those that may be left out.
+        function: The function, under its canonical name.
+        names: The positional arguments, in order.
+        named: The keyword-only arguments.
+        defaults: The defaults of optional arguments.
         is_variadic: Whether a method takes the items of the second argument one by one.
     """
 

@@ -1,8 +1,7 @@
-"""What is recorded of a node's value (a fake tensor, a symbol), and how to print it for people.
+"""The recorded value of a node (a fake tensor, a symbol), and its text for people.
 
 The one reader of a node's recorded value and the one printer of a type: `float32[4, s0]`. It runs
-nothing and adds no guard: a symbol is compared by what is known of it, and printed by its
-expression.
+nothing and adds no guard: symbols are compared by known equalities, and printed as expressions.
 """
 
 import math
@@ -16,10 +15,10 @@ from ctk.compiler.torch_compat.fake.fake_tensors import is_symbolic, known_equal
 
 
 def value_of(node: object) -> object:
-    """Return the value recorded for a node; None if nothing is, and other arguments as they are.
+    """Return the value recorded for a node, or None; other arguments are returned unchanged.
 
-    `meta["val"]` (AOTAutograd, and our verifier after a change) comes before `example_value`
-    (Dynamo), which nobody renews.
+    `meta["val"]` (AOTAutograd, and the verifier after a change) precedes `example_value` (Dynamo),
+    which becomes stale.
     """
     if not isinstance(node, Node):
         return node
@@ -53,7 +52,7 @@ def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
 def same_layout(a: object, b: object) -> bool:
     """Return whether two values are known to be tensors of the same type and strides.
 
-    A lazy conjugate or negative (`z.conj()`) is none of one that is not: their memory differs.
+    A lazy conjugate or negative (`z.conj()`) has another layout than an ordinary tensor.
     """
     mine, others = tensor_of(a), tensor_of(b)
     if mine is None or others is None or not same_type(mine, others):

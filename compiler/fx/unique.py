@@ -1,10 +1,10 @@
-"""Which tensors of indices are known to hold different numbers, none of them negative.
+"""Index tensors that are known to hold different numbers, none of them negative.
 
     perm = randperm(n)              # n different numbers below n
     index = perm[:k]                # k of them
 
-Read from a node backwards: a source whose numbers differ, then operators that take each element at
-most once. Nothing is run, and no guard is added.
+From a node backwards: operators that take each element at most once, up to a source of different
+numbers. Nothing runs, and no guard is added.
 """
 
 import operator
@@ -24,8 +24,8 @@ def unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
     """Return a bound of a tensor's numbers if they are different, and not negative.
 
     Returns:
-        The size, a number or a symbol, that all are below, and the nodes that they were read from:
-        nothing may write to those. None where two may be equal.
+        The exclusive bound, a number or a symbol, and the nodes that the numbers come from, which
+        must not be written to. None if two numbers may be equal.
     """
     chain = tuple(_chain(index))
     if any(not _is_whole(node) for node in chain):
@@ -35,7 +35,7 @@ def unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
 
 
 def _chain(node: Node) -> Iterator[Node]:
-    """Yield a node, and what its elements were taken from."""
+    """Yield a node, and the nodes that its elements were taken from."""
     yield node
     while _takes_each_once(node):
         node = node.all_input_nodes[0]
@@ -52,7 +52,7 @@ def _takes_each_once(node: Node) -> bool:
 
 
 def _is_whole(node: Node) -> bool:
-    """Return whether a node holds 64-bit integers, or several parts that do: others may wrap."""
+    """Return whether a node holds 64-bit integers or several tensors; smaller integers may wrap."""
     value = value_of(node)
     if isinstance(value, (list, tuple)):
         return True
@@ -60,7 +60,7 @@ def _is_whole(node: Node) -> bool:
 
 
 def _bound_of(node: Node) -> object:
-    """Return what the numbers of a source are below; None if it is no source of different ones."""
+    """Return the exclusive bound of a source of different numbers; None for another node."""
     if node.target in PERMUTATIONS and node.args:
         return value_of(node.args[0])
     if node.target in RANGES:
@@ -92,7 +92,7 @@ def is_at_most(bound: object, size: object) -> bool:
 
 
 def only_index(indices: object) -> tuple[int, Node] | None:
-    """Return the dimension and the tensor where a list of indices has just one: `x[:, index]`."""
+    """Return the dimension and the tensor of the only index in a list: `x[:, index]`."""
     given = cast("Sequence[object]", indices if isinstance(indices, (list, tuple)) else ())
     found = [(axis, each) for axis, each in enumerate(given) if isinstance(each, Node)]
     return found[0] if len(found) == 1 else None

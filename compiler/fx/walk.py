@@ -2,7 +2,7 @@
 
 The graphs of a module are the module itself and, level by level, each GraphModule that a node of
 one of them refers to (`get_attr`: branches of `torch.cond`, bodies of loops; `call_module`). A
-child that no node refers to is no part of the program and is never listed. Nothing is changed.
+child that no node refers to is never listed. Nothing is changed.
 """
 
 import functools
@@ -21,7 +21,7 @@ ATTRIBUTES = frozenset({"get_attr", "call_module"})
 """The ops of nodes whose target is an attribute of the module."""
 
 Swaps = Mapping[GraphModule, GraphModule]
-"""What to look at instead of a sub-graph: Inductor works on a copy before it puts that in place."""
+"""Graphs to visit instead of sub-graphs: Inductor works on a copy before it installs it."""
 
 NO_SWAPS: Swaps = {}
 
@@ -39,12 +39,12 @@ def input_names(gm: GraphModule) -> list[str]:
 
 
 def output_leaves(gm: GraphModule) -> list[object]:
-    """Return what a graph returns, flattened: nodes and constants."""
+    """Return the outputs of a graph, flattened: nodes and constants."""
     return flat(gm.graph.output_node().args[0])
 
 
 def flat(argument: object) -> list[object]:
-    """Return the leaves of nested lists, tuples and dicts in order, FX's own too."""
+    """Return the leaves of nested lists, tuples and dicts (and FX's own) in order."""
     if isinstance(argument, (tuple, list)):
         return [leaf for item in argument for leaf in flat(item)]
     if isinstance(argument, dict):
@@ -63,7 +63,7 @@ def attribute_targets(graph: Graph) -> list[str]:
 
 
 def fetch(gm: object, target: object) -> object:
-    """Return what a dotted target names in a module.
+    """Return the attribute of a module at a dotted target.
 
     Raises:
         AttributeError: The module has no such attribute.
@@ -72,7 +72,7 @@ def fetch(gm: object, target: object) -> object:
 
 
 def attributes(gm: GraphModule) -> dict[str, object]:
-    """Return what nodes read or call, by target; None for what a pass took away and still names."""
+    """Return the attributes that nodes read or call, by target; None for a removed one."""
     found: dict[str, object] = {}
     for target in attribute_targets(gm.graph):
         parts = target.split(".")
@@ -81,7 +81,7 @@ def attributes(gm: GraphModule) -> dict[str, object]:
 
 
 def children(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> dict[str, GraphModule]:
-    """Return the sub-graphs that nodes of a graph refer to, by target, in order of first use."""
+    """Return the sub-graphs of a graph's nodes by target, in order of first use."""
     found = attributes(gm).items()
     return {t: swaps.get(child, child) for t, child in found if isinstance(child, GraphModule)}
 
@@ -126,8 +126,8 @@ def topological(items: Sequence[T], operands: Callable[[T], Iterable[T]]) -> lis
     Example: `[b, a, c]` where `b` reads `a` gives `[a, b, c]`.
 
     Args:
-        items: What to sort, each once.
-        operands: What an item reads; those that are not in `items` are left out.
+        items: The items to sort, each once.
+        operands: Gives the operands of an item; operands outside `items` do not count.
 
     Raises:
         graphlib.CycleError: Some items read each other.

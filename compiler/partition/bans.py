@@ -1,12 +1,12 @@
-"""Which nodes may not be computed again in backward.
+"""Bans: nodes that must not be recomputed in backward.
 
-Hard bans keep the program right and are never lifted: inputs, what is unrepeatable, what
+Hard bans keep the program correct and are never lifted: inputs, unrepeatable nodes, nodes that
 checkpointing wants saved. Soft bans keep it fast; each has an option, and a memory budget lifts
-them. What checkpointing wants computed again has no ban, and a view has no soft one.
+them. Nodes that checkpointing wants recomputed have no ban, and views no soft one.
 
 Source: torch/_functorch/partitioners.py, `solve_min_cut`. Differs: the first use that does not fuse
-is found for all nodes in one sweep from the end instead of by a search per node; what is
-unrepeatable in either graph is banned, not only what forward needs.
+is found for all nodes in one sweep from the end instead of by a search per node; unrepeatable nodes
+of both graphs are banned, not only nodes that forward needs.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ LONG_CHAIN = 100
 """Nodes of forward after which a chain of fusible operators is cut; the value of torch's."""
 
 REDUCTION = 4
-"""How many times smaller than its operands a result is for `ban_reduction`; as in torch's."""
+"""`ban_reduction` bans results smaller than their operands by this factor; the value of torch's."""
 
 
 def hard_bans(info: NodeInfo) -> frozenset[Node]:
-    """Return what must never be computed again."""
+    """Return the nodes that must never be recomputed."""
     bound = {node for node in info.nodes if _is_bound_to_forward(node, info)}
     banned = bound | info.kept | set(info.forward_inputs)
     return frozenset(banned - info.backward - info.recomputed)
@@ -51,7 +51,7 @@ def _is_bound_to_forward(node: Node, info: NodeInfo) -> bool:
 
 
 def soft_bans(info: NodeInfo, options: PartitionOptions) -> frozenset[Node]:
-    """Return what is better not computed again, as far as the options ask for it."""
+    """Return the nodes that the options ban because saving them is faster."""
     if options.aggressive_recomputation:
         options = without_layout_bans(options, allow_list=False)
     found = {node for node in info.forward if _is_slow_again(node, info, options)}
@@ -63,7 +63,7 @@ def soft_bans(info: NodeInfo, options: PartitionOptions) -> frozenset[Node]:
 
 
 def without_layout_bans(options: PartitionOptions, *, allow_list: bool) -> PartitionOptions:
-    """Return options with the bans lifted that only guess how code is fused."""
+    """Return options without the bans that only guess at fusion."""
     return dataclasses.replace(
         options,
         ban_used_far_apart=False,
@@ -125,7 +125,7 @@ def _is_cheap(node: Node) -> bool:
 
 
 def _used_far_apart(info: NodeInfo) -> set[Node]:
-    """Return fusible uses of a node that come after something that does not fuse with it.
+    """Return the fusible users of a node that come after an operator that does not fuse with it.
 
     With x -> relu, relu -> mm, x -> add: `add` comes after `mm`, so it is banned.
     """
@@ -141,7 +141,7 @@ def _used_far_apart(info: NodeInfo) -> set[Node]:
 
 
 def _first_unfusible(info: NodeInfo) -> dict[Node, int]:
-    """Return the place of the first node that each leads to, over fusible ones, and not fuses."""
+    """Return for each node the place of the first unfusible node behind a chain of fusible ones."""
     first: dict[Node, int] = {}
     for node in reversed(info.nodes):
         users = [user for user in node.users if user in info.forward]
@@ -151,9 +151,9 @@ def _first_unfusible(info: NodeInfo) -> dict[Node, int]:
 
 
 def _ends_of_long_chains(info: NodeInfo, banned: Collection[Node]) -> set[Node]:
-    """Return where a region of fusible nodes narrows to one more than `LONG_CHAIN` from its start.
+    """Return the nodes at which a fusible region of over `LONG_CHAIN` nodes narrows to one.
 
-    A region grows from a node to the users that fuse with it, in order, and over each node once.
+    A region grows from a node to the users that fuse with it, in order, and visits each node once.
     """
     order = {node: place for place, node in enumerate(n for n in info.nodes if n in info.forward)}
     seen: set[Node] = set()

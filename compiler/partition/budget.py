@@ -1,16 +1,16 @@
-"""Which values to save within a memory budget.
+"""The choice of saved values within a memory budget.
 
-`low` are the bytes of the smallest cut (hard bans only), `high` those of the one that is best for
+`low` is the bytes of the smallest cut (hard bans only), `high` the bytes of the cut for the best
 run time (all bans). A budget b allows low + b * (high - low) bytes, and beyond the inputs of
-forward b times what the best cut saves beyond them. Taken is the first that fits both:
-1. all bans but those that guess how code is fused; 2. without the allow-list, too;
-3. of what (2) bans, a knapsack picks what stays banned: what takes longest to compute again;
-4. a knapsack of b * (high - low) bytes. It always fits: the smallest cut together with what is
-   picked is a cut, so the minimum is no more.
+forward b times the bytes of the best cut beyond them. The first cut that fits both is taken:
+1. all bans but the guesses at fusion; 2. likewise without the allow-list;
+3. a knapsack picks from the bans of (2) the nodes that take longest to recompute;
+4. a knapsack of b * (high - low) bytes. It always fits: the smallest cut and the picked nodes
+   together are a cut, so the minimum has no more bytes.
 
 Source: torch/_functorch/partitioners.py, `choose_saved_values_set`, for (1) to (3). Differs: a cut
 has the least bytes under the same bans, (4) makes the budget a bound, and a budget of 0 is the
-smallest cut; there it is all inputs of forward, and random numbers are drawn anew.
+smallest cut. In torch a budget of 0 saves all inputs of forward, and draws other random numbers.
 """
 
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ def choose_saved_values_set(
     """Return the nodes whose values forward saves for backward, in order.
 
     Args:
-        joint_graph: Taken because callers of torch's function give it; not read.
-        node_info: The joint graph, sorted.
-        memory_budget: From 0 to 1; that of the options is not read.
+        joint_graph: Not read; a parameter of torch's function.
+        node_info: The classified joint graph.
+        memory_budget: From 0 to 1; the budget of the options is not read.
         options: Bans and solver.
 
     Raises:
         ConfigError: The budget is not from 0 to 1.
-        CannotPartition: Backward needs what can neither be saved nor computed again.
+        CannotPartition: Backward needs a value that can neither be saved nor recomputed.
     """
     del joint_graph
     require_budget(memory_budget)
@@ -88,11 +88,11 @@ class _Budget:
         return beyond <= 0 or self._beyond_inputs(found) < self.budget * beyond
 
     def _beyond_inputs(self, found: Cut) -> int:
-        """Return how many bytes more are saved than the inputs of forward have, parameters too."""
+        """Return the saved bytes beyond the bytes of the inputs of forward, parameters included."""
         return total_nbytes(found.values) - total_nbytes(self.info.forward_inputs)
 
     def _with_picked(self, soft: frozenset[Node], room: int) -> Cut:
-        """Return the cut where what is worth it within so many bytes is not computed again."""
+        """Return the cut that saves the nodes which a knapsack of `room` bytes picks."""
         nodes = sorted(soft - self.hard, key=self.info.order.__getitem__)
         nodes.sort(key=lambda node: -total_nbytes([node]))
         sizes = [total_nbytes([node]) for node in nodes]

@@ -15,20 +15,20 @@ from ctk.compiler.partition.overwritten import copy_before
 
 @dataclass(slots=True)
 class Building:
-    """A graph as it grows.
+    """A graph under construction.
 
     Attributes:
         info: The joint graph.
-        graph: What there is so far.
-        copies: The value of each node of the joint graph here.
-        kept: What forward saves in place of a node: the copy of what it overwrites later, or the
-            state from which it has drawn. In backward: that state.
+        graph: The part built so far.
+        copies: The node here for each node of the joint graph.
+        substitutes: The values that forward saves in place of nodes: the copy of an overwritten
+            input, or the generator state of a random node. In backward: that state.
     """
 
     info: NodeInfo
     graph: Graph = field(default_factory=Graph)
     copies: dict[Node, Node] = field(default_factory=dict[Node, Node])
-    kept: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    substitutes: dict[Node, Node] = field(default_factory=dict[Node, Node])
 
     def append_inputs(self, nodes: Iterable[Node]) -> None:
         """Append placeholders for values of the joint graph."""
@@ -39,33 +39,34 @@ class Building:
     def append_states(self, drawn: Iterable[Node]) -> None:
         """Append placeholders for the states of generators."""
         for node in drawn:
-            self.kept[node] = self.graph.placeholder(f"rng_state_{node.name}")
-            self.kept[node].meta = recipes.state_meta(node)
+            state = self.graph.placeholder(f"rng_state_{node.name}")
+            state.meta = recipes.state_meta(node)
+            self.substitutes[node] = state
 
     def copy_before(self, written: Iterable[Node]) -> None:
-        """Copy inputs that are saved and overwritten; before anything else is appended."""
+        """Copy inputs that are saved and overwritten; call it before other nodes are appended."""
         for node in sorted(written, key=self.info.order.__getitem__):
             copy = copy_before(node)
             if copy is None:
                 raise CannotPartition(f"{node.name} is overwritten and cannot be copied before")
-            self.kept[node] = copy(self.graph, self.copies[node])
-            self.kept[node].meta = dict(node.meta)
+            self.substitutes[node] = copy(self.graph, self.copies[node])
+            self.substitutes[node].meta = dict(node.meta)
 
     def append(self, node: Node) -> None:
-        """Append a node as it is."""
+        """Append a copy of a node."""
         if self._is_missing(node):
             copy = recipes.compute_in_backward(self.graph, node, self.copies.__getitem__)
             self.copies[node] = copy
 
     def append_drawn(self, node: Node) -> None:
-        """Append a random node, and keep the state from which it draws."""
+        """Append a random node, and keep its generator state."""
         drawn = recipes.draw(self.graph, node, self.copies.__getitem__)
-        self.copies[node], self.kept[node] = drawn
+        self.copies[node], self.substitutes[node] = drawn
 
     def append_again(self, node: Node) -> None:
-        """Append what computes a node of forward once more."""
+        """Append the recomputation of a node of forward."""
         if is_random(node):
-            state = self.kept[node]
+            state = self.substitutes[node]
             again = recipes.draw_again(self.graph, node, state, self.copies.__getitem__)
             self.copies[node] = again
         elif self._is_missing(node):
@@ -77,15 +78,15 @@ class Building:
         return node not in self.copies
 
     def results(self, nodes: Iterable[object]) -> list[object]:
-        """Return the values of nodes here; anything else as it is."""
+        """Return the values of nodes here; other values unchanged."""
         return [self.copies[node] if isinstance(node, Node) else node for node in nodes]
 
     def saved(self, nodes: Iterable[Node]) -> list[object]:
-        """Return what forward saves of nodes."""
-        return [self.kept.get(node, self.copies[node]) for node in nodes]
+        """Return the values that forward saves for nodes."""
+        return [self.substitutes.get(node, self.copies[node]) for node in nodes]
 
     def finish(self, outputs: Sequence[object], descriptions: Sequence[object]) -> GraphModule:
-        """Return the module, with what AOTAutograd reads of its outputs."""
+        """Return the module, with the descriptions that AOTAutograd reads of its outputs."""
         output = self.graph.output(cast("Any", tuple(outputs)))
         output.meta["desc"] = list(descriptions)
         output.meta["output_stack_traces"] = [

@@ -1,9 +1,9 @@
-"""Sort the nodes of a joint graph: which side needs each, and which side it may run on.
+"""Classify the nodes of a joint graph by the sides that need and may compute them.
 
     sin = sin(primals_1); cos = cos(primals_1); mul = mul(tangents_1, cos); outputs: sin | mul
     forward = {primals_1, sin}, backward = {tangents_1, mul}, unclaimed: cos
 
-Dead nodes belong to neither. What is unclaimed may run on either side.
+Dead nodes belong to neither. Unclaimed nodes may run on either side.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,21 +27,21 @@ from ctk.compiler.partition.roles import (
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A joint graph, sorted.
+    """A classified joint graph.
 
     Attributes:
         joint: The graph.
         nodes: The live nodes and all placeholders, in order, without the output.
-        order: The place of each in `nodes`.
+        order: The position of each node in `nodes`.
         forward_inputs: Primals, then forward seeds.
         backward_inputs: Tangents, then backward seeds.
-        forward_outputs: What the forward graph returns to the program.
-        backward_outputs: What the backward graph returns: gradients; None where there is none.
-        static: Primals that stay where they are from call to call (parameters): free to save.
-        forward: What the forward outputs and the effects of forward need.
-        backward: What only backward can compute: whatever depends on a tangent, or is tagged so.
-        recomputed: What checkpointing wants computed again.
-        kept: What checkpointing wants saved.
+        forward_outputs: The results of the program.
+        backward_outputs: The gradients; None for an input without one.
+        static: Primals that keep their memory from call to call (parameters): free to save.
+        forward: Nodes that the forward outputs and the effects of forward need.
+        backward: Nodes that only backward can compute: they depend on a tangent or are tagged.
+        recomputed: Nodes that checkpointing wants recomputed.
+        kept: Nodes that checkpointing wants saved.
     """
 
     joint: GraphModule
@@ -58,12 +58,12 @@ class NodeInfo:
     kept: frozenset[Node]
 
     def operands(self, node: Node) -> Iterable[Node]:
-        """Return what backward must have in order to compute a node."""
+        """Return the operands that backward needs in order to compute a node."""
         return (operands_in_backward if node in self.backward else operands_again)(node)
 
     @property
     def demanded(self) -> list[Node]:
-        """What backward returns though forward could compute it: it must be there in backward."""
+        """The outputs of backward that forward could compute: backward needs their values."""
         nodes = (out for out in self.backward_outputs if isinstance(out, Node))
         return [node for node in dict.fromkeys(nodes) if node not in self.backward]
 
@@ -71,19 +71,19 @@ class NodeInfo:
 def classify_nodes(
     joint: GraphModule, num_fwd_outputs: int, static_indices: Sequence[int] = ()
 ) -> NodeInfo:
-    """Sort the nodes of a joint graph.
+    """Classify the nodes of a joint graph.
 
     Args:
         joint: The graph; not changed.
-        num_fwd_outputs: How many of its outputs are the forward graph's; they come first.
-        static_indices: Which primals are static, by position.
+        num_fwd_outputs: Number of outputs of the forward graph; they come first.
+        static_indices: Positions of the static primals.
     """
     outputs = output_leaves(joint)
     nodes = [node for node in joint.graph.nodes if node.op != "output"]
     backward = frozenset(_backward_only(nodes))
     forward_outputs = tuple(_in_forward(out, backward) for out in outputs[:num_fwd_outputs])
     effects = [node for node in nodes if is_effect(node)]
-    live = needed([*outputs, *forward_outputs, *effects], _operands_in_both)
+    live = ancestors([*outputs, *forward_outputs, *effects], _operands_in_both)
     nodes = [node for node in nodes if node in live or node.op == "placeholder"]
     recomputed, kept = _checkpointed(nodes)
     primals = _those(is_primal, nodes)
@@ -96,7 +96,7 @@ def classify_nodes(
         forward_outputs=forward_outputs,
         backward_outputs=tuple(outputs[num_fwd_outputs:]),
         static=frozenset(primals[i] for i in static_indices if i < len(primals)),
-        forward=needed([*forward_outputs, *(node for node in effects if node not in backward)]),
+        forward=ancestors([*forward_outputs, *(node for node in effects if node not in backward)]),
         backward=backward.intersection(nodes),
         recomputed=recomputed,
         kept=kept,
@@ -104,7 +104,7 @@ def classify_nodes(
 
 
 def all_operands(node: Node) -> Iterable[Node]:
-    """Return what a node reads."""
+    """Return the operands of a node."""
     return node.all_input_nodes
 
 
@@ -112,12 +112,12 @@ def _operands_in_both(node: Node) -> Iterable[Node]:
     return (*node.all_input_nodes, *operands_again(node))
 
 
-def needed(
+def ancestors(
     ends: Iterable[object],
     operands: Callable[[Node], Iterable[Node]] = all_operands,
     given: Collection[Node] = (),
 ) -> frozenset[Node]:
-    """Return the nodes that these need, themselves included; nothing that only `given` need."""
+    """Return `ends` and the nodes that they need, but not beyond the nodes in `given`."""
     found: set[Node] = set()
     waiting = [end for end in ends if isinstance(end, Node)]
     while waiting:
@@ -135,7 +135,7 @@ def _those(check: Callable[[Node], bool], nodes: Iterable[Node]) -> list[Node]:
 
 
 def _backward_only(nodes: Iterable[Node]) -> set[Node]:
-    """Return what depends on a tangent or must be in backward."""
+    """Return the nodes that depend on a tangent or must be in backward."""
     found: set[Node] = set()
     for node in nodes:
         begins = is_tangent(node) or is_backward_seed(node) or must_be_in_backward(node)
@@ -152,10 +152,10 @@ def _in_forward(output: object, backward: frozenset[Node]) -> object:
 
 
 def _checkpointed(nodes: Iterable[Node]) -> tuple[frozenset[Node], frozenset[Node]]:
-    """Return what checkpointing wants computed again, and what it wants saved.
+    """Return the nodes that checkpointing wants recomputed, and the nodes that it wants saved.
 
-    The last value of a checkpointed region is saved where the next region begins with it, and
-    where a hook of backward may need it: else one region would be computed again within another.
+    The last value of a checkpointed region is saved if the next region begins with it or a hook of
+    backward may need it: else one region would be recomputed within another.
     """
     recomputed: set[Node] = set()
     kept: set[Node] = set()

@@ -1,7 +1,7 @@
-"""What a node costs: bytes to save it, and an estimate of the time to compute it again.
+"""Costs of a node: bytes to save it, and an estimate of the time to compute it again.
 
-Sizes that are symbols count with their hints; the time is in floating-point operations, of which
-moving one byte counts as `PER_BYTE`.
+Symbolic sizes count with their hints. Time is in floating-point operations; moving one byte counts
+as `PER_BYTE` of them.
 
 Source: torch/_functorch/partitioners.py, `_size_of` and `estimate_runtime`. Differs: nothing is run
 to count its operations, and bytes count, so that of two cheap operators the smaller is cheaper.
@@ -17,15 +17,15 @@ from ctk.compiler.torch_compat.aot.partition import flops, hint
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 
 UNKNOWN_SIZE = 4096
-"""What a size that nobody knows counts as; the value of torch's partitioner."""
+"""The size assumed for a symbol without a hint; the value of torch's partitioner."""
 
 PER_BYTE = 10
-"""Operations that a processor can do while it moves one byte: about 10 on CPUs, more on GPUs. Only
-the order of what is computed again depends on it."""
+"""Operations of a processor in the time that it moves one byte: about 10 on CPUs, more on GPUs.
+Only the ranking of nodes to recompute depends on it."""
 
 
 def nbytes(node: Node) -> int:
-    """Return the bytes of a node's value; of several results, of all. A symbolic number is one."""
+    """Return the bytes of a node's value, or of all its results; a symbolic number is one."""
     values = tree_leaves(value_of(node))
     return sum(_nbytes(value) for value in values)
 
@@ -56,7 +56,7 @@ def _flops(node: Node) -> int:
 
 
 def _shaped(value: object) -> object:
-    """Return a tensor without data and without symbols for a node; anything else as it is."""
+    """Return a meta tensor without symbols for a node; any other value unchanged."""
     known = value_of(value) if isinstance(value, Node) else value
     if isinstance(known, torch.Tensor):
         shape = [hint(size, UNKNOWN_SIZE) for size in known.shape]

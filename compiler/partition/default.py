@@ -1,10 +1,10 @@
-"""The plain partition: forward runs what the program ran forward, and saves what backward reads.
+"""The plain partition: forward runs the program's forward, and saves all that backward reads.
 
-Only what checkpointing wants computed again is. A size of a tensor is saved instead of the tensor
-where backward reads nothing else of it.
+Only checkpointed regions are recomputed. If backward reads only the size of a tensor, the size is
+saved instead.
 
-Source: torch/_functorch/partitioners.py, `default_partition`. Differs: what backward reads is found
-from backward; torch saves all of forward, then drops what is not read.
+Source: torch/_functorch/partitioners.py, `default_partition`. Differs: the search starts from
+backward; torch saves all of forward, then drops values without a reader.
 """
 
 from torch.fx import Node
@@ -35,7 +35,7 @@ def all_that_backward_reads(info: NodeInfo) -> list[Node]:
 
 
 def _side_of_forward(info: NodeInfo) -> set[Node]:
-    """Return what forward needs and what was traced in it, with parts and sizes of that."""
+    """Return the nodes that forward needs or traced, with the items and sizes of their values."""
     forward: set[Node] = set()
     for node in info.nodes:
         if node in info.backward:

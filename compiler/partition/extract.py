@@ -1,39 +1,40 @@
-"""Choose what goes into the forward and the backward graph, given what is to be saved.
+"""Build the forward and the backward graph from a joint graph and the values to save.
 
-What AOTAutograd reads by position:
+AOTAutograd reads inputs and outputs by position:
     forward:  primals, forward seeds -> its outputs, saved tensors, saved symbolic numbers
     backward: saved symbolic numbers, saved tensors, tangents, backward seeds -> gradients
-States of generators are tensors, too; tensors whose version autograd must not check are the last of
-them. Names and metas are kept, and sub-graphs are those of the joint graph.
+Generator states count as tensors; tensors whose version autograd must not check are the last of the
+tensors. Names, metadata and sub-graphs are those of the joint graph.
 
-Source: torch/_functorch/partitioners.py, `_extract_fwd_bwd_modules`. Differs: what each side
-needs is found from its outputs and effects, so that there is no dead code to eliminate and no
-random operator stays where nobody reads it.
+Source: torch/_functorch/partitioners.py, `_extract_fwd_bwd_modules`. Differs: each side is built
+from its outputs and effects, so that it has no dead code, and no random operator without a reader.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.properties import is_effect, is_random, is_symbolic
 from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import topological
 from ctk.compiler.partition.building import Building
-from ctk.compiler.partition.classify import NodeInfo, all_operands, needed
-from ctk.compiler.partition.overwritten import overwritten
-from ctk.compiler.partition.schedule import getitems_first, late
+from ctk.compiler.partition.classify import NodeInfo, all_operands, ancestors
+from ctk.compiler.partition.overwritten import overwritten_inputs
+from ctk.compiler.partition.roles import is_getitem
 from ctk.compiler.torch_compat.aot import partition as compat
 
+Operands = Callable[[Node], Iterable[Node]]
 _UNCHECKED = "saved_tensor_with_no_vc_check"
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What forward hands to backward, in this order.
+    """The values that forward passes to backward, in this order.
 
     Attributes:
         checked: Tensors whose version autograd checks.
-        drawn: Random nodes, of which the state of the generator is handed over.
+        drawn: Random nodes; the generator state of each is passed.
         unchecked: Tensors without that check.
         symbols: Symbolic numbers.
     """
@@ -49,7 +50,7 @@ class Saved:
 
     @property
     def descriptions(self) -> list[object]:
-        """What each is, for AOTAutograd."""
+        """The descriptions of the values for AOTAutograd."""
         checked = len(self.checked) + len(self.drawn)
         return compat.saved_descriptions(checked, len(self.unchecked), len(self.symbols))
 
@@ -58,31 +59,31 @@ def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphM
     """Return the forward and the backward graph.
 
     Args:
-        info: The joint graph, sorted.
-        values: What to save; what backward does not read is not saved.
+        info: The classified joint graph.
+        values: The values to save; those without a reader in backward are left out.
 
     Raises:
-        CannotPartition: Backward needs what is not saved and cannot be computed again.
+        CannotPartition: Backward needs a value that is neither saved nor can be recomputed.
     """
     saved = _sorted(info, values)
     return _forward(info, saved), _backward(info, saved)
 
 
 def computed_in_backward(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
-    """Return what backward computes if these values are saved, in the order of the joint graph."""
+    """Return the nodes that backward computes if these values are saved, in the joint order."""
     inputs = {*values, *info.backward_inputs}
     inside = _needed_in_backward(info, inputs)
     return [node for node in info.nodes if node in inside and node not in inputs]
 
 
 def computed_again(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
-    """Return what of forward backward computes once more if these values are saved."""
+    """Return the nodes of forward that backward recomputes if these values are saved."""
     found = computed_in_backward(info, values)
     return [n for n in found if n in info.forward and n.op == "call_function"]
 
 
 def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
-    """Return what backward reads of these, in the order that AOTAutograd wants."""
+    """Return the values that backward reads, in the order that AOTAutograd wants."""
     given = dict.fromkeys(values)
     read = _needed_in_backward(info, given)
     used = [node for node in info.nodes if node in given and node in read]
@@ -98,13 +99,13 @@ def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
 
 def _needed_in_backward(info: NodeInfo, saved: Iterable[Node]) -> frozenset[Node]:
     ends = [*info.backward_outputs, *(node for node in info.backward if is_effect(node))]
-    return needed(ends, info.operands, {*saved, *info.backward_inputs})
+    return ancestors(ends, info.operands, {*saved, *info.backward_inputs})
 
 
 def _with_bindings(info: NodeInfo, numbers: Sequence[Node], tensors: Sequence[Node]) -> list[Node]:
-    """Return symbolic numbers, those first that bind a symbol; with all symbols in any size.
+    """Return symbolic numbers, the symbol bindings first, with all symbols of the given sizes.
 
-    The sizes of what backward is given must be known there, also if no node reads them.
+    Backward must know the sizes of its inputs, even if no node reads them.
     """
     binding = {n: None for n in numbers if compat.symbol_of(n) is not None}
     derived = [node for node in numbers if node not in binding]
@@ -120,12 +121,12 @@ def _with_bindings(info: NodeInfo, numbers: Sequence[Node], tensors: Sequence[No
 
 def _forward(info: NodeInfo, saved: Saved) -> GraphModule:
     effects = [n for n in info.nodes if is_effect(n) and n not in info.backward]
-    inside = needed([*info.forward_outputs, *saved.values, *saved.drawn, *effects])
+    inside = ancestors([*info.forward_outputs, *saved.values, *saved.drawn, *effects])
     nodes = [node for node in info.nodes if node in inside]
     graph = Building(info)
     graph.append_inputs(info.forward_inputs)
-    graph.copy_before(overwritten(info).intersection(saved.values))
-    for node in getitems_first(nodes, all_operands):
+    graph.copy_before(overwritten_inputs(info).intersection(saved.values))
+    for node in move_getitems_up(nodes, all_operands):
         if node in saved.drawn:
             graph.append_drawn(node)
         else:
@@ -148,7 +149,9 @@ def _backward(info: NodeInfo, saved: Saved) -> GraphModule:
     graph.append_states(saved.drawn)
     graph.append_inputs((*saved.unchecked, *info.backward_inputs))
     nodes = computed_in_backward(info, saved.values)
-    for node in getitems_first(late(nodes, info.backward, info.operands), info.operands):
+    for node in move_getitems_up(
+        order_backward(nodes, info.backward, info.operands), info.operands
+    ):
         if node in info.backward:
             graph.append(node)
         else:
@@ -162,7 +165,62 @@ def _backward(info: NodeInfo, saved: Saved) -> GraphModule:
 
 
 def _descriptions(info: NodeInfo) -> list[object]:
-    """Return what AOTAutograd says of each output of the joint graph."""
+    """Return AOTAutograd's description of each output of the joint graph."""
     count = len(info.forward_outputs) + len(info.backward_outputs)
-    said = info.joint.graph.output_node().meta.get("desc")
-    return [None] * count if said is None else list(said)
+    described = info.joint.graph.output_node().meta.get("desc")
+    return [None] * count if described is None else list(described)
+
+
+def order_backward(
+    nodes: Sequence[Node], backward: Collection[Node], operands: Operands
+) -> list[Node]:
+    """Return the nodes of a backward graph, each recomputed node right before its first user.
+
+        joint: sin = sin(x); cos = cos(sin); mul = mul(tangents_2, y); neg = mul(mul, cos)
+        backward, if x is saved: mul, sin, cos, neg: values live shortly
+
+    Source: torch/_functorch, `reordering_to_mimic_autograd_engine` and `raise_getitems`. Differs:
+    a list of nodes is ordered before the graph is built, instead of a graph rebuilt twice.
+
+    Args:
+        nodes: In the order of the joint graph.
+        backward: Nodes that only backward can compute; they keep their order.
+        operands: Gives the operands of a node in backward.
+    """
+    place = {node: index for index, node in enumerate(nodes)}
+    done: dict[Node, None] = {}
+    for node in nodes:
+        if node in backward:
+            done |= dict.fromkeys(_with_operands(node, place, done, operands))
+    return [*done, *(node for node in nodes if node not in done)]
+
+
+def _with_operands(
+    node: Node, place: dict[Node, int], done: Collection[Node], operands: Operands
+) -> list[Node]:
+    found: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        if current in found or current in done or current not in place:
+            continue
+        found.add(current)
+        waiting.extend(operands(current))
+    return topological(sorted(found, key=place.__getitem__), operands)
+
+
+def move_getitems_up(nodes: Sequence[Node], operands: Operands) -> list[Node]:
+    """Return nodes with each `getitem` right behind its operand, which is freed sooner."""
+    takers: dict[Node, list[Node]] = {}
+    inside = set(nodes)
+    for node in nodes:
+        if is_getitem(node) and [*operands(node)] == [node.args[0]] and node.args[0] in inside:
+            takers.setdefault(node.all_input_nodes[0], []).append(node)
+    moved = {taker for each in takers.values() for taker in each}
+    ordered: list[Node] = []
+    waiting = [node for node in reversed(nodes) if node not in moved]
+    while waiting:
+        node = waiting.pop()
+        ordered.append(node)
+        waiting.extend(reversed(takers.get(node, [])))
+    return ordered

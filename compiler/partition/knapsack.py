@@ -1,4 +1,4 @@
-"""Knapsack: what to save within a number of bytes, so that the least time is spent again.
+"""Knapsack: which values to save within some bytes, so that recomputation takes least time.
 
     sizes (4, 3, 2), values (5.0, 4.0, 3.0), capacity 5:  {1, 2} is worth 7.0, {0} only 5.0
 
@@ -7,8 +7,8 @@ Three solvers, all of which return a set that fits:
 2. `dp`: dynamic programming over `BUCKETS` of the capacity; best where sizes are whole buckets.
 3. `exact`: integer programming (scipy's HiGHS); best, and exponential at worst.
 
-Source: torch/_functorch/_activation_checkpointing/knapsack.py has the same three. Differs: integer
-sizes, which are rounded up, so that a result always fits.
+Source: torch/_functorch/_activation_checkpointing/knapsack.py has the same three. Differs: sizes
+are integers and are rounded up, so that a result always fits.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from typing import Any
 from ctk.compiler.partition.options import Solver
 
 BUCKETS = 2000
-"""Into how many parts `dp` divides the capacity."""
+"""The number of parts into which `dp` divides the capacity."""
 
 
 def solve(
@@ -26,10 +26,10 @@ def solve(
     """Return the indices of the items to take.
 
     Args:
-        solver: Which algorithm.
+        solver: Name of the algorithm.
         sizes: Bytes of each item, from 0.
-        values: What each is worth, from 0.
-        capacity: Bytes that there are, from 0.
+        values: Worth of each item, from 0.
+        capacity: Bytes to fill, from 0.
     """
     fitting = [i for i, size in enumerate(sizes) if 0 < size <= capacity]
     free = frozenset(i for i, size in enumerate(sizes) if size == 0)
@@ -40,7 +40,7 @@ def solve(
 
 
 def greedy(sizes: Sequence[int], values: Sequence[float], capacity: int) -> Iterable[int]:
-    """Take what is worth most per byte as long as it fits; or the one item worth more than that."""
+    """Take the items worth most per byte while they fit, or the one item worth more than these."""
     taken: list[int] = []
     room = capacity
     for item in sorted(range(len(sizes)), key=lambda i: (-values[i] / sizes[i], sizes[i], i)):
@@ -75,7 +75,7 @@ def dp(sizes: Sequence[int], values: Sequence[float], capacity: int) -> Iterable
 
 
 def exact(sizes: Sequence[int], values: Sequence[float], capacity: int) -> Iterable[int]:
-    """Solve the integer program; where rounding lets too much in, with a little less capacity."""
+    """Solve the integer program; if rounding exceeds the capacity, again with a smaller one."""
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
 

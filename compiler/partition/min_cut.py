@@ -1,8 +1,8 @@
-"""The minimum cut of a network, on scipy: which edges to cut so that nothing flows.
+"""The minimum cut of a network, on scipy: the cheapest edges that separate source and sink.
 
-Of all minimum cuts it is the one nearest to the sink: less is computed again. scipy's flows are
+Of all minimum cuts it is the one nearest to the sink, which recomputes least. scipy's flows are
 32-bit, so capacities beyond 2**30 in sum are rounded up to multiples of a unit: the cut is then
-minimal but for one unit per edge, about a billionth of the sum.
+minimal up to one unit per edge, about a billionth of the sum.
 
 Source: scipy.sparse.csgraph.maximum_flow, Dinic's algorithm.
 """
@@ -16,10 +16,10 @@ Edge = tuple[int, int]
 
 
 class Unbounded(Exception):
-    """Every cut would go through an edge that cannot be cut.
+    """Every cut has an edge of infinite capacity.
 
     Attributes:
-        path: Vertices of a path from source to sink that only such edges make up.
+        path: Vertices of a path of such edges from source to sink.
     """
 
     def __init__(self, path: list[int]) -> None:
@@ -33,14 +33,13 @@ def minimum_cut(
     """Return the edges of the minimum cut nearest to the sink.
 
     Args:
-        edges: Capacity by (tail, head); None for an edge that cannot be cut. No edge may have its
-            reverse among them.
+        edges: Capacity by (tail, head); None for infinite. The reverse of an edge is not allowed.
         size: The number of vertices, which are 0 ... size - 1.
-        source: Where everything comes from.
-        sink: Where nothing must arrive.
+        source: Vertex that the flow starts from.
+        sink: Vertex that the flow must not reach.
 
     Raises:
-        Unbounded: There is no such cut.
+        Unbounded: Every cut has infinite capacity.
     """
     import numpy as np
     from scipy.sparse import csr_array

@@ -1,17 +1,17 @@
-"""The flow network of a joint graph, whose minimum cut says what to save.
+"""The flow network of a joint graph; its minimum cut is the set of values to save.
 
-Each node n is two vertices, n.in and n.out. What is on the sink's side is computed in backward.
+Each node n is two vertices, n.in and n.out. Nodes on the sink's side are computed in backward.
     n.in -> n.out, its bytes       cut: n is saved
-    o.out -> n.in, infinite        who computes n in backward must have its operand o there
-    source -> n.in, infinite       n must not be computed again
+    o.out -> n.in, infinite        computing n in backward needs its operand o there
+    source -> n.in, infinite       n must not be recomputed
     source -> n.in, state's bytes  n draws random numbers; cut: the generator's state is saved
     n.in -> sink, infinite         n must be computed in backward
-    n.out -> sink, infinite        n must be there in backward
+    n.out -> sink, infinite        backward needs the value of n
 
 Source: the network of torch/_functorch/partitioners.py, `solve_min_cut`. Differs: capacities are
-bytes and nothing else, so that no partition under the same bans saves less; of equal cuts the one
-nearest to backward is taken, where torch weighs nodes by their distance from it. Random numbers may
-be drawn again. Operands are those of computing again (`recipes.py`).
+bytes only, so that no partition under the same bans saves less; of equal cuts the one nearest to
+backward is taken, while torch weighs nodes by their distance from it. Random numbers may be drawn
+again. Operands are the operands of the recomputation (`recipes.py`).
 """
 
 from collections.abc import Collection
@@ -23,25 +23,25 @@ from ctk.compiler.fx.properties import is_random, is_symbolic
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.costs import nbytes
 from ctk.compiler.partition.min_cut import Edge, Unbounded, minimum_cut
-from ctk.compiler.partition.overwritten import copy_before, overwritten
+from ctk.compiler.partition.overwritten import copy_before, overwritten_inputs
 from ctk.compiler.partition.recipes import state_nbytes
 from ctk.compiler.partition.roles import is_tensor
 
 
 class CannotPartition(Exception):
-    """A value must be there in backward that can neither be saved nor computed again."""
+    """Backward needs a value that can neither be saved nor recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What to save: values, in order, and states of generators; and the bytes of all of these."""
+    """The values to save, in order, and the bytes of them and of saved generator states."""
 
     values: list[Node]
     nbytes: int
 
 
 def cut(info: NodeInfo, banned: Collection[Node]) -> Cut:
-    """Return what to save if these nodes must not be computed again.
+    """Return the minimum cut if the banned nodes must not be recomputed.
 
     Raises:
         CannotPartition: Names the nodes between which nothing can be saved.
@@ -67,7 +67,7 @@ def network_of(info: NodeInfo, banned: Collection[Node]) -> tuple[dict[Edge, int
     """
     source, sink = 2 * len(info.nodes), 2 * len(info.nodes) + 1
     demanded = set(info.demanded)
-    written = overwritten(info)
+    written = overwritten_inputs(info)
     edges: dict[Edge, int | None] = {}
     for place, node in enumerate(info.nodes):
         for operand in info.operands(node):
@@ -87,7 +87,7 @@ def network_of(info: NodeInfo, banned: Collection[Node]) -> tuple[dict[Edge, int
 
 
 def _capacity(node: Node, info: NodeInfo, written: Collection[Node]) -> int | None:
-    """Return what it costs to save a node; None if it cannot be saved."""
+    """Return the bytes of saving a node; None if it cannot be saved."""
     if not (is_tensor(node) or is_symbolic(node)):
         return None
     if node in written:  # a copy of it is saved
@@ -96,5 +96,5 @@ def _capacity(node: Node, info: NodeInfo, written: Collection[Node]) -> int | No
 
 
 def saved_nbytes(node: Node, info: NodeInfo) -> int:
-    """Return the bytes that saving a node takes; nothing for what is there anyway."""
+    """Return the bytes of saving a node; 0 for parameters, which stay in memory anyway."""
     return 0 if node in info.static else nbytes(node)

@@ -1,7 +1,7 @@
 """Options of the partitioner: `Config(passes={"partition": {"memory_budget": 0.5}})`.
 
-They are checked like the options of passes, which is where users look for them; the partition is no
-pass, because it makes two graphs of one.
+They are set and checked like the options of passes. The partition itself is not a pass, because it
+makes two graphs of one.
 """
 
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ Solver = Literal["greedy", "dp", "exact"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptions(Options):
-    """How a joint graph is split.
+    """Options of the split of a joint graph.
 
     Attributes:
-        algorithm: `min_cut`; `default`: save all that backward needs, compute nothing again; or
+        algorithm: `min_cut`; `default`: save all that backward needs, recompute nothing; or
             `torch`: torch's own min-cut partitioner, which reads torch's own options.
-        memory_budget: From 0 (save as little as possible) to 1 (save what is best for run time).
-            Between, the saved bytes are at most that part of the way from those of 0 to those of 1.
-        solver: How it is chosen what is computed again between 0 and 1 (`knapsack.py`).
-        ban_used_far_apart: Save what is used both right away and behind something that does not
-            fuse with it.
-        ban_long_fusible_chains: Save something in every chain of more than a hundred fusible
+        memory_budget: From 0 (save as little as possible) to 1 (save for the best run time). A
+            budget between allows that fraction of the difference in saved bytes.
+        solver: Algorithm of the choice between 0 and 1 (`knapsack.py`).
+        ban_used_far_apart: Save a value with one reader at once and one behind an operator that
+            does not fuse with it.
+        ban_long_fusible_chains: Save a value in every chain of more than a hundred fusible
             operators.
-        ban_materialized_backward: Save what backward would have to write to memory anyway.
-        ban_not_in_allow_list: Compute again only what is known to be cheap (`operators.py`).
-        ban_reduction: Save results that are less than a quarter of their operands.
-        aggressive_recomputation: Leave out all of these bans but `ban_reduction`.
+        ban_materialized_backward: Save a value that backward would write to memory anyway.
+        ban_not_in_allow_list: Recompute only operators known to be cheap (`operator_facts.py`).
+        ban_reduction: Save results of less than a quarter of their operands' bytes.
+        aggressive_recomputation: Lift all of these bans but `ban_reduction`.
     """
 
     name: ClassVar[str] = "partition"
@@ -59,5 +59,5 @@ def require_budget(budget: float) -> None:
     if not 0 <= budget <= 1:
         raise ConfigError(
             f"memory_budget={budget!r} is not allowed; allowed: 0 (save as little as possible) to "
-            "1 (save what is best for run time)"
+            "1 (save for the best run time)"
         )

@@ -1,10 +1,10 @@
-"""Inputs that forward writes to: what backward needs of them is a copy made before.
+"""Inputs that forward overwrites: backward gets a copy made before the write.
 
     forward: sin = sin(count); add = add(count, 1); copy_(count, add)
     saved for the gradient of sin: `clone(count)`, the first call of forward
 
-Saved as it is, backward would see the new value. Source: none; torch (2.11, 2.13) saves the input,
-and the gradient is that of the new value.
+Without the copy backward would read the new value. Source: none; torch (2.11, 2.13) saves the
+input, and computes the gradient of the new value.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,11 @@ _COPIES: Sequence[tuple[Callable[..., Tensor], int]] = (
     (aten.clone.default, 1),
     (aten.copy.default, 2),
 )
-"""What copies a tensor, and how often it takes it: first of dense ones, then with its gaps."""
+"""Copying operators, and how many times each takes the tensor: for dense tensors, then with
+gaps."""
 
 
-def overwritten(info: NodeInfo) -> frozenset[Node]:
+def overwritten_inputs(info: NodeInfo) -> frozenset[Node]:
     """Return the primals that forward writes to."""
     effects = [node for node in info.nodes if node not in info.backward and is_effect(node)]
     written = {arg for node in effects for arg in mutated_arguments(node)}
@@ -36,7 +37,7 @@ def overwritten(info: NodeInfo) -> frozenset[Node]:
 
 
 def copy_before(node: Node) -> Callable[[Graph, Node], Node] | None:
-    """Return how to copy an input with its strides; None if it has overlaps or no known type."""
+    """Return how to copy an input with its strides; None for overlaps or an unknown type."""
     value = tensor_of(node)
     if value is None:
         return None

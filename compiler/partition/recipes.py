@@ -1,16 +1,17 @@
-"""How a node of forward is computed again in backward: from what, by which calls.
+"""Recipes of recomputation: the operands and calls that compute a node of forward in backward.
 
-Nearly all are called again as they are. Not so:
+Nearly all nodes are called again unchanged. The exceptions:
 1. `native_dropout(x, p, True)[0] -> x * mask * 1 / (1 - p)`: drawn once, the mask is saved.
 2. batch norm in training, items 0 to 2: without the running statistics, which it does not read and
-   forward overwrites. Its other items, the new statistics, are never computed again.
+   forward overwrites. Its other items, the new statistics, are never recomputed.
 3. The gradient of batch norm in training: without the running statistics, likewise.
-4. What draws random numbers, from the state that its generator had in forward.
+4. A random operator, from the state that its generator had in forward.
 
-(1) to (3) give the same bits (tested); (1) where dropout rounds the two products one by one.
+(1) to (3) give the same bits (tested); (1) requires that dropout rounds the two products
+separately.
 
-Source: torch/_functorch/partitioners.py, `functionalize_rng_ops`, for (4), there of checkpointed
-regions only. Differs: the others are ours.
+Source: torch/_functorch/partitioners.py, `functionalize_rng_ops`, has (4) for checkpointed regions
+only. Differs: (1) to (3) have no counterpart there.
 """
 
 import operator
@@ -33,22 +34,22 @@ _NEW_STATISTICS = (3, 4)
 """The items of a batch norm that are new running statistics."""
 
 _DATA = slice(3)
-"""The arguments of a batch norm in front of the running statistics, and the items that it leaves;
-also the arguments of its gradient in front of them."""
+"""The arguments of a batch norm, and of its gradient, in front of the running statistics; also the
+items that are recomputed."""
 
 _TRAINING = 7
-"""Which argument of the gradient of a batch norm says that it was in training."""
+"""Position of the argument `train` of the gradient of a batch norm."""
 
 
 def operands_in_backward(node: Node) -> Sequence[Node]:
-    """Return what a node of backward reads."""
+    """Return the operands of a node of backward."""
     if not _is_gradient_of_norm(node):
         return node.all_input_nodes
     return [arg for arg in _without_statistics(node) if isinstance(arg, Node)]
 
 
 def operands_again(node: Node) -> Sequence[Node]:
-    """Return what a node reads when it is computed again."""
+    """Return the operands of a recomputed node."""
     if (mask := _mask_of(node)) is not None:
         return [_dropped(node), mask]
     if is_batch_norm(node):
@@ -57,7 +58,7 @@ def operands_again(node: Node) -> Sequence[Node]:
 
 
 def compute_in_backward(graph: Graph, node: Node, copies: Copies) -> Node:
-    """Append to a graph what computes a node of backward; return its value there."""
+    """Append the computation of a node of backward to a graph; return its value there."""
     if not _is_gradient_of_norm(node):
         return graph.node_copy(node, copies)
     arguments = map_arg(_without_statistics(node), copies)
@@ -67,9 +68,9 @@ def compute_in_backward(graph: Graph, node: Node, copies: Copies) -> Node:
 
 
 def compute_again(graph: Graph, node: Node, copies: Copies) -> Node:
-    """Append to a graph what computes a node again; return its value there.
+    """Append the recomputation of a node to a graph; return its value there.
 
-    What draws random numbers is not for here: `draw_again`.
+    `draw_again` recomputes random nodes.
     """
     if (mask := _mask_of(node)) is not None:
         return _drop_again(graph, node, (copies(_dropped(node)), copies(mask)))
@@ -79,7 +80,7 @@ def compute_again(graph: Graph, node: Node, copies: Copies) -> Node:
 
 
 def is_new_statistics(node: Node) -> bool:
-    """Return whether a node is an item of a batch norm that is never computed again."""
+    """Return whether a node is an item of a batch norm that is never recomputed."""
     whole = node.args[0] if is_getitem(node) else None
     return isinstance(whole, Node) and is_batch_norm(whole) and node.args[1] in _NEW_STATISTICS
 
@@ -105,7 +106,7 @@ def is_batch_norm(node: Node) -> bool:
 def state_nbytes(node: Node) -> int | None:
     """Return the bytes of the state that a random node is drawn again from; None if it cannot be.
 
-    The state of a default generator is saved, so all tensors must be on its device.
+    Only the state of a default generator is saved, so all tensors must be on its device.
     """
     device = _device_of(node)
     if not is_random(node) or device is None or node.kwargs.get("generator") is not None:
@@ -114,7 +115,7 @@ def state_nbytes(node: Node) -> int | None:
 
 
 def _mask_of(node: Node) -> Node | None:
-    """Return the mask of a dropout's result, if the result follows from it."""
+    """Return the mask of a dropout's result, if the result can be recomputed from the mask."""
     whole = node.args[0] if is_getitem(node) and node.args[1] == 0 else None
     if not isinstance(whole, Node) or whole.target is not aten.native_dropout.default:
         return None
@@ -160,12 +161,12 @@ def draw(graph: Graph, node: Node, copies: Copies) -> tuple[Node, Node]:
 
 
 def state_meta(node: Node) -> dict[str, object]:
-    """Return the meta of the state that a random node is drawn from."""
+    """Return the metadata of the generator state of a random node."""
     return {"val": compat.empty_rng_state(_device_of(node), value_of(node))}
 
 
 def draw_again(graph: Graph, node: Node, state: Node, copies: Copies) -> Node:
-    """Append to backward what draws the numbers again that a random node of forward drew."""
+    """Append a call to backward that draws the numbers of a random node of forward again."""
     args, kwargs = _arguments(node, copies)
     target = compat.run_with_rng_state()
     again = _call(graph, node.name, target, (state, node.target, *args), kwargs)
@@ -174,7 +175,7 @@ def draw_again(graph: Graph, node: Node, state: Node, copies: Copies) -> Node:
 
 
 def _call(graph: Graph, name: str, target: Any, args: Any, kwargs: Any = None) -> Node:
-    """Append a call under a name, by which values are compared with those of the joint graph."""
+    """Append a call under a name, by which its value is compared with that of the joint graph."""
     return graph.create_node("call_function", target, args, kwargs, name)
 
 

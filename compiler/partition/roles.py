@@ -1,7 +1,7 @@
-"""What one node of a joint graph is: whose input, which side it must be on, whether it repeats.
+"""The role of one node of a joint graph: its kind of input, its side, whether it can repeat.
 
 AOTAutograd names inputs (`primals_1`, `tangents_1`, `fwd_seed_0`) and tags nodes
-(`meta["partitioner_tag"]`); checkpointing tags them, too (`meta["recompute"]`).
+(`meta["partitioner_tag"]`); checkpointing adds a tag of its own (`meta["recompute"]`).
 
 Source: torch/_functorch/partitioners.py and _aot_autograd/utils.py read the same names and tags.
 """
@@ -45,20 +45,21 @@ def is_primal(node: Node) -> bool:
 
 
 def tag_of(node: Node) -> object:
-    """Return on which side AOTAutograd has traced a node, or wants it; None if it does not say."""
+    """Return the side on which AOTAutograd traced or wants a node; None without a tag."""
     return node.meta.get("partitioner_tag")
 
 
 def inherit_tags(node: Node, replaced: Node) -> None:
-    """Tag a new node as the one that it stands for: its side, and what checkpointing wants."""
+    """Copy the tags of side and checkpointing to a new node from the node that it replaces."""
     node.meta.update({key: replaced.meta[key] for key in _TAGS if key in replaced.meta})
 
 
 def is_unrepeatable(node: Node) -> bool:
-    """Return whether a node must not run in both graphs, from whatever state.
+    """Return whether a node must not run in both graphs, not even from a saved state.
 
-    1. It has an effect. 2. It calls sub-graphs, in which random numbers or an effect are, or other
-    functions. 3. It makes a size that only its data tells, which has one name in both graphs.
+    1. It has an effect. 2. It is a higher-order operator with other functions than sub-graphs, or
+    with a sub-graph that draws or has an effect. 3. It makes a data-dependent size, which has one
+    name in both graphs.
     """
     if node.op != "call_function":
         return False
@@ -87,7 +88,7 @@ def must_be_in_backward(node: Node) -> bool:
 
 
 def must_recompute(node: Node) -> bool:
-    """Return whether checkpointing wants a node to be computed again in backward."""
+    """Return whether checkpointing wants a node recomputed in backward."""
     return node.meta.get("recompute") in _RECOMPUTE
 
 

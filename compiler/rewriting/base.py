@@ -1,4 +1,4 @@
-"""The pass contract: what a pass is. The page to read before writing one.
+"""The pass contract. The page to read before writing a pass.
 
 A pass is a frozen dataclass; its fields are its options, and it changes graphs through a
 `Rewriter`:
@@ -8,7 +8,7 @@ A pass is a frozen dataclass; its fields are its options, and it changes graphs 
         '''Pad matrix products to sizes that their kernels like.
 
         Attributes:
-            min_gain: Leave a product alone where padding saves a smaller part of its time.
+            min_gain: Skip a product if padding saves a smaller part of its time.
         '''
 
         name = "pad_products"
@@ -27,8 +27,8 @@ Users set the option with `Config(passes={"pad_products": {"min_gain": 0.2}})`, 
 `--config pad_products.min_gain=0.2`, or for one stage with `joint/pad_products.min_gain`
 (`options.py`). A pass without options has no fields and needs no decorator.
 
-A module whose pass is no table of rules offers programs that it changes, from which `ctk
-verify-rules` draws others (a parameter becomes a constant of the graph):
+A module whose pass has no table of rules offers programs that the pass changes. `ctk verify-rules`
+draws more programs from them (a parameter becomes a constant of the graph):
 
     def examples() -> list[Example]:
         return [(lambda a, b: torch.mm(a, b), (torch.ones(3, 5), torch.ones(5, 7)))]
@@ -54,7 +54,7 @@ class Pass(ABC):
 
     Attributes:
         name: Unique within its stage's table.
-        numerics: What it does to values: `exact`, `reassociates` or `lowers_precision`.
+        numerics: Its effect on values: `exact`, `reassociates` or `lowers_precision`.
     """
 
     name: ClassVar[str]
@@ -64,6 +64,6 @@ class Pass(ABC):
     def run(self, rewriter: Rewriter) -> None:
         """Apply the pass to one graph through its rewriter.
 
-        Called once for each nested sub-graph too, innermost first. A second run right after the
-        first changes nothing.
+        Called for the root and each nested sub-graph, innermost first. A second run right after
+        the first must change nothing.
         """

@@ -1,8 +1,8 @@
-"""Split what a whole pass did into changes that can be numbered and refused one by one.
+"""Split the effect of a whole pass into changes that can be numbered and vetoed one by one.
 
-For passes that say nothing of their rewrites: users' plain functions and most of Inductor's. A
-change is a hunk of `fx.diff` in one of the graphs, or, where no node tells (a new order), that
-graph as a whole. Nothing is numbered here, and nobody but the caller's function is asked.
+For passes that do not announce their rewrites: users' plain functions and most of Inductor's. A
+change is a hunk of `fx.diff` in one of the graphs, or a whole graph if only the order of its nodes
+differs. Numbers and vetoes come from the caller's function.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -29,8 +29,8 @@ class Change:
 
     Attributes:
         path: Leads to the sub-graph; `""` is the root.
-        rule: `operators that went -> operators that came`.
-        hunk: What changed; None for a new order of the same nodes.
+        rule: `removed operators -> new operators`.
+        hunk: The changed nodes; None for a new order of the same nodes.
     """
 
     path: str
@@ -51,7 +51,7 @@ def split_effect(
         before: A copy of the graph before.
         after: The graph after, or a copy. A sub-graph that only one of the two has comes or goes
             with the node that refers to it.
-        replacements: What is known of them (`diff_hunks`).
+        replacements: The recorded substitutions (`diff_hunks`).
     """
     olds, seen = graphs_by_path(before), set[GraphModule]()
     found: list[Change] = []
@@ -74,21 +74,21 @@ def _split_graph(
 
 
 def _rule(hunk: Hunk, old: Mapping[str, Node], new: Mapping[str, Node]) -> str:
-    """Return `a, b -> c`: the operators that went and those that came."""
-    gone = [_called(old[name].target) for name in (*hunk.redefined, *hunk.erased)]
-    came = [_called(new[name].target) for name in (*hunk.redefined, *hunk.created)]
+    """Return `a, b -> c`: the removed and the new operators."""
+    gone = [_name_of(old[name].target) for name in (*hunk.redefined, *hunk.erased)]
+    came = [_name_of(new[name].target) for name in (*hunk.redefined, *hunk.created)]
     if not gone and not came:
         return "; ".join(f"use {b} for {a}" for a, b in hunk.substitutions)
     return f"{', '.join(gone) or 'nothing'} -> {', '.join(came) or 'nothing'}"
 
 
-def _called(target: object) -> str:
-    """Return the name of what a node calls, the same in every run (no addresses)."""
+def _name_of(target: object) -> str:
+    """Return the name of a callee, the same in every run (no addresses)."""
     text = str(target)
     return getattr(target, "__name__", type(target).__name__) if " at 0x" in text else text
 
 
-def with_changes(
+def apply_changes(
     before: GraphModule,
     after: GraphModule,
     taken: Iterable[Change],
@@ -99,8 +99,8 @@ def with_changes(
     Args:
         before: The graph before.
         after: The graph after.
-        taken: Those of `changes` to make.
-        changes: What `split_effect` returned for the two.
+        taken: The changes to make, from `changes`.
+        changes: The result of `split_effect` for the two graphs.
 
     Raises:
         RuntimeError: The taken changes have no consistent order without the others.
@@ -108,27 +108,27 @@ def with_changes(
     done: dict[GraphModule, GraphModule] = {}
     chosen = frozenset(taken)
 
-    def mixed(path: str, old: GraphModule, new: GraphModule) -> GraphModule:
+    def mix(path: str, old: GraphModule, new: GraphModule) -> GraphModule:
         if new not in done:
-            done[new] = graph = _mixed(old, new, path, chosen, changes)
+            done[new] = graph = _mix(old, new, path, chosen, changes)
             olds, news = children(old), children(new)
             for name in children(graph):
                 if name in olds and name in news:
                     inner = f"{path}.{name}" if path else name
-                    assign(graph, name, mixed(inner, olds[name], news[name]))
+                    assign(graph, name, mix(inner, olds[name], news[name]))
         return done[new]
 
-    return mixed("", before, after)
+    return mix("", before, after)
 
 
-def _mixed(
+def _mix(
     before: GraphModule,
     after: GraphModule,
     path: str,
     taken: Set[Change],
     changes: Sequence[Change],
 ) -> GraphModule:
-    """Return one graph with some of its changes; its sub-graphs are of no account."""
+    """Return one graph with some of its changes; sub-graphs do not count."""
     mine = [change for change in changes if change.path == path]
     kept = [change for change in mine if change in taken]
     if len(kept) == len(mine):
@@ -147,25 +147,25 @@ def number_effect(
     keep_graphs: bool,
     replacements: Replacements | None = None,
 ) -> tuple[list[RewriteRecord], GraphModule]:
-    """Number each change that a pass made, and ask whether it may stay.
+    """Number each change of a pass, and keep the allowed ones.
 
     Args:
-        before: The graph before; kept as it is while the records live.
+        before: The graph before; must stay unchanged while the records live.
         after: The graph after; likewise.
-        ask: Gives a rule its number, and says whether that rewrite is allowed.
-        keep_graphs: Whether the records shall tell the graph after each change.
+        ask: Returns the id of a rewrite by its rule, and whether it is allowed.
+        keep_graphs: Whether the records hold the graph after each change.
         replacements: As for `split_effect`.
 
     Returns:
-        A record of each change, and the graph with those that are allowed: `after` itself with all
-        of them, `before` itself with none.
+        A record of each change, and the graph with the allowed changes: `after` itself with all of
+        them, `before` itself with none.
     """
     changes = split_effect(before, after, replacements)
     records: list[RewriteRecord] = []
     taken: list[Change] = []
 
     def with_first(count: int) -> GraphModule:
-        return with_changes(before, after, taken[:count], changes)
+        return apply_changes(before, after, taken[:count], changes)
 
     for change in changes:
         rewrite, is_allowed = ask(change.rule)

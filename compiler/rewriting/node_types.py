@@ -13,11 +13,11 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import operators
 
 UNKNOWN: Final = object()
-"""Says that a type cannot be computed (None is the value of operators that return nothing)."""
+"""A type that cannot be computed (None is the value of operators without a result)."""
 
 
 def record_type(run: PassRun, module: GraphModule, node: Node) -> None:
-    """Write the type of a new node on it (`meta["val"]`), if the graph has types.
+    """Record the type of a new node (`meta["val"]`), if the graph has types.
 
     Raises:
         VerifyError: The node cannot run on the types of its operands.
@@ -36,8 +36,8 @@ def fake_mode_of(module: GraphModule) -> object | None:
 def compute_type(run: PassRun, module: GraphModule, node: Node, mode: object) -> object:
     """Return the fake value of a node from those of its operands.
 
-    Cases: `UNKNOWN` for a placeholder (its type is given), for a higher-order operator or a module
-    (their graphs are verified on their own), and where the shape depends on data.
+    `UNKNOWN` for a placeholder (its type is given), a higher-order operator or a module (their
+    graphs are verified separately), and a data-dependent shape.
 
     Raises:
         VerifyError: The node cannot run on the types of its operands.
@@ -52,7 +52,7 @@ def compute_type(run: PassRun, module: GraphModule, node: Node, mode: object) ->
         what = "left a node that cannot run on the types of its operands"
         seen = f"node {node.name}: {type(error).__name__}: {first_line(error)}"
         advice = f"call {node.target} with operands that it takes: convert them, or add a guard"
-        raise run.broken_promise(what, seen, advice, module=module, node=node.name) from error
+        raise run.contract_error(what, seen, advice, module=module, node=node.name) from error
 
 
 def _is_computable(node: Node) -> bool:

@@ -1,10 +1,10 @@
-"""The numbering of one compile: what happens in it gets an id, and is allowed or vetoed by it.
+"""The numbering of one compile: pass runs, rewrites and kernels get ids, and are vetoed by them.
 
-The n-th rewrite of a compile has the same number in every run, whatever is vetoed: a vetoed rewrite
-keeps its number. So "the first 12 rewrites" (fuel) and "all but the 12th" (a veto) mean the same in
-two compiles. Our own passes, users' plain functions and the Inductor adapter share this class.
+The n-th rewrite of a compile has the same number in every run, because a vetoed rewrite keeps its
+number. So "the first 12 rewrites" (fuel) and "all but the 12th" (a veto) mean the same in
+two compiles. Built-in passes, users' plain functions and the Inductor adapter share this class.
 
-Does not watch the graph: who changes it (`Rewriter`, `effect_split`) asks here first.
+It does not watch the graph: `Rewriter` and `effect_split` ask it before they change one.
 
     numbering = Numbering(observer)
     pass_id = numbering.pass_id("joint", "fold")           # joint/fold, the next time joint/fold#2
@@ -28,12 +28,12 @@ from ctk.compiler.options.config import Config, leaves_out
 
 @dataclass(slots=True)
 class Numbering:
-    """Gives ids to the pass runs, rewrites and kernels of one compile, and says which may happen.
+    """Numbers the pass runs, rewrites and kernels of one compile, and allows or vetoes them.
 
     Attributes:
         observer: May veto passes, rewrites and kernels.
-        config: Its `disable` vetoes passes, its `fuel` all rewrites with a larger number.
-        used: How many rewrites have a number.
+        config: `disable` vetoes passes, `fuel` all rewrites with a larger number.
+        used: Number of rewrites so far.
     """
 
     observer: Observer | None = None
@@ -72,13 +72,13 @@ class Numbering:
         return self.observer is None or self.observer.allow_kernel(kernel_id)
 
     def _count(self, stage: str, name: str) -> int:
-        """Count what has an id; return how many of that name had one before."""
+        """Count a name; return how often it occurred before."""
         self._runs[(stage, name)] += 1
         return self._runs[(stage, name)] - 1
 
 
 NodeState = tuple[object, Any, Any]
-"""What a node computes: its target, args and kwargs."""
+"""The definition of a node: its target, args and kwargs."""
 
 
 @dataclass(slots=True)
@@ -88,12 +88,12 @@ class PassRun:
     Attributes:
         root: The whole graph.
         id: Id of this run.
-        numbering: That of the compile.
+        numbering: Numbering of the compile.
         earlier: The passes that ran before in this stage; errors name them.
         changed: Whether this run has changed a graph.
-        rewrites: What was made and vetoed so far, when somebody watches.
-        notes: What the pass said of nodes, when somebody watches.
-        states: For each graph that was changed, what its nodes computed before.
+        rewrites: The rewrites made and vetoed so far, for an observer.
+        notes: The remarks of the pass on nodes, for an observer.
+        states: The earlier definitions of the nodes of each changed graph.
     """
 
     root: GraphModule
@@ -111,27 +111,27 @@ class PassRun:
         """Return the id of the next rewrite of this run."""
         return self.numbering.rewrite_id(self.id, rule)
 
-    def broken_promise(
+    def contract_error(
         self,
-        what: str,
+        fault: str,
         seen: str,
         advice: str,
         *,
         module: GraphModule,
         node: str | None = None,
     ) -> VerifyError:
-        """Return the error of a pass that did not keep its word.
+        """Return the error of a pass that broke the pass contract.
 
         Args:
-            what: What it did, as the end of a sentence that begins with the pass.
-            seen: More of what was seen, on a line of its own; "" for nothing.
-            advice: What the author of the pass can change.
-            module: The graph, which is printed around the node.
+            fault: Predicate of a sentence whose subject is the pass.
+            seen: Values seen, for a line of their own; "" for none.
+            advice: A remedy for the author of the pass.
+            module: The graph to print around the node.
             node: Name of the node.
         """
         earlier = ", ".join(map(str, self.earlier)) or "none"
         lines = (
-            f"pass {self.id} {what}",
+            f"pass {self.id} {fault}",
             f"  {seen}" if seen else "",
             excerpt(module.graph, node),
             f"Passes that ran before it in this stage: {earlier}.",
@@ -140,13 +140,13 @@ class PassRun:
         return VerifyError("\n".join(line for line in lines if line), node=node)
 
     def prepare(self, module: GraphModule) -> None:
-        """Remember for the verifier, before the first change of a graph, what its nodes compute."""
+        """Keep the definitions of a graph's nodes for the verifier, before its first change."""
         self.changed = True
         if module not in self.states:
             self.states[module] = {n: (n.target, n.args, n.kwargs) for n in module.graph.nodes}
 
     def note(self, text: str) -> None:
-        """Keep what a pass says of a node for the observer."""
+        """Keep a remark of the pass on a node for the observer."""
         if self.numbering.observer is not None:
             self.notes.append(text)
 

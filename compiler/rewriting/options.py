@@ -1,6 +1,6 @@
 """Set the options of a pass: the fields of its dataclass, checked by their types.
 
-Values come from `Config.passes`, from a command line or from JSON: so a list is taken for a tuple,
+Values come from `Config.passes`, a command line or JSON, so that a list is accepted for a tuple,
 `"a,b"` for a list of words, and an int for a float. Types that a field may have: bool, int, float,
 str, None, `Literal`, tuples of these, and unions of these.
 """
@@ -22,12 +22,12 @@ def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
 
     Args:
         step: The pass; an instance of a frozen dataclass.
-        name: How the user names the pass, for messages: `pad_mm` or `joint/pad_mm`.
+        name: The user's name of the pass, for messages: `pad_mm` or `joint/pad_mm`.
         options: New values by field.
 
     Raises:
         ConfigError: The pass has no such option, a value has the wrong type, or the pass refused
-            it in its `__post_init__`; says what is allowed.
+            it in its `__post_init__`.
     """
     if not options:
         return step
@@ -37,17 +37,17 @@ def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
         if option not in types:
             raise _unknown(step, name, option)
         try:
-            values[option] = _converted(types[option], value)
+            values[option] = _convert(types[option], value)
         except ValueError:
             raise ConfigError(
-                f"{name}.{option}={value!r} is not allowed; allowed: {_spelt(types[option])}"
+                f"{name}.{option}={value!r} is not allowed; allowed: {_spell(types[option])}"
             ) from None
     try:
         return cast("T", dataclasses.replace(cast(Any, step), **values))
     except Exception as error:
-        said = ", ".join(f"{name}.{option}={value!r}" for option, value in options.items())
+        values_seen = ", ".join(f"{name}.{option}={value!r}" for option, value in options.items())
         raise ConfigError(
-            f"{said} is not allowed: {error}\n  its options are {_listed(step)}"
+            f"{values_seen} is not allowed: {error}\n  its options are {_list_options(step)}"
         ) from error
 
 
@@ -68,7 +68,7 @@ def _unknown(step: object, name: str, option: str) -> ConfigError:
     if types:
         return ConfigError(
             f"{_kind(step)}{name} has no option {option!r}{nearest(option, types)}; "
-            f"its options are {_listed(step)}"
+            f"its options are {_list_options(step)}"
         )
     hint = (
         "the options of a pass are the fields of a class of its own: "
@@ -81,23 +81,23 @@ def _kind(step: object) -> str:
     return "" if isinstance(step, Options) else "pass "
 
 
-def _listed(step: object) -> str:
+def _list_options(step: object) -> str:
     """Return `max_nbytes: int = 1024, ...`, with the values that the pass has now."""
     return ", ".join(
-        f"{option}: {_spelt(kind)} = {getattr(step, option)!r}"
+        f"{option}: {_spell(kind)} = {getattr(step, option)!r}"
         for option, kind in option_types(step).items()
     )
 
 
-def _spelt(kind: object) -> str:
-    """Return a type as a user reads it: `int`, `'a' or 'b'`, `a list of int`, `float or None`."""
+def _spell(kind: object) -> str:
+    """Return the text of a type for users: `int`, `'a' or 'b'`, `a list of int`."""
     arguments = get_args(kind)
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, arguments))
     if get_origin(kind) in (Union, UnionType):
-        return " or ".join(map(_spelt, arguments))
+        return " or ".join(map(_spell, arguments))
     if get_origin(kind) is tuple:
-        items = ", ".join(_spelt(each) for each in arguments if each is not Ellipsis)
+        items = ", ".join(_spell(each) for each in arguments if each is not Ellipsis)
         return f"a list of {items}"
     if kind in (None, NoneType):
         return "None"
@@ -106,11 +106,11 @@ def _spelt(kind: object) -> str:
     )
 
 
-def _converted(kind: object, value: object) -> object:
+def _convert(kind: object, value: object) -> object:
     """Return a value as an option of that type.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value does not have the type.
     """
     if get_origin(kind) in (Union, UnionType):
         return _first_of(get_args(kind), value)
@@ -136,14 +136,14 @@ def _converted(kind: object, value: object) -> object:
 def _first_of(kinds: tuple[object, ...], value: object) -> object:
     for kind in sorted(kinds, key=lambda kind: kind is float):  # 3 stays an int where it may
         try:
-            return _converted(kind, value)
+            return _convert(kind, value)
         except ValueError:
             continue
     raise ValueError(value)
 
 
 def _split(kinds: tuple[object, ...], value: object) -> object:
-    """Return `"address,undefined"` as the words of a list, where a list of words is wanted."""
+    """Return the words of `"address,undefined"`, if the option is a list of words."""
     words = all(
         kind in (str, Ellipsis) or all(isinstance(each, str) for each in get_args(kind) or (kind,))
         for kind in kinds
@@ -158,4 +158,4 @@ def _items(kinds: tuple[object, ...], values: tuple[object, ...]) -> tuple[objec
         kinds = kinds[:1] * len(values)
     if kinds and len(kinds) != len(values):
         raise ValueError(values)
-    return tuple(map(_converted, kinds, values)) if kinds else values
+    return tuple(map(_convert, kinds, values)) if kinds else values

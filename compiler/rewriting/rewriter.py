@@ -1,8 +1,8 @@
-"""Rewriter: what a pass changes graphs through.
+"""Rewriter: the interface through which a pass changes graphs.
 
-A pass reads a graph freely and changes it only by handing an edit to its `Rewriter`. That numbers
-the rewrite, asks whether it may happen (fuel, observer) and records the nodes touched. So any pass
-can be bisected down to one rewrite without knowing it.
+A pass reads a graph freely and changes it only by an edit of its `Rewriter`, which numbers the
+rewrite, asks fuel and observer whether it may happen, and records the nodes touched. So any pass
+can be bisected down to one rewrite without its cooperation.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +22,7 @@ class Rewriter:
     """The one way for a pass to change a graph.
 
     Attributes:
-        module: The graph module at hand (the root, or a nested sub-graph). Read it, do not change
-            it.
+        module: The current graph module (the root, or a nested sub-graph). Read-only.
         config: Options of the compile.
     """
 
@@ -38,7 +37,7 @@ class Rewriter:
         return self.module.graph
 
     def nodes(self) -> Iterator[Node]:
-        """Yield the nodes in order; those that a rewrite erases meanwhile are skipped."""
+        """Yield the nodes in order, without nodes that a rewrite erases meanwhile."""
         for node in list(self.module.graph.nodes):
             if not graphs.is_erased(node):
                 yield node
@@ -47,8 +46,8 @@ class Rewriter:
         """Make one rewrite, if it is allowed.
 
         Args:
-            rule: What is applied, as `a op b -> c` or a short name.
-            nodes: The nodes that were matched; the first is the anchor that errors name.
+            rule: The rule, as `a op b -> c` or a short name.
+            nodes: The matched nodes; the first is the anchor that errors name.
             edit: Changes the graph. Runs at most once, right now.
 
         Returns:
@@ -81,7 +80,7 @@ class Rewriter:
             self._is_editing = False
 
     def note(self, text: str) -> None:
-        """Say what was decided of a node, for `ctk show CASE --why-not PASS` and `--times`."""
+        """Record a decision about a node, for `ctk show CASE --why-not PASS` and `--times`."""
         self._run.note(text)
 
     def insert(
@@ -92,16 +91,16 @@ class Rewriter:
         *,
         before: Node,
     ) -> Node:
-        """Add a call to the graph, inside an edit, and return its node, which has its type at once.
+        """Insert a call into the graph, inside an edit, and return its node with its type.
 
-        `graph.call_function` gives a node without a type (`meta["val"]`) until the pass is over:
-        what reads types meanwhile, such as the guard of the next rule, would see nothing there.
+        A node of `graph.call_function` has no type (`meta["val"]`) until the pass ends, so that the
+        guard of the next rule could not read it.
 
         Args:
-            target: What is called, an operator mostly.
+            target: The callee, usually an operator.
             args: Operands: nodes and constants.
             kwargs: Operands by keyword.
-            before: The node in front of which the new one goes.
+            before: The node that follows the new one.
 
         Raises:
             VerifyError: The call cannot run on the types of its operands.
@@ -110,7 +109,7 @@ class Rewriter:
         if not self._is_editing:
             raise RuntimeError(
                 "Rewriter.insert was called outside an edit: call it in the function that "
-                "rewriter.rewrite(rule, nodes, edit) is given, so that the change has a number"
+                "rewriter.rewrite(rule, nodes, edit) gets, so that the change has a number"
             )
         with self.graph.inserting_before(before):
             node = self.graph.call_function(target, args, dict(kwargs or {}))
@@ -118,7 +117,7 @@ class Rewriter:
         return node
 
     def replace(self, old: Node, new: Node, *, rule: str) -> bool:
-        """Use `new` for every use of `old` and erase `old`."""
+        """Replace every use of `old` by `new`, and erase `old`."""
 
         def edit(graph: Graph) -> None:
             old.replace_all_uses_with(new)
@@ -134,13 +133,13 @@ class Rewriter:
 def report(
     error: BaseException, run: PassRun, rewrite: RewriteId | None = None, node: str | None = None
 ) -> None:
-    """Write on an exception of a pass its place: stage, pass, rewrite and node.
+    """Record the place of an exception of a pass: stage, pass, rewrite and node.
 
     Args:
-        error: What was raised.
+        error: The exception; a node that it names takes precedence.
         run: The run of the pass.
-        rewrite: The rewrite that was being made.
-        node: The node that it is anchored at; an error that names a node itself knows better.
+        rewrite: The current rewrite.
+        node: The anchor of the rewrite.
     """
     if isinstance(error, VerifyError) and error.node is not None:
         node = error.node

@@ -1,15 +1,14 @@
-"""Run a pass that is a plain function, and split what it did into numbered rewrites afterwards.
+"""Run a pass that is a plain function, and split its effect into numbered rewrites afterwards.
 
-The function is called once for each graph, sub-graphs first, as the passes of the tables are. Each
-of its changes to any of the graphs is a rewrite; a veto rebuilds that graph without it.
+The function is called once for each graph, sub-graphs first, like the passes of the tables. Each
+change of any of the graphs is a rewrite; a veto rebuilds that graph without it.
 """
 
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.fx.adopt import adopt
-from ctk.compiler.fx.align import align_names
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.diff import Pair
+from ctk.compiler.fx.diff import Pair, align_names
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.walk import distinct_graphs, graphs_by_path
 from ctk.compiler.observe import RewriteId
@@ -21,15 +20,15 @@ from ctk.compiler.torch_compat.fx import graphs
 
 
 def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
-    """Apply a plain function to `run.root`; number its rewrites, and undo those not allowed.
+    """Apply a plain function to `run.root`; number its rewrites, and undo vetoed ones.
 
     Args:
         run: The run of this pass.
         step: The function changes a graph in place, or returns another one.
-        snapshot: A copy of the root as it is now, when somebody watches.
+        snapshot: A copy of the root as it is now, or the root without an observer.
 
     Raises:
-        TypeError: The function returned something else than None or a graph.
+        TypeError: The function returned neither None nor a graph.
         VerifyError: It left an ill-formed graph, or one whose nodes have no order.
     """
     counted = run.numbering.observer is not None or run.numbering.config.fuel is not None
@@ -52,7 +51,7 @@ def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
 
 
 def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
-    """Call the function on one graph; return the replacements that it made meanwhile."""
+    """Call the function on one graph; return the substitutions that it made."""
     names = copy_graph_module(module, lazy=True)
     with graphs.recorded_replacements(module) as replacements:
         result = step.function(module.graph if step.takes == "graph" else module)
@@ -60,7 +59,7 @@ def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
         result = module if result is module.graph else GraphModule(module, result)
     if isinstance(result, GraphModule) and result is not module:
         for each in distinct_graphs(result):
-            put_in_order(run, each)  # a graph that is in no order cannot be copied
+            put_in_order(run, each)  # an unordered graph cannot be copied
         adopt(module, result, renew=True)
         align_names(names, module)
     elif result is not None and not isinstance(result, (bool, int, GraphModule)):
@@ -72,7 +71,7 @@ def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
 
 
 def _count(run: PassRun, before: GraphModule, replacements: Replacements) -> None:
-    """Number each change; rebuild the graphs from the allowed ones when some are vetoed."""
+    """Number each change; rebuild the graphs without the vetoed ones."""
     numbering, after = run.numbering, copy_graph_module(run.root, lazy=True)
 
     def ask(rule: str) -> tuple[RewriteId, bool]:

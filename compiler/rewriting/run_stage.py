@@ -28,9 +28,9 @@ def run_stage(
 
     Args:
         root: The whole graph of the stage.
-        stage: Where we are.
+        stage: The stage of the graph.
         passes: The stage's table, then the user's own.
-        numbering: That of the compile.
+        numbering: Numbering of the compile.
         inputs: Example inputs, for the stage's event.
 
     Raises:
@@ -49,7 +49,7 @@ def run_stage(
 def enter_stage(
     root: GraphModule, stage: Stage, numbering: Numbering, inputs: Sequence[object] = ()
 ) -> GraphModule:
-    """Announce a stage; return the copy that the event holds, or the graph when nobody watches."""
+    """Announce a stage; return the copy in the event, or the graph itself without an observer."""
     if numbering.observer is None:
         return root
     copy = copy_graph_module(root, lazy=True)
@@ -60,18 +60,18 @@ def enter_stage(
 def _run_pass(
     run: PassRun, step: Pass | FunctionPass, snapshot: GraphModule
 ) -> tuple[GraphModule, bool]:
-    """Run one pass, if it may run.
+    """Run one pass, if it is allowed.
 
     Returns:
-        The copy of the graph after it (`snapshot` when nothing changed), and whether it was vetoed.
+        The copy of the graph after it (`snapshot` if unchanged), and whether it was vetoed.
     """
     numbering = run.numbering
     started = time.perf_counter()
     vetoed = not numbering.allow_pass(run.id)
     if not vetoed:
-        _guarded(run, lambda: _apply(step, run, snapshot))
+        _report_errors(run, lambda: _apply(step, run, snapshot))
         if run.changed and numbering.config.verify:
-            _guarded(run, lambda: verify(run))
+            _report_errors(run, lambda: verify(run))
     if numbering.observer is None:
         return snapshot, vetoed
     after = copy_graph_module(run.root, lazy=True) if run.changed else snapshot
@@ -102,7 +102,7 @@ def _apply(step: Pass | FunctionPass, run: PassRun, snapshot: GraphModule) -> No
         put_in_order(run, module)
 
 
-def _guarded(run: PassRun, action: Callable[[], None]) -> None:
+def _report_errors(run: PassRun, action: Callable[[], None]) -> None:
     try:
         action()
     except Exception as error:

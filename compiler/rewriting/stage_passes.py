@@ -1,6 +1,6 @@
-"""Which passes a compile runs: the stage's own, the user's around them, with their options.
+"""Select the passes of a compile: the built-in ones, the user's around them, with their options.
 
-`Config` holds options by the names of passes, which it does not know; here both come together.
+`Config` has options by names of passes and does not know the passes; here both are joined.
 """
 
 import logging
@@ -29,7 +29,7 @@ SLOTS: Mapping[Stage, tuple[PassSlot, ...]] = {
     "backward": ("post_grad", "backward"),
     "frozen": ("frozen",),
 }
-"""Where the user's passes run behind ours, by stage."""
+"""Slots of the user's passes behind the built-in ones, by stage."""
 
 SLOTS_BEFORE: Mapping[Stage, tuple[PassSlot, ...]] = {
     "pre_grad": ("before_pre_grad",),
@@ -37,26 +37,26 @@ SLOTS_BEFORE: Mapping[Stage, tuple[PassSlot, ...]] = {
     "forward": ("before_post_grad",),
     "backward": ("before_post_grad",),
 }
-"""Where they run in front of ours."""
+"""Slots of the user's passes in front of the built-in ones, by stage."""
 
 
 ON_PROGRAMS = ("lower", "fuse", "plan_memory")
-"""Passes of the stage `lowered` that change programs of the loop IR, which is no graph."""
+"""Passes of the stage `lowered` over programs of the loop IR instead of graphs."""
 
 
 def select_passes(
     tables: Mapping[Stage, Sequence[Pass]], config: Config, more: Sequence[Options] = ()
 ) -> dict[Stage, tuple[Step, ...]]:
-    """Return the passes of each stage in the order in which they run.
+    """Return the passes of each stage in their order.
 
     Args:
-        tables: Our own passes by stage.
-        config: Options of the compile: which passes the user adds, and the options of passes.
-        more: Options of what is no pass, of the stage `lowered`.
+        tables: The built-in passes by stage.
+        config: The user's passes, and the options of passes.
+        more: Options of the stage `lowered` that do not belong to a pass.
 
     Raises:
-        ConfigError: A pass of the user cannot be found; or an option is set of a pass that does
-            not exist or has no such option, or to a value that is not allowed.
+        ConfigError: A pass of the user cannot be found, a pass with options does not exist, or it
+            has no such option, or the value is not allowed.
     """
     passes: dict[Stage, tuple[Step, ...]] = {
         stage: (
@@ -84,7 +84,7 @@ def select_passes(
 
 
 def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tuple[str, ...]:
-    """Return the passes that `Config.disable` leaves in, each once, as `stage/name`, in order.
+    """Return the passes that `Config.disable` does not name, each once, as `stage/name`, in order.
 
     Raises:
         ConfigError: As `select_passes`.
@@ -97,7 +97,7 @@ def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tu
 
 
 def partition_options(config: Config) -> PartitionOptions:
-    """Return the options of `joint/partition`, which is no pass: it makes two graphs of one.
+    """Return the options of `joint/partition`, which is not a pass: it makes two graphs of one.
 
     Raises:
         ConfigError: As `select_passes`.
@@ -111,19 +111,19 @@ def _users(slots: Sequence[PassSlot], config: Config) -> list[Step]:
 
 
 def _names(stage: str, step: Step | Options) -> tuple[str, str]:
-    """Return how users name a pass: in every stage, or in one."""
+    """Return the user's names of a pass: for every stage, and for one."""
     return step.name, f"{stage}/{step.name}"
 
 
 def _with_options(stage: Stage, step: AnyStep, config: Config) -> AnyStep:
-    """Return a pass with its options; those for its stage win over those for every stage."""
+    """Return a pass with its options; options for one stage override options for every stage."""
     for name in _names(stage, step):
         step = set_options(step, name, config.passes.get(name, {}))
     return step
 
 
 def _require_known(config: Config, known: set[str], steps: Sequence[Step | Options]) -> None:
-    """Raise where an option is set of a pass that does not exist."""
+    """Raise if an option belongs to a pass that does not exist."""
     for name in config.passes:
         if name not in known:
             having = sorted({step.name for step in steps if option_types(step)})
@@ -134,7 +134,7 @@ def _require_known(config: Config, known: set[str], steps: Sequence[Step | Optio
 
 
 def _warn_of_unknown(config: Config, known: set[str]) -> None:
-    """Say so when `disable` names a pass that does not exist: it would be ignored."""
+    """Warn if `disable` names a pass that does not exist, because the name would be ignored."""
     for entry in config.disable:
         name = entry.removeprefix("-")
         if name != "*" and name.partition("#")[0] not in known:

@@ -22,12 +22,12 @@ class FunctionPass:
     """A user's plain function as a pass.
 
     Attributes:
-        name: That of the function.
+        name: Name of the function.
         function: Changes a graph.
-        takes: What its argument is. A function of a `Rewriter` makes rewrites; those of a function
-            of a whole `GraphModule` or `Graph` are read off its effect (`effect_split.py`).
-        numerics: What it does to values: the function's attribute `numerics`; where it has none,
-            that is unknown, so it may reassociate.
+        takes: Kind of its argument. A function of a `Rewriter` makes rewrites; the rewrites of a
+            function of a `GraphModule` or `Graph` are read off its effect (`effect_split.py`).
+        numerics: The function's attribute `numerics`; without one the effect on values is unknown,
+            so it counts as reassociating.
     """
 
     name: str
@@ -37,34 +37,34 @@ class FunctionPass:
 
 
 def resolve_pass(entry: object) -> Pass | FunctionPass:
-    """Return the pass that an entry of `Config.custom_passes` stands for.
+    """Return the pass of an entry of `Config.custom_passes`.
 
-    Cases: 1. a Pass, or a subclass of Pass; 2. a function of a `Rewriter` (annotated so or called
-    `rewriter`); 3. a function of a `Graph` (annotated so or called `graph`); 4. any other function:
-    of a GraphModule; 5. a string: `module:name`, `path/to/file.py:name` or an entry point of group
-    `ctk.passes`, which names one of these.
+    Cases: 1. a Pass, or a subclass of Pass; 2. a function with a parameter annotated `Rewriter` or
+    called `rewriter`; 3. likewise `Graph` or `graph`; 4. any other function, which takes a
+    GraphModule; 5. a string that names one of these: `module:name`, `path/to/file.py:name` or an
+    entry point of group `ctk.passes`.
 
     Raises:
-        ConfigError: The entry is no pass, or the string cannot be resolved; says what was tried.
+        ConfigError: The entry is not a pass, or the string cannot be resolved.
     """
     if isinstance(entry, str):
         return resolve_pass(load(entry) if ":" in entry else _load_entry_point(entry))
     if isinstance(entry, type) and issubclass(entry, Pass):
-        entry = _made(entry)
+        entry = _instantiate(entry)
     if isinstance(entry, Pass) and not hasattr(entry, "name"):
         raise ConfigError(
             f'custom pass {entry!r} has no name; write in its class: name = "my_pass"'
         )
     if isinstance(entry, (Pass, FunctionPass)):
-        return _declared(entry)
+        return _require_numerics(entry)
     if not callable(entry):
         raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
     name = getattr(entry, "__name__", type(entry).__name__)
     numerics: Numerics = getattr(entry, "numerics", "reassociates")
-    return _declared(FunctionPass(name, entry, _first_parameter(entry), numerics))
+    return _require_numerics(FunctionPass(name, entry, _first_parameter(entry), numerics))
 
 
-def _declared(entry: Pass | FunctionPass) -> Pass | FunctionPass:
+def _require_numerics(entry: Pass | FunctionPass) -> Pass | FunctionPass:
     known = get_args(Numerics)
     if entry.numerics not in known:
         raise ConfigError(
@@ -74,19 +74,19 @@ def _declared(entry: Pass | FunctionPass) -> Pass | FunctionPass:
     return entry
 
 
-def _made(kind: type[Pass]) -> Pass:
-    """Return a pass of a class, with the defaults of its options."""
+def _instantiate(kind: type[Pass]) -> Pass:
+    """Return an instance of a pass with default options."""
     try:
         return kind()
     except Exception as error:
         raise ConfigError(
-            f"custom pass {kind.__name__} cannot be made: {type(error).__name__}: {error}\n"
+            f"custom pass {kind.__name__} cannot be instantiated: {type(error).__name__}: {error}\n"
             "  a pass has a method run(self, rewriter), and each of its options has a default"
         ) from error
 
 
 _KINDS: Mapping[str, Takes] = {"Rewriter": "rewriter", "Graph": "graph", "GraphModule": "module"}
-"""What a parameter's annotation says that the pass takes; it wins over the parameter's name."""
+"""Kind of the argument by its annotation, which takes precedence over its name."""
 
 _NAMES: Mapping[str, Takes] = {"rewriter": "rewriter", "graph": "graph", "g": "graph"}
 

@@ -1,7 +1,7 @@
 """Verify a changed graph: well-formed, and every touched value keeps its type on fake tensors.
 
-Only what changed is computed again, so an idle pass costs nothing. The new types are recorded on
-the nodes, which later passes rely on. Does not look at values: that is the toolkit's check.
+Only changed nodes are computed again, so that an idle pass costs nothing. The new types are
+recorded on the nodes for later passes. The toolkit checks the values.
 """
 
 from graphlib import CycleError
@@ -23,8 +23,8 @@ def verify(run: PassRun) -> None:
 
     Raises:
         VerifyError: A graph is ill-formed, a node cannot run on its operands' types, or a value
-            changed its type. Names the pass, those that ran before it, the node, and what the
-            pass's author can change.
+            changed its type. Names the pass, the earlier passes, the node, and a remedy for the
+            author of the pass.
     """
     for module, states in run.states.items():
         lint(run, module)
@@ -37,7 +37,7 @@ def verify(run: PassRun) -> None:
 
 
 def put_in_order(run: PassRun, module: GraphModule) -> None:
-    """Sort a graph stably where a pass has put a node before one that it reads.
+    """Sort a graph stably if a pass has put a node before one of its operands.
 
     Raises:
         VerifyError: Nodes read each other, or cannot be sorted without another order of writes.
@@ -49,22 +49,22 @@ def put_in_order(run: PassRun, module: GraphModule) -> None:
         chain = " -> ".join(node.name for node in nodes)
         what = f"left nodes that have no order: {why}: {chain}"
         advice = (
-            "a node may read only what does not depend on it; insert it in front of its first user"
+            "a node must not read a value that depends on it; insert it in front of its first user"
         )
-        raise run.broken_promise(what, "", advice, module=module, node=nodes[0].name) from error
+        raise run.contract_error(what, "", advice, module=module, node=nodes[0].name) from error
 
 
 def lint(run: PassRun, module: GraphModule) -> None:
     """Check that a graph is well-formed.
 
     Raises:
-        VerifyError: It is not.
+        VerifyError: The graph is ill-formed.
     """
     try:
         module.graph.lint()
     except Exception as error:
         advice = "erase a node only when it has no users, and insert a node before its first user"
-        raise run.broken_promise(
+        raise run.contract_error(
             f"left an ill-formed graph: {error}", "", advice, module=module
         ) from error
 
@@ -74,7 +74,9 @@ def _is_changed(node: Node, states: dict[Node, NodeState]) -> bool:
     if known is None or known == now:
         return known is None
     call = read_call(*known)
-    return call is None or call != read_call(*now)  # the same, written otherwise, keeps its type
+    return call is None or call != read_call(
+        *now
+    )  # another spelling of the same call keeps its type
 
 
 def _retype(
@@ -104,8 +106,8 @@ def _check_outputs(
     map_arg(node.args, new_nodes.append)
     if len(old_nodes) != len(new_nodes):
         what = f"changed the number of outputs from {len(old_nodes)} to {len(new_nodes)}"
-        advice = "give the output node as many values as it had: its caller unpacks so many"
-        raise run.broken_promise(what, "", advice, module=module)
+        advice = "give the output node as many values as before: its caller unpacks that many"
+        raise run.contract_error(what, "", advice, module=module)
     for old, new in zip(old_nodes, new_nodes, strict=True):
         before, after = value_of(old), value_of(new)
         if before is not None and after is not None and not same_type(before, after):
@@ -118,4 +120,4 @@ def _changed_type(
     types = f"{type_text(old, device=True)} to {type_text(new, device=True)}"
     what = f"changed the type of {name} from {types}"
     advice = "insert a conversion to the old type, or leave the node alone"
-    return run.broken_promise(what, "", advice, module=module, node=name)
+    return run.contract_error(what, "", advice, module=module, node=name)

@@ -176,7 +176,7 @@ def run_compiled(
         CaseError: `case.dynamic` does not fit the inputs.
         Exception: An exception of the observer, which is not one of the case.
     """
-    target, observer = target or resolve_target(case.target), marking(observer)
+    target, observer = target or resolve_target(case.target), mark_errors(observer)
     target.check_config(case.config)
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples = clone_inputs(case.inputs)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.copy import pause_collection
 from ctk.compiler.fx.effects import is_marker, mutated_arguments
-from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.content import ContentCache
@@ -53,7 +53,7 @@ class Facts:
 
 def facts_of(case: Case, contents: ContentCache | None = None, *, may_run: bool = True) -> Facts:
     """Run a case once in eager and return its facts."""
-    with collection_put_off():
+    with pause_collection():
         infos, raised = node_infos(case)
         return replace(facts_from(case, infos, contents, may_run=may_run), raised=raised)
 

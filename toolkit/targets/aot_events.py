@@ -51,7 +51,7 @@ class AotEvents:
 
     def joint(self, gm: GraphModule, inputs: Sequence[object]) -> None:
         """Report the joint graph of forward and backward, before it is split."""
-        self.decompositions.told()
+        self.decompositions.report()
         self.observer.on_stage(StageRecord("joint", copy_graph_module(gm), tuple(inputs)))
 
     def compiler(self, stage: Stage, compiler: GraphCompiler) -> GraphCompiler:
@@ -68,7 +68,7 @@ class AotEvents:
         self, stage: Stage, gm: GraphModule, inputs: Sequence[object], call: Callable[[], Any]
     ) -> Any:
         self.has_graphs = True
-        self.decompositions.told()
+        self.decompositions.report()
         graph, kernel = copy_graph_module(gm), self.numbering.kernel_id(self.codegen, stage)
         self.observer.on_stage(StageRecord(stage, graph, tuple(inputs)))
         vetoed = not self.observer.allow_kernel(kernel)

@@ -216,8 +216,8 @@ def _aot_watched(events: AotEvents) -> Generator[None]:
 
     with (
         inductor.compile_lock(),
-        events.decompositions.hooked(),
-        events.fake_kernels.hooked(),
+        events.decompositions.hook(),
+        events.fake_kernels.hook(),
         wrapped(aot.backend_site(), wrap),
     ):
         yield

@@ -21,7 +21,7 @@ from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes, lower_program
 from ctk.compiler.codegen.schedule.units import Unit, nodes_of, units_of
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.fx.extract import closed, extract
+from ctk.compiler.fx.extract import extract, fill_between
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.text import kernel_text, summary
@@ -172,7 +172,7 @@ class _Compilation:
         assembly.add_function(unit, part, run)
 
     def _add_eager(self, assembly: Assembly, unit: Unit, observed: ObservedKernel) -> None:
-        part = extract(self.gm, closed(self.gm, observed.nodes), unit.stores)
+        part = extract(self.gm, fill_between(self.gm, observed.nodes), unit.stores)
 
         def run(*values: Any) -> Any:
             return part.module(*values)

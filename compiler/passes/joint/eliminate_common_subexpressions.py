@@ -12,8 +12,14 @@ from collections.abc import Hashable
 
 from torch.fx import Node
 
-from ctk.compiler.fx.expressions import expression_of
-from ctk.compiler.fx.properties import base_of, escapes, is_mutating, is_pure, mutated_bases
+from ctk.compiler.fx.properties import (
+    base_of,
+    escapes,
+    expression_of,
+    is_mutating,
+    is_pure,
+    mutated_bases,
+)
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 

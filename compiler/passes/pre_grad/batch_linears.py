@@ -32,8 +32,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
 from ctk.compiler.fx.effects import is_calm
-from ctk.compiler.fx.torch_calls import call_of, function_of, plain_tensor_of
-from ctk.compiler.fx.torch_sharing import leaves
+from ctk.compiler.fx.torch_calls import call_of, function_of, may_escape, plain_tensor_of
 from ctk.compiler.fx.types import tensor_text
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.passes.pre_grad.normalize_calls import normalize_module
@@ -262,7 +261,7 @@ class _Batcher:
         part = self._insert(first, operator.getitem, parts, index)
         if _tensor(node).dim() > 2:
             part = self._insert(first, torch.reshape, part, list(_tensor(node).shape))
-        return self._insert(first, torch.clone, part) if leaves(node) else part
+        return self._insert(first, torch.clone, part) if may_escape(node) else part
 
 
 def _tensor(node: Node) -> torch.Tensor:

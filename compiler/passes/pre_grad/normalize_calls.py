@@ -24,7 +24,7 @@ from torch import nn
 from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
-from ctk.compiler.fx.torch_calls import Call, call_of, written
+from ctk.compiler.fx.torch_calls import Call, call_of, write_arguments
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Example, Pass
@@ -68,7 +68,7 @@ class NormalizeCalls(Pass):
 
 
 def _normalize(rewriter: Rewriter, node: Node, call: Call) -> None:
-    args, kwargs = written(call)
+    args, kwargs = write_arguments(call)
     form = ("call_function", call.function, args, kwargs)
     if form == (node.op, node.target, node.args, node.kwargs):
         return
@@ -101,7 +101,7 @@ def normalize_module(rewriter: Rewriter, node: Node) -> None:
         node.op, node.target = "call_function", body.function
         node.args = (*node.args, *parameters, *body.settings)
         if (call := call_of(node)) is not None:
-            node.args, node.kwargs = written(call)
+            node.args, node.kwargs = write_arguments(call)
 
     rule = f"{type(module).__name__} -> {getattr(body.function, '__name__', body.function)}(...)"
     rewriter.rewrite(rule, [node], edit)

@@ -30,8 +30,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import is_barred, is_calm
-from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
-from ctk.compiler.fx.torch_sharing import leaves
+from ctk.compiler.fx.torch_calls import Call, call_of, function_of, may_escape, plain_tensor_of
 from ctk.compiler.fx.types import is_dense, same_layout, value_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -272,7 +271,7 @@ def _whole_piece(node: Node) -> Node | None:
 
 def _may_stand_for(source: Node, node: Node) -> bool:
     mine, others = plain_tensor_of(node), plain_tensor_of(source)
-    if mine is None or others is None or not same_layout(node, source) or leaves(node):
+    if mine is None or others is None or not same_layout(node, source) or may_escape(node):
         return False
     is_known = getattr(source.target, "namespace", "aten") in ("aten", "prims")
     return is_known and mine.requires_grad == others.requires_grad

@@ -51,14 +51,14 @@ class Watcher(Protocol):
         """Return whether an operator may be decomposed; asked again and again."""
         ...
 
-    def applied(self, operator: OpOverload, captured: str | None, values: Values | None) -> None:
+    def on_applied(self, operator: OpOverload, captured: str | None, values: Values | None) -> None:
         """See that it was, while a captured node was traced (None in backward).
 
         `values` is None where one of them has no node.
         """
         ...
 
-    def failed(self, operator: str, error: Exception) -> None:
+    def on_failed(self, operator: str, error: Exception) -> None:
         """See that a decomposition raised; torch may catch it."""
         ...
 
@@ -230,7 +230,7 @@ class _Hooks:
         try:
             result = call()
         except Exception as error:
-            self._watcher.failed(str(operator), error)
+            self._watcher.on_failed(str(operator), error)
             raise
         finally:
             self._running.pop()
@@ -238,7 +238,7 @@ class _Hooks:
                 self._watcher.allow(self._running[-1])
         if result is not NotImplemented:
             values = _values(operator, args, kwargs, result, tracer)
-            self._watcher.applied(operator, _captured_node(), values)
+            self._watcher.on_applied(operator, _captured_node(), values)
         return result
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import fx
 
-from ctk.compiler.fx.align import align_names
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.diff import diff_hunks
+from ctk.compiler.fx.diff import align_names, diff_hunks
 from ctk.compiler.fx.mix import apply_hunks
 from ctk.compiler.fx.same import same_graph
 

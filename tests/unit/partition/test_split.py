@@ -15,9 +15,9 @@ from ctk.compiler.partition.classify import classify_nodes
 from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.network import CannotPartition, cut
 from ctk.compiler.partition.options import PartitionOptions
-from ctk.compiler.partition.overwritten import overwritten
+from ctk.compiler.partition.overwritten import overwritten_inputs
 from ctk.compiler.partition.roles import is_getitem
-from ctk.compiler.partition.support import unsupported
+from ctk.compiler.partition.split import find_unsupported
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import (
     run_and_save_rng_state,
@@ -148,7 +148,7 @@ def test_subgraphs_go_where_they_are_called():
 def test_what_forward_overwrites_is_copied_before():
     joint = joint_of_sample("overwritten_buffer")
     count = joint.given["num_fwd_outputs"]
-    (buffer,) = overwritten(classify_nodes(joint.graph, count))
+    (buffer,) = overwritten_inputs(classify_nodes(joint.graph, count))
     for budget in BUDGETS:
         forward, backward = ours(joint, memory_budget=budget)
         assert buffer.name not in [node.name for node in saved_by(forward, count)]
@@ -176,7 +176,7 @@ def test_a_checkpointed_region_draws_the_same_numbers_again():
 @pytest.mark.parametrize("name", BY_NAME)
 def test_ours_splits_all(name):
     joint = joint_of_sample(name)
-    assert unsupported(classify_nodes(joint.graph, joint.given["num_fwd_outputs"])) is None
+    assert find_unsupported(classify_nodes(joint.graph, joint.given["num_fwd_outputs"])) is None
 
 
 def test_equal_expressions_are_saved_once():

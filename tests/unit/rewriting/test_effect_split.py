@@ -10,7 +10,7 @@ from ctk import compile_fx
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.walk import by_name, children
-from ctk.compiler.rewriting.effect_split import split_effect, with_changes
+from ctk.compiler.rewriting.effect_split import apply_changes, split_effect
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 
 
@@ -86,7 +86,7 @@ def test_a_change_of_a_shared_subgraph_is_one_change_and_is_refused_everywhere()
         ("first", ("relu",)),
         ("other", ("sin",)),
     ]
-    mixed = with_changes(before, after, changes[1:], changes)
+    mixed = apply_changes(before, after, changes[1:], changes)
     x = torch.tensor([-0.5])
     assert [value.item() for value in mixed(x)] == [0, 0, torch.cos(x).item()]
     assert children(mixed)["first"] is children(mixed)["again"]
@@ -98,8 +98,8 @@ def test_a_new_order_of_the_same_nodes_is_a_change_of_the_graph_as_a_whole():
     by_name(after)["cos"].append(by_name(after)["sin"])
     (change,) = split_effect(before, after)
     assert (change.rule, change.nodes) == ("new order", ())
-    assert same_graph(with_changes(before, after, [], [change]), before)
-    assert same_graph(with_changes(before, after, [change], [change]), after)
+    assert same_graph(apply_changes(before, after, [], [change]), before)
+    assert same_graph(apply_changes(before, after, [change], [change]), after)
 
 
 def test_a_subgraph_that_went_with_its_call_comes_back_with_it():
@@ -109,5 +109,5 @@ def test_a_subgraph_that_went_with_its_call_comes_back_with_it():
     after.graph.erase_node(call)
     after.delete_all_unused_submodules()
     (change,) = split_effect(before, after)
-    mixed = with_changes(before, after, [], [change])
+    mixed = apply_changes(before, after, [], [change])
     assert same_graph(mixed, before)

@@ -174,7 +174,7 @@ class CompileRecord:
     def open(self, stage: Stage, gm: GraphModule, inputs: Sequence[object]) -> Frame:
         """Announce a stage: its graph as it is now."""
         if stage in ("joint", "forward"):
-            self.decompositions.told()
+            self.decompositions.report()
             for operator in self.decompositions.kept:
                 inductor.let_fall_back(operator)
         copy = snapshot(gm)

@@ -33,8 +33,8 @@ def installed(session: CompileRecord) -> Generator[None]:
         if is_outermost:
             for site, wrap in _hooks(session):
                 undo.enter_context(wrapped(site, wrap))
-            undo.enter_context(session.decompositions.hooked())
-            undo.enter_context(session.fake_kernels.hooked())
+            undo.enter_context(session.decompositions.hook())
+            undo.enter_context(session.fake_kernels.hook())
         yield
 
 
