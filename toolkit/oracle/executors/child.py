@@ -53,7 +53,7 @@ class ChildProcess(Executor):
         memory_nbytes: What one question, with all that it starts, may hold; None takes
             `CTK_MEMORY`, else most of what is free.
         start: Starts a worker for the questions about a target.
-        company: The questions that share the memory of this machine.
+        gate: Of the questions that share the memory of this machine.
     """
 
     isolates = True
@@ -64,12 +64,12 @@ class ChildProcess(Executor):
         memory_nbytes: int | None = None,
         *,
         start: Callable[[str], Worker] = start_worker,
-        company: MemoryGate | None = None,
+        gate: MemoryGate | None = None,
     ) -> None:
         self.limit_seconds = timeout_seconds
         self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
         self.memory = name_limit(self.memory_nbytes)
-        self._start, self._company = start, company or MemoryGate(1)
+        self._start, self._gate = start, gate or MemoryGate(1)
         self._worker: Worker | None = None
         self._unwanted = threading.Event()
 
@@ -121,17 +121,17 @@ class ChildProcess(Executor):
             worker.close()
 
     def _answer(self, question: ChildQuestion) -> Judgement:
-        """Answer; who ran out of memory in company, or was killed in it, is asked again alone."""
+        """Answer; repeat the question alone if it ran out of memory or was killed beside others."""
         most = self.memory_nbytes or default_limit_nbytes()
-        share = self.memory_nbytes or (most and most // self._company.size)
-        with self._company.together(self._unwanted.is_set):
+        share = self.memory_nbytes or (most and most // self._gate.size)
+        with self._gate.share(self._unwanted.is_set):
             answer = self._asked(replace(question, memory_nbytes=share))
         seen = answer.signature
-        if seen is None or seen.kind != "memory" or self._company.size == 1:
+        if seen is None or seen.kind != "memory" or self._gate.size == 1:
             return answer
         if self.memory_nbytes is not None and seen.message == describe_excess(self.memory_nbytes):
             return answer
-        with self._company.alone(self._unwanted.is_set):
+        with self._gate.exclude(self._unwanted.is_set):
             return self._asked(replace(question, memory_nbytes=most))
 
     def _asked(self, question: ChildQuestion) -> Judgement:
@@ -193,17 +193,17 @@ def _start_for(needs: Needs) -> Executor:
     jobs = needs.jobs.count or cores()
     if jobs == 1:
         return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
-    nursery, company = Zygote(), MemoryGate(jobs)
+    zygote, gate = Zygote(), MemoryGate(jobs)
     members = [
         ChildProcess(
             needs.timeout_seconds,
             needs.memory_nbytes,
-            start=nursery.start_worker,
-            company=company,
+            start=zygote.start_worker,
+            gate=gate,
         )
         for _ in range(jobs)
     ]
-    return Pool(members, nursery)
+    return Pool(members, zygote)
 
 
 EXECUTOR = ExecutorKind("child", _serves, _start_for)

@@ -1,7 +1,9 @@
-"""Who shares a machine: one that was short of memory in company is asked again alone.
+"""A gate for questions that share the memory of a machine.
 
-with company.together(): ...      with any others that are together
-with company.alone(): ...         when all of them are done; new ones wait meanwhile
+A question that ran out of memory beside others is repeated alone:
+
+    with gate.share(...): ...       beside other shared questions
+    with gate.exclude(...): ...     after all of them; new ones wait
 """
 
 import threading
@@ -14,44 +16,44 @@ _LOOK_SECONDS = 0.1
 
 
 class MemoryGate:
-    """The questions that run on one machine; for any thread.
+    """The questions that run on one machine; thread-safe.
 
     Args:
-        size: How many may run at the same time.
+        size: How many questions may run at the same time.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._changed = threading.Condition()
-        self._together = 0
-        self._is_alone = False
+        self._sharing = 0
+        self._is_exclusive = False
 
     @contextmanager
-    def together(self, is_unwanted: Callable[[], bool]) -> Generator[None]:
-        """Wait until nobody is, or wants to be, alone; raises `Unwanted` when that is too long."""
+    def share(self, is_unwanted: Callable[[], bool]) -> Generator[None]:
+        """Run the block beside others; raises `Unwanted` if cancelled while it waits."""
         with self._changed:
-            self._wait(lambda: not self._is_alone, is_unwanted)
-            self._together += 1
+            self._wait(lambda: not self._is_exclusive, is_unwanted)
+            self._sharing += 1
         try:
             yield
         finally:
             with self._changed:
-                self._together -= 1
+                self._sharing -= 1
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self, is_unwanted: Callable[[], bool]) -> Generator[None]:
-        """Wait until nobody else runs; raises `Unwanted` when that is too long."""
+    def exclude(self, is_unwanted: Callable[[], bool]) -> Generator[None]:
+        """Run the block while no other question runs; raises `Unwanted` if cancelled meanwhile."""
         with self._changed:
-            self._wait(lambda: not self._is_alone, is_unwanted)
-            self._is_alone = True
+            self._wait(lambda: not self._is_exclusive, is_unwanted)
+            self._is_exclusive = True
         try:
             with self._changed:
-                self._wait(lambda: self._together == 0, is_unwanted)
+                self._wait(lambda: self._sharing == 0, is_unwanted)
             yield
         finally:
             with self._changed:
-                self._is_alone = False
+                self._is_exclusive = False
                 self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool], is_unwanted: Callable[[], bool]) -> None:

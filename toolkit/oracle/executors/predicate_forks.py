@@ -1,16 +1,16 @@
-"""Ask a function of the user several questions at once, each in a fork of this process.
+"""Ask a predicate of the user several questions at once, each in a fork of this process.
 
-A predicate is any Python callable: it cannot be sent to another process, but a fork has it, with
-everything that it knows. What that costs is said, because nothing here can help it:
+A predicate is any Python callable: it cannot be sent to another process, but a fork has it with
+all of its state. This has three limits:
 
-1. What the function changes (counters, caches, global variables) stays in the fork.
-2. A fork runs torch on one thread: OpenMP's threads do not survive a fork. A function whose answer
-   hangs on the order of sums may answer otherwise.
-3. CUDA does not work in a fork once this process has used it, and locks that other threads hold are
-   never let go there: the first is refused, the second cannot be seen.
+1. Changes that the predicate makes (counters, caches, global variables) stay in the fork.
+2. A fork runs torch on one thread, because OpenMP's threads do not survive a fork. A predicate that
+   depends on the order of sums may answer otherwise.
+3. CUDA does not work in a fork of a process that uses it, which is refused. Locks held by other
+   threads are never released in a fork, which cannot be detected.
 
-An exception of the function is raised here, by asking it again here: it keeps its type and trace.
-For one thread; Ctrl-C ends all forks.
+An exception of the predicate is raised by a second call in this process, to keep its type and
+trace. For one thread; Ctrl-C ends all forks.
 """
 
 import io
@@ -48,16 +48,16 @@ class _Fork:
 
 
 class PredicateForks(Closeable):
-    """Asks a function about cases, some of them ahead; a context manager that ends the forks.
+    """Asks a predicate, also speculatively; a context manager that ends the forks.
 
     Args:
         ask: Judges a case; run in forks.
-        jobs: How many at the same time.
+        jobs: How many forks may run at the same time.
         digests: Of the tensors of cases.
-        told: Called here with each answer that was asked for, in their order.
+        told: Called in this process with each requested answer, in order.
 
     Raises:
-        ConfigError: This process cannot be forked, or must not be.
+        ConfigError: This process cannot be forked.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class PredicateForks(Closeable):
         self._answers: dict[str, Judgement | Failure | int] = {}
 
     def anticipate(self, questions: Sequence[Question]) -> None:
-        """Start with some cases, in their order; end what is not wanted any more for that."""
-        wanted = {fingerprint(each.case, self._digests): each.case for each in questions}
-        self._answers = {key: found for key, found in self._answers.items() if key in wanted}
+        """Start forks for some questions, in order; end forks for others to make room."""
+        wanted = {fingerprint(asked.case, self._digests): asked.case for asked in questions}
+        self._answers = {key: answer for key, answer in self._answers.items() if key in wanted}
         for key, case in [*wanted.items()][: self.jobs]:
             if key not in self._answers and key not in self._forks:
                 self._make_room([*wanted])
@@ -85,11 +85,11 @@ class PredicateForks(Closeable):
                     self._forks[key] = self._start(case)
 
     def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
-        """Return the answer, which may be there already.
+        """Return the answer, which may have arrived already.
 
         Raises:
-            CtkError: The function has ended its process.
-            Exception: What the function raises.
+            CtkError: The predicate has ended its process.
+            Exception: An exception of the predicate.
         """
         if known_only:
             raise NotKnown
@@ -97,19 +97,19 @@ class PredicateForks(Closeable):
         key = fingerprint(case, self._digests)
         try:
             for _ in range(ASKED_AT_MOST):
-                found = self._found(key, case)
+                found = self._await_answer(key, case)
                 if not isinstance(found, int):
                     break
-                if found != -signal.SIGKILL:  # its own doing: it would do it again
-                    raise _ended(found)
+                if found != -signal.SIGKILL:  # the predicate itself would end again
+                    raise _error_for(found)
             else:
-                raise _ended(-signal.SIGKILL)
-        except BaseException:  # Ctrl-C, too
+                raise _error_for(-signal.SIGKILL)
+        except BaseException:  # Ctrl-C as well
             self.close()
             raise
-        return _told(self._ask(case) if isinstance(found, Failure) else found, self._told)
+        return _report(self._ask(case) if isinstance(found, Failure) else found, self._told)
 
-    def _found(self, key: str, case: Case) -> Judgement | Failure | int:
+    def _await_answer(self, key: str, case: Case) -> Judgement | Failure | int:
         if key not in self._answers and key not in self._forks:
             self._make_room([key])
             self._forks[key] = self._start(case)
@@ -128,7 +128,7 @@ class PredicateForks(Closeable):
             self._forks.pop(unwanted[0]).child.end()
 
     def _wait(self) -> None:
-        """Take in what some fork says, or how it has ended."""
+        """Wait for output or the end of any fork."""
         with selectors.DefaultSelector() as selector:
             for key, fork in self._forks.items():
                 selector.register(fork.child.answers, selectors.EVENT_READ, key)
@@ -137,7 +137,7 @@ class PredicateForks(Closeable):
                 data = os.read(fork.child.answers.fileno(), 1 << 16)
                 fork.received += data
                 if not data:
-                    self._answers[ready.data] = _answer(self._forks.pop(ready.data))
+                    self._answers[ready.data] = _read_answer(self._forks.pop(ready.data))
 
     def _start(self, case: Case) -> _Fork:
         flush_streams()
@@ -159,38 +159,38 @@ class PredicateForks(Closeable):
 def ask_in_forks(
     ask: Ask, jobs: int, digests: Digests, told: Callable[[Judgement], None]
 ) -> Generator[Oracle]:
-    """Return an oracle that asks a function: here with one job, in forks with more.
+    """Return an oracle that asks a predicate: in this process with one job, in forks with more.
 
     Args:
         ask: Judges a case.
-        jobs: How many questions at the same time.
+        jobs: How many questions may run at the same time.
         digests: Of the tensors of cases.
-        told: Called here with each answer that was asked for, in their order.
+        told: Called in this process with each requested answer, in order.
 
     Raises:
-        ConfigError: This process cannot be forked, or must not be.
+        ConfigError: This process cannot be forked.
     """
     if jobs == 1:
-        yield DirectOracle(lambda case: _told(ask(case), told))
+        yield DirectOracle(lambda case: _report(ask(case), told))
         return
     with PredicateForks(ask, jobs, digests, told) as forked:
         yield forked
 
 
-def _told(judgement: Judgement, told: Callable[[Judgement], None]) -> Judgement:
+def _report(judgement: Judgement, told: Callable[[Judgement], None]) -> Judgement:
     told(judgement)
     return judgement
 
 
-def _answer(fork: _Fork) -> Judgement | Failure | int:
-    """Return what a fork said, or as which status it ended without a word."""
+def _read_answer(fork: _Fork) -> Judgement | Failure | int:
+    """Return the answer of a fork, or the exit status of one that has not answered."""
     fork.child.close()
     status = wait_for(fork.child.pid)
     answer = read_answer(io.BytesIO(fork.received))
     return answer if answer is not None else status
 
 
-def _ended(status: int) -> CtkError:
+def _error_for(status: int) -> CtkError:
     how = f"signal {-status}" if status < 0 else f"status {status}"
     return CtkError(
         f"the predicate has ended its process ({how}); if such a candidate is a failure, ask in a "
@@ -199,7 +199,7 @@ def _ended(status: int) -> CtkError:
 
 
 def _check_forkable() -> None:
-    """Check that a fork can answer.
+    """Check that this process can be forked.
 
     Raises:
         ConfigError: It cannot.

@@ -1,4 +1,4 @@
-"""What parent, worker and child say to each other: one JSON object per line over pipes."""
+"""Messages between parent, worker and child: one JSON object per line over pipes."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 
 UNWANTED = b"\n"
-"""What a worker is told while it is asked, when nobody wants the answer any more."""
+"""The message that cancels the running question."""
 
 
 @document
@@ -21,15 +21,15 @@ class ChildQuestion:
     """A question to a child.
 
     Attributes:
-        target: Its target: what the worker imports before it forks.
+        target: The target of the case, which the worker imports before it forks.
         folder: The case, as `ctk.toolkit.case.store` saves it with full inputs.
-        expected: The failure that is looked for; None: any.
-        timeout_seconds: After this the child is killed; None: never.
-        busy_seconds: How much later that may be where the child had to wait for a core.
-        memory_nbytes: With more than this it is killed, with what it has started; None: any.
-        is_eager: Only run the program in eager (to see whether it is the program that crashes).
-        veto: What must not happen in the compile; None leaves it unobserved.
-        eager_raised: What eager raised in an earlier child, which lost CUDA by it; else None.
+        expected: The failure to look for; None: any.
+        timeout_seconds: Time limit of the child; None: no limit.
+        busy_seconds: Largest extension of it for the time in which the child had no core.
+        memory_nbytes: Memory limit of the child and its processes; None: no limit.
+        is_eager: Only run the program in eager, to see whether it crashes by itself.
+        veto: Passes, rewrites and kernels to leave out; None leaves the compile unobserved.
+        eager_raised: The error of eager in an earlier child, which lost CUDA by it; else None.
     """
 
     target: str
@@ -46,7 +46,7 @@ class ChildQuestion:
 @document
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The oracle raised: a wrong target, config or case. `kind` is the exception's type name."""
+    """An exception of the oracle (wrong target, config or case); `kind` is its type name."""
 
     kind: str
     message: str
@@ -56,7 +56,7 @@ Answer = Judgement | Failure
 
 
 class Unwanted(CtkError):
-    """Nobody wants the answer any more."""
+    """The question was cancelled."""
 
 
 def write_line(file: BinaryIO, message: ChildQuestion | Answer) -> None:
@@ -68,7 +68,7 @@ def write_line(file: BinaryIO, message: ChildQuestion | Answer) -> None:
 def read_question(file: BinaryIO) -> ChildQuestion | None:
     """Read a question; None when the other side has closed the pipe.
 
-    An empty line is no question: an answer was not wanted any more that had been given already.
+    Empty lines are skipped: they cancelled questions that had been answered already.
     """
     while (line := file.readline()) == UNWANTED:
         pass
@@ -89,7 +89,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def error_of(failure: Failure) -> CtkError:
-    """Return the exception for a failure: of its own type if that is one of ours."""
+    """Return the exception for a failure: of its own type if ctk defines it."""
     found = getattr(errors, failure.kind, None)
     if isinstance(found, type) and issubclass(found, CtkError):
         return found(failure.message)

@@ -1,9 +1,8 @@
-"""The thin layer over Ray: rooms for questions on the machines of a cluster, and what is lost.
+"""The thin layer over Ray: slots for questions on the machines of a cluster.
 
-Everything that ctk asks of Ray is here, and nothing else: remote.py works with any `Machines`.
-
-Which cluster: that of `RAY_ADDRESS`, else one that runs on this machine, else a new one of this
-machine alone, which ends with the command (Ray's own rule). Cases travel as bytes.
+All uses of Ray are here; remote.py works with any `Machines`. The cluster is the one at
+`RAY_ADDRESS`, else a running one on this machine, else a new one on this machine alone, which ends
+with the command (Ray's own rule). Cases are sent as bytes.
 """
 
 import contextlib
@@ -21,34 +20,34 @@ _LOOK_SECONDS = 0.1
 _CLOSE_SECONDS = 3.0
 
 _NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-"""What Ray calls the resources that have an option of their own."""
+"""Ray's options for resources that have one."""
 
 _VARIABLES = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that is started here tells nobody of it
+    "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that is started here sends no statistics
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
 
 class Lost(Exception):
-    """The machine, or what ran there, has ended without an answer."""
+    """The machine, or its process, has ended without an answer."""
 
 
 class Machine(Protocol):
-    """A room for one question at a time, on whatever machine has it."""
+    """A slot for one question at a time, on any machine of the cluster."""
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait up to so long until there is room; raises `Lost`."""
+        """Wait up to `seconds` until the slot is ready; raises `Lost`."""
         ...
 
     def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
-        """Call a method of the `RemoteWorker` and return what it does; raises `Lost`.
+        """Call a method of the `RemoteWorker` and return its result; raises `Lost`.
 
-        Once the answer is unwanted, the far side is told, and says so.
+        If the question is cancelled, the call is cancelled there as well.
         """
         ...
 
     def close(self) -> None:
-        """Give the room back."""
+        """Release the slot."""
         ...
 
 
@@ -56,7 +55,7 @@ class Machines(Closeable, Protocol):
     """The machines of a cluster."""
 
     def rooms(self, resources: Mapping[str, float]) -> int:
-        """Return how many questions of this size the cluster can run at once when it is idle."""
+        """Return how many questions of this size the idle cluster can run at once."""
         ...
 
     def start(
@@ -66,11 +65,11 @@ class Machines(Closeable, Protocol):
         timeout_seconds: float | None,
         memory_nbytes: int | None,
     ) -> Machine:
-        """Ask for a room; it is there when it is ready."""
+        """Request a slot; `is_ready` waits for it."""
         ...
 
     def describe(self) -> str:
-        """Return what the cluster has, for messages."""
+        """Return the resources of the cluster, for messages."""
         ...
 
 
@@ -102,7 +101,7 @@ class _RayMachines(Machines):
             except Exception as error:
                 raise ConfigError(
                     f"no Ray cluster answers: {type(error).__name__}: {error}\n"
-                    "next: let RAY_ADDRESS name one that runs (ray status), or unset it to use "
+                    "next: set RAY_ADDRESS to a running one (ray status), or unset it to use "
                     "this machine alone"
                 ) from error
 
@@ -117,7 +116,7 @@ class _RayMachines(Machines):
         return "; ".join(found) or "no machine"
 
     def _nodes(self) -> list[dict[str, float]]:
-        """Return what each living machine has, without what Ray counts for itself."""
+        """Return the resources of each living machine, without Ray's internal ones."""
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         return [
             {name: amount for name, amount in node.items() if not name.startswith(_ITS_OWN)}
@@ -137,7 +136,7 @@ class _RayMachines(Machines):
             **{"num_cpus": 0, **named},
             resources=others,
             max_restarts=0,
-            max_concurrency=2,  # one that answers, one that is told that nobody wants to know
+            max_concurrency=2,  # one answers, the other cancels
             runtime_env={"env_vars": surroundings()},
         )
         return _RayMachine(self._ray, far.remote(timeout_seconds, memory_nbytes))
@@ -181,13 +180,13 @@ class _RayMachine(Machine):
         errors = self._ray.exceptions
         try:
             yield
-        except errors.RayTaskError as error:  # what our own code has raised there
+        except errors.RayTaskError as error:  # raised by code of ctk there
             raise CtkError(f"the oracle failed on another machine: {error}") from error
         except errors.RayError as error:
             raise Lost(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
 
     def close(self) -> None:
-        """End the far side in its own way, and give up the room."""
+        """Close the remote worker, and release the slot."""
         with contextlib.suppress(Exception):
             self._ray.wait([self._actor.close.remote()], timeout=_CLOSE_SECONDS)
         with contextlib.suppress(Exception):

@@ -1,9 +1,9 @@
-"""What runs on another machine: takes a case as bytes, and asks a child there.
+"""The worker on another machine: takes a case as bytes, and judges it in a child there.
 
     here   pack(case) -> bytes, question -> JSON
     there  RemoteWorker.answer(number, question, case) -> JSON
 
-It knows nothing of the cluster that carries it (ray_cluster.py).
+It does not depend on the cluster that runs it (ray_cluster.py).
 """
 
 import io
@@ -27,8 +27,8 @@ from ctk.toolkit.processes.scratch import scratch_root
 
 _CASE = "case"
 
-_TOLD = ("CTK_", "TORCH", "PYTORCH_", "TRITON_", "OMP_", "MKL_", "CUDA_LAUNCH_")
-"""How variables begin that change what a compile does; another machine has others."""
+_PREFIXES = ("CTK_", "TORCH", "PYTORCH_", "TRITON_", "OMP_", "MKL_", "CUDA_LAUNCH_")
+"""Prefixes of variables that affect a compile, and may differ between machines."""
 
 _OF_THIS_MACHINE = ("TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME", "CTK_OWNER", "CTK_CACHE_DIR")
 
@@ -43,27 +43,27 @@ def pack(case: Case) -> bytes:
 
 
 def surroundings() -> dict[str, str]:
-    """Return the variables that let another machine compile as this process would.
+    """Return the variables with which another machine compiles as this process would.
 
-    The number of threads decides the order of sums, so it is told in any case.
+    The number of threads, which decides the order of sums, is always among them.
     """
-    told = {
+    variables = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(_TOLD) and name not in _OF_THIS_MACHINE
+        if name.startswith(_PREFIXES) and name not in _OF_THIS_MACHINE
     }
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {"OMP_NUM_THREADS": str(torch.get_num_threads()), **told, "PYTHONPATH": path}
+    return {"OMP_NUM_THREADS": str(torch.get_num_threads()), **variables, "PYTHONPATH": path}
 
 
 def versions() -> str:
-    """Return what must be the same on each machine, for answers to be the same."""
+    """Return the versions that must be equal on each machine."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return f"torch {torch.__version__}, ctk {ctk_version()}, Python {python}"
 
 
 class RemoteWorker:
-    """Answers one question at a time; may be told meanwhile that an answer is not wanted.
+    """Answers one question at a time, which another thread may cancel.
 
     Args:
         timeout_seconds: As for `ChildProcess`.
@@ -76,16 +76,16 @@ class RemoteWorker:
         self._number, self._unwanted = 0, 0
 
     def versions(self) -> str:
-        """Return what must be the same on each machine."""
+        """Return the versions that must be equal on each machine."""
         return versions()
 
     def answer(self, number: int, question: str, case: bytes) -> str:
-        """Return a judgement, or the failure to find one, as JSON.
+        """Return a judgement or a failure as JSON.
 
         Args:
-            number: Which question it is, from 1.
-            question: As JSON, without folder; its time only where that is short.
-            case: What `pack` gave.
+            number: The number of the question, from 1.
+            question: As JSON, without folder; with its time limit only if that is short.
+            case: The result of `pack`.
         """
         with self._changing:
             self._number = number
@@ -94,11 +94,11 @@ class RemoteWorker:
         try:
             if not is_wanted:
                 raise Unwanted
-            return self._answered(question, case)
+            return self._judge(question, case)
         except Exception as error:
             return json.dumps(encode(failure_of(error)))
 
-    def _answered(self, question: str, case: bytes) -> str:
+    def _judge(self, question: str, case: bytes) -> str:
         with temporary_folder("ctk-question-", scratch_root()) as folder:
             with tarfile.open(fileobj=io.BytesIO(case)) as archive:
                 archive.extractall(folder, filter="data")
@@ -108,12 +108,12 @@ class RemoteWorker:
         return json.dumps(encode(found))
 
     def unwant(self, number: int) -> None:
-        """End a question, if it is the one that is asked, or comes later."""
+        """Cancel a question that runs or comes later."""
         with self._changing:
             self._unwanted = max(self._unwanted, number)
             if self._number == number:
                 self._executor.unwant()
 
     def close(self) -> None:
-        """End what was started here."""
+        """End the child."""
         self._executor.close()

@@ -1,17 +1,15 @@
-"""The warm process: `python -m ctk.toolkit.oracle.executors.worker`, started by `executors/child.py`.
+"""The warm server that judges cases, started by worker_client.py.
 
-It imports torch and the toolkit once, runs no op (so that it stays safe to fork), and forks a child
-that answers questions until it crashes or takes too long; then the next child is forked from the
-same warm process, which costs milliseconds instead of seconds.
+It forks a child that answers questions until it crashes or takes too long; the next child is forked
+from the same warm process, which costs milliseconds instead of seconds.
 
     parent  <- stdin, stdout ->  worker (warm)  <- pipes ->  child (its own process group)
 
-A crash becomes a verdict here: signal or exit status of the child. A child that somebody else has
-killed is asked once more: that says nothing about the program. The worker ends, and its child with
-it, when its stdin is closed; an empty line while it is asked means that nobody wants the answer any
-more. Whatever the compiled programs print goes to stderr.
+A crash becomes a verdict here: signal or exit status of the child. A question whose child was
+killed from outside is repeated once: that is not a property of the program. The worker and its
+child end when its stdin is closed; an empty line cancels the running question.
 
-Several workers at once are forked from one warm process (nursery.py).
+Several workers are forked from one zygote (zygote.py).
 """
 
 import contextlib
@@ -53,33 +51,32 @@ from ctk.toolkit.processes.warm import ServerPipes, become_server
 from ctk.toolkit.targets import target_of
 
 _POLL_SECONDS = 0.1
-"""How often a child that says nothing is looked at: memory can be written at gigabytes a second."""
-
+"""How often a silent child is checked: memory can grow by gigabytes a second."""
 
 _DEATH_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """How a child ended that has not answered: its exit status, and whether we killed it."""
+class ChildEnd:
+    """The end of a child without an answer: its exit status, and the limit it was killed for."""
 
     status: int
     killed_for: Literal["time", "memory"] | None = None
 
     @property
     def is_from_outside(self) -> bool:
-        """Whether somebody else has killed it: a person, or the system for want of memory."""
+        """Whether a person killed it, or the system for want of memory."""
         return self.killed_for is None and self.status == -signal.SIGKILL
 
 
 @dataclass(slots=True)
 class _Clock:
-    """The time that is left for one question; to be looked at now and then.
+    """The deadline of one question, extended while its processes wait for a core.
 
     Attributes:
-        ends_at: When it is over; infinite without a limit.
-        busy_seconds: How much of the time in which the child had no core may still not count.
+        ends_at: The deadline (`time.monotonic`); infinite without a limit.
+        busy_seconds: How far it may still be extended.
         waits: Of the child's processes.
     """
 
@@ -132,10 +129,10 @@ def _answer(
     is_fresh = child is None
     child = child or _fork(parent)
     found = _ask(child, question, parent)
-    if isinstance(found, End) and found.is_from_outside:
+    if isinstance(found, ChildEnd) and found.is_from_outside:
         is_fresh, child = True, _fork(parent)
         found = _ask(child, question, parent)
-    if isinstance(found, End) and found.status == LOST_CUDA and not is_fresh:
+    if isinstance(found, ChildEnd) and found.status == LOST_CUDA and not is_fresh:
         child = _fork(parent)
         found = _ask(child, question, parent)
     if isinstance(found, Failure) and found.kind == LostAccelerator.__name__:
@@ -143,9 +140,9 @@ def _answer(
         child = _fork(parent)
         first_line = found.message.splitlines()[0]
         found = _ask(child, replace(question, eager_raised=first_line), parent)
-    if not isinstance(found, End):
-        return _tidied(child), found
-    seen = _signature(found, question)
+    if not isinstance(found, ChildEnd):
+        return _reuse_or_end(child), found
+    seen = _signature_of(found, question)
     expected = question.expected
     is_wanted = expected is None or expected.matches(seen)
     if found.killed_for == "time" and (expected is None or not is_wanted):
@@ -154,24 +151,24 @@ def _answer(
         return None, Judgement(Verdict.DIFFERENT, seen, seen.message)
     child = _fork(parent)
     eager = _ask(child, replace(question, is_eager=True), parent)
-    if isinstance(eager, End):
-        return None, Judgement(Verdict.INVALID, seen, f"eager alone does it too: {seen.message}")
-    return _tidied(child), Judgement(Verdict.REPRODUCES, seen, seen.message)
+    if isinstance(eager, ChildEnd):
+        return None, Judgement(Verdict.INVALID, seen, f"eager alone fails as well: {seen.message}")
+    return _reuse_or_end(child), Judgement(Verdict.REPRODUCES, seen, seen.message)
 
 
-def _tidied(child: ForkedChild) -> ForkedChild | None:
-    """Return the child for the next question, unless this one left processes: they end with it."""
+def _reuse_or_end(child: ForkedChild) -> ForkedChild | None:
+    """Return the child for the next question; end it if its question left processes."""
     if all(pid == child.pid for pid in find_descendants(os.getpid())):
         return child
     _end(child)
     return None
 
 
-def _signature(end: End, question: ChildQuestion) -> Signature:
-    """Return what a child's end means.
+def _signature_of(end: ChildEnd, question: ChildQuestion) -> Signature:
+    """Return the failure for the end of a child.
 
-    SIGKILL that we did not send comes from outside, and nearly always from the system that has run
-    out of memory: it is no crash of the compiled program.
+    SIGKILL from outside nearly always comes from the system, which has run out of memory: it is not
+    a crash of the compiled program.
     """
     where = _last_start(question)
     if end.killed_for == "time":
@@ -191,7 +188,7 @@ def _signature(end: End, question: ChildQuestion) -> Signature:
 
 
 def _trail(question: ChildQuestion) -> Path:
-    """Return the file in which an observed compile notes each pass and kernel before it runs."""
+    """Return the file in which an observed compile records each pass and kernel before it runs."""
     return Path(question.folder).with_name("last_start")
 
 
@@ -201,12 +198,12 @@ def _last_start(question: ChildQuestion) -> str | None:
     return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
-def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> Answer | End:
+def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> Answer | ChildEnd:
     """Return the child's answer, or how it ended.
 
     Raises:
         ParentGone: The parent closed its pipe meanwhile; the child has been killed.
-        Unwanted: The parent does not want to know any more; the child has been killed.
+        Unwanted: The parent cancelled the question; the child has been killed.
     """
     clock = _Clock.of(question)
     with contextlib.suppress(BrokenPipeError):
@@ -217,16 +214,16 @@ def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> An
         ready, _, _ = select.select([child.answers, parent.requests], [], [], wait)
         if child.answers in ready:
             answer = read_answer(child.answers)
-            return answer if answer is not None else End(_end(_let_die(child)))
+            return answer if answer is not None else ChildEnd(_end(_await_death(child)))
         if parent.requests in ready:
             _end(child)
             raise Unwanted if parent.requests.read(1) else ParentGone
         if left <= 0:
-            return End(_end(child), "time")
+            return ChildEnd(_end(child), "time")
         if _holds_too_much(question):
-            return End(_end(child), "memory")
-        if _is_dead(child):  # without an end of file: something that it started holds its pipe
-            return End(_end(child))
+            return ChildEnd(_end(child), "memory")
+        if _is_dead(child):  # without an end of file: a process that it started holds its pipe
+            return ChildEnd(_end(child))
 
 
 def _holds_too_much(question: ChildQuestion) -> bool:
@@ -239,8 +236,8 @@ def _is_dead(child: ForkedChild) -> bool:
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _let_die(child: ForkedChild) -> ForkedChild:
-    """Give a child that has closed its pipe the time to end in its own way: the status counts."""
+def _await_death(child: ForkedChild) -> ForkedChild:
+    """Wait for a child that has closed its pipe: its exit status counts."""
     deadline = time.monotonic() + _DEATH_SECONDS
     while not _is_dead(child) and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -261,7 +258,7 @@ def _fork(parent: ServerPipes) -> ForkedChild:
 
 
 def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
-    """Answer questions until there are no more, or none can be answered; return the exit status."""
+    """Answer questions until the pipe is closed or CUDA is lost; return the exit status."""
     die_first()
     faulthandler.enable(sys.__stderr__ or sys.stderr)
     while (question := read_question(questions)) is not None:
@@ -276,7 +273,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
 
 
 def _judge(question: ChildQuestion) -> Judgement:
-    case = load_case(Path(question.folder), trust=True)  # the parent holds it, so it is vetted
+    case = load_case(Path(question.folder), trust=True)  # the parent has loaded and checked it
     if question.is_eager:
         outcome = run_eager(case)
         return Judgement(Verdict.PASSES if outcome.error is None else Verdict.INVALID)

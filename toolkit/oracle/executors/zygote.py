@@ -1,15 +1,15 @@
-"""The warm process of many workers: `python -m ctk.toolkit.oracle.executors.zygote`.
+"""The warm process from which several workers are forked, started by `worker_client.Zygote`.
 
-Whoever asks several questions at once needs a worker (worker.py) for each; each of them would
-import torch by itself, which costs seconds and hundreds of megabytes. Here that happens once: for
-each line on the socket that is its stdin, with the three descriptors of a worker's standard
-streams, it forks one, and answers with its process id.
+Workers (worker.py) in processes of their own would each import torch, which costs seconds and
+hundreds of megabytes. The zygote imports it once. Its stdin is a socket: each message holds a
+target and the three descriptors of a worker's standard streams; the zygote forks the worker and
+answers with its process id.
 
-    parent  -- socket -->  nursery (warm)  -- fork -->  worker 1 -- fork -->  child
-       \\____________ pipes ____________________________/
+    parent  -- socket -->  zygote (warm)  -- fork -->  worker 1 -- fork -->  child
+       \\____________ pipes ___________________________/
 
-It runs no op and never starts CUDA, so that everything below it can be forked. It ends when the
-socket is closed, and its workers with it.
+It runs no operator and never initializes CUDA, so that it stays safe to fork. It ends, with its
+workers, when the socket is closed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from ctk.toolkit.targets import target_of
 
 _STREAMS = (0, 1, 2)
 _END_SECONDS = 5.0
-"""How long workers, whose pipes were closed as well, may take to end."""
+"""How long workers, whose pipes are closed as well, may take to end."""
 
 _REQUEST_NBYTES = 1 << 16
 
@@ -37,14 +37,14 @@ def main() -> None:
     """Fork a worker for each request until the socket is closed."""
     control = socket.socket(fileno=os.dup(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker: its pipe tells
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # pipes show the end of workers
     adopt_orphans()
     with contextlib.suppress(ConnectionError):
         while True:
             target, streams, _, _ = socket.recv_fds(control, _REQUEST_NBYTES, len(_STREAMS))
             if not target:
                 break
-            with die_with_parent(), contextlib.suppress(Exception):  # the question will tell
+            with die_with_parent(), contextlib.suppress(Exception):  # raised again by the question
                 target_of(target.decode()).preload()
             pid = fork_process(partial(_work, control, streams), leads_group=False)
             for stream in streams:
@@ -66,7 +66,7 @@ def _work(control: socket.socket, streams: list[int]) -> int:
 
 
 def _end() -> None:
-    """Give the workers time to end their children, then end what is left."""
+    """Give the workers time to end their children, then kill all descendants."""
     deadline = time.monotonic() + _END_SECONDS
     while find_descendants(os.getpid()) and time.monotonic() < deadline:
         time.sleep(0.01)
