@@ -1,55 +1,66 @@
-"""Lowerings: one operator, one function; listed by what they are.
+"""Lowerings: one function for each operator, in one table for each kind of operator.
 
-A lowering takes the builder and the arguments of its node: tensors as `Array`, sizes that are known
-at the call only as `Index`, all else as it stands in the graph. It returns an `Array`, several of
-them for several results (None for one that it cannot compute), a `View` of memory that it has
-written, or raises `NotLowered` with a reason. A new one is a function and one line in the table of
-its module.
+A lowering takes the builder and the arguments of its node: tensors as `Array`, sizes that only the
+call knows as `Index`, everything else as it stands in the graph. It returns
+
+    an `Array`                  the result; the builder writes it to memory of eager's strides
+    a tuple of arrays           several results; None for one that it cannot compute
+    a `View`                    memory that it has written, for an operator that writes
+
+or raises `NotLowered` with a reason: then the node is a library call. A lowering that suits any
+element type computes in `raised(x)`, which is float32 for floats of 16 bits.
+
+    def _square(b: Builder, x: Array) -> Array:
+        return raised(x) * raised(x)
+
+CONTRIBUTING.md, "Add a lowering", has the steps.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ctk.compiler.lowering.operators.activation_gradients import ACTIVATION_GRADIENTS
-from ctk.compiler.lowering.operators.activations import ACTIVATIONS
-from ctk.compiler.lowering.operators.comparisons import COMPARISONS
-from ctk.compiler.lowering.operators.creation import CREATION
-from ctk.compiler.lowering.operators.foreach import FOREACH
-from ctk.compiler.lowering.operators.functions import FUNCTIONS
-from ctk.compiler.lowering.operators.indexing import INDEXING
-from ctk.compiler.lowering.operators.losses import LOSSES
-from ctk.compiler.lowering.operators.movement import MOVEMENT
-from ctk.compiler.lowering.operators.normalization import NORMALIZATION
-from ctk.compiler.lowering.operators.normalization_gradients import NORMALIZATION_GRADIENTS
-from ctk.compiler.lowering.operators.pointwise import POINTWISE
-from ctk.compiler.lowering.operators.random import RANDOM
-from ctk.compiler.lowering.operators.reductions import REDUCTIONS
-from ctk.compiler.lowering.operators.scans import SCANS
-from ctk.compiler.lowering.operators.softmax import SOFTMAX
-from ctk.compiler.lowering.operators.writes import WRITES
+from ctk.compiler.lowering.operators import (
+    activation_gradients,
+    activations,
+    comparisons,
+    creation,
+    foreach,
+    functions,
+    indexing,
+    losses,
+    movement,
+    normalization,
+    normalization_gradients,
+    pointwise,
+    random,
+    reductions,
+    scans,
+    softmax,
+    writes,
+)
 
 Lowering = Callable[..., Any]
 
 TABLES: tuple[Mapping[Any, Lowering], ...] = (
-    POINTWISE,
-    COMPARISONS,
-    FUNCTIONS,
-    ACTIVATIONS,
-    ACTIVATION_GRADIENTS,
-    REDUCTIONS,
-    SOFTMAX,
-    SCANS,
-    NORMALIZATION,
-    NORMALIZATION_GRADIENTS,
-    LOSSES,
-    MOVEMENT,
-    INDEXING,
-    CREATION,
-    RANDOM,
-    FOREACH,
-    WRITES,
+    pointwise.TABLE,
+    comparisons.TABLE,
+    functions.TABLE,
+    activations.TABLE,
+    activation_gradients.TABLE,
+    reductions.TABLE,
+    softmax.TABLE,
+    scans.TABLE,
+    normalization.TABLE,
+    normalization_gradients.TABLE,
+    losses.TABLE,
+    movement.TABLE,
+    indexing.TABLE,
+    creation.TABLE,
+    random.TABLE,
+    foreach.TABLE,
+    writes.TABLE,
 )
-"""One for each module, no operator in two."""
+"""One for each module; no operator is in two."""
 
 LOWERINGS: Mapping[object, Lowering] = {
     operator: lowering for table in TABLES for operator, lowering in table.items()

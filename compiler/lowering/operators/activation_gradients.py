@@ -142,7 +142,7 @@ def _dropout(_: Builder, grad: Array, mask: Array, scale: Any) -> Array:
     return operand(grad, dtype) * operand(mask, dtype) * operand(scale, dtype)
 
 
-ACTIVATION_GRADIENTS: Mapping[object, Callable[..., Any]] = {
+TABLE: Mapping[object, Callable[..., Any]] = {
     aten._prelu_kernel_backward.default: _prelu,
     aten.elu_backward.default: _elu,
     aten.gelu_backward.default: _gelu,

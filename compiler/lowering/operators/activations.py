@@ -126,7 +126,7 @@ def _glu(_: Builder, x: Array, dim: int = -1) -> Array:
     return raised(value) * logistic(raised(gate))
 
 
-ACTIVATIONS: Mapping[object, Callable[..., Any]] = {
+TABLE: Mapping[object, Callable[..., Any]] = {
     aten._prelu_kernel.default: _prelu,
     aten.elu.default: _elu,
     aten.gelu.default: _gelu,

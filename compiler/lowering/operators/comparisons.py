@@ -73,7 +73,7 @@ def _signbit(_: Builder, x: Array) -> Array:
     return cast(filled(x, 0), torch.bool) if x.dtype == torch.bool else x < 0
 
 
-COMPARISONS: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten.bitwise_and.Scalar: _bitwise("and"),
     aten.bitwise_and.Scalar_Tensor: _bitwise("and"),
     aten.bitwise_and.Tensor: _bitwise("and"),

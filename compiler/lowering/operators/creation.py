@@ -101,7 +101,7 @@ def _linspace(b: Builder, start: Any, end: Any, steps: Any, **_: object) -> Arra
     return where(place < steps // 2, first + step * cast(place, kind), upper)
 
 
-CREATION: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten._efficientzerotensor.default: _filled(0),
     aten.arange.default: _arange_end,
     aten.arange.start: _arange_start,

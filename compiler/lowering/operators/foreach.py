@@ -9,8 +9,8 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.operators.functions import FUNCTIONS
-from ctk.compiler.lowering.operators.pointwise import POINTWISE
+from ctk.compiler.lowering.operators.functions import TABLE as FUNCTIONS
+from ctk.compiler.lowering.operators.pointwise import TABLE as POINTWISE
 
 aten = torch.ops.aten
 _ONE = {**POINTWISE, **FUNCTIONS}
@@ -52,7 +52,7 @@ def _with_value(operator: object) -> Callable[..., list[Array]]:
     return lowered
 
 
-FOREACH: Mapping[object, Callable[..., list[Array]]] = {
+TABLE: Mapping[object, Callable[..., list[Array]]] = {
     aten._foreach_abs.default: _each(aten.abs.default),
     aten._foreach_add.List: _each(aten.add.Tensor),
     aten._foreach_add.Scalar: _each(aten.add.Scalar),

@@ -173,7 +173,7 @@ _FARTHEST = 512
 """So many places more and every float32 but 0 has become infinite, or has become 0."""
 
 
-FUNCTIONS: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten.acos.default: _function("acos"),
     aten.acosh.default: _function("acosh"),
     aten.asin.default: _function("asin"),

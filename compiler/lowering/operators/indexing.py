@@ -251,7 +251,7 @@ def _copied_along(
     return b.scatter(x, expand(cast(source, x.dtype), shape), where)
 
 
-INDEXING: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten._unsafe_index.Tensor: _index,
     aten._unsafe_index_put.default: _index_put,
     aten.embedding.default: _embedding,

@@ -181,7 +181,7 @@ def _nll_gradient(
     return where(is_target & is_counted, -spread, 0)
 
 
-LOSSES: Mapping[object, Callable[..., Any]] = {
+TABLE: Mapping[object, Callable[..., Any]] = {
     aten.binary_cross_entropy_backward.default: _cross_entropy_of_two_gradient,
     aten.binary_cross_entropy_with_logits.default: _cross_entropy_with_logits,
     aten.huber_loss.default: _huber,

@@ -240,7 +240,7 @@ def _permute(_: Builder, x: Array, dims: Sequence[int]) -> Array:
     return moved(x, tuple(x.shape[axis] for axis in order), back)
 
 
-MOVEMENT: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten._reshape_copy.default: _as_result,
     aten.cat.default: _cat,
     aten.constant_pad_nd.default: _constant_pad,

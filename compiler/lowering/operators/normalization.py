@@ -138,7 +138,7 @@ def _group_norm(
     return _affine(normal, scale, shift), reshaped(mean, flat), reshaped(rstd, flat)
 
 
-NORMALIZATION: Mapping[object, Callable[..., Any]] = {
+TABLE: Mapping[object, Callable[..., Any]] = {
     aten._fused_rms_norm.default: _rms_norm,
     aten._native_batch_norm_legit.no_stats: _batch_norm_without_stats,
     aten._native_batch_norm_legit_functional.default: _batch_norm,

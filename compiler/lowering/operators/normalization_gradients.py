@@ -118,7 +118,7 @@ def _group_norm(
     return of_input, *_sums(b, slope, reshaped(normal, x.shape), axes, mask[1:])
 
 
-NORMALIZATION_GRADIENTS: Mapping[object, Callable[..., Any]] = {
+TABLE: Mapping[object, Callable[..., Any]] = {
     aten._fused_rms_norm_backward.default: _rms_norm,
     aten.native_batch_norm_backward.default: _batch_norm,
     aten.native_group_norm_backward.default: _group_norm,

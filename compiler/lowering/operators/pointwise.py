@@ -254,7 +254,7 @@ def _expand_copy(b: Builder, x: Array, *_: object, **__: object) -> Array:
     return expand(x, sizes_of(b.result.shape))
 
 
-POINTWISE: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten._to_copy.default: _to_copy,
     aten.abs.default: _unary("abs"),
     aten.add.Scalar: _scaled("add"),

@@ -119,6 +119,6 @@ def _number(value: int) -> Array:
     return constant(value, torch.int64)
 
 
-RANDOM: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     DRAW: _draw,
 }

@@ -222,7 +222,7 @@ def _between(at: Sequence[Any], axes: Sequence[int], rank: int) -> list[Any]:
     return [ZERO if axis in axes else next(rest) for axis in range(rank)]
 
 
-REDUCTIONS: Mapping[object, Callable[..., Any]] = {
+TABLE: Mapping[object, Callable[..., Any]] = {
     aten.all.default: _truth("all"),
     aten.all.dim: _truth("all"),
     aten.all.dims: _truth("all"),

@@ -32,7 +32,7 @@ def _logcumsumexp(b: Builder, x: Array, dim: int) -> Array:
     return b.scan("logsumexp", wide, axis_of(x, dim)) if x.shape else wide
 
 
-SCANS: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten.cumprod.default: _running("prod"),
     aten.cumsum.default: _running("sum"),
     aten.logcumsumexp.default: _logcumsumexp,

@@ -59,7 +59,7 @@ def _log_softmax_gradient(b: Builder, grad: Array, y: Array, dim: int, dtype: An
     return slope - apply("exp", raised(y)) * total(b, slope, _axes(y, dim))
 
 
-SOFTMAX: Mapping[object, Callable[..., Array]] = {
+TABLE: Mapping[object, Callable[..., Array]] = {
     aten._log_softmax.default: _log_softmax,
     aten._log_softmax_backward_data.default: _log_softmax_gradient,
     aten._safe_softmax.default: _safe_softmax,

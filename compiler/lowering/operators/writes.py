@@ -17,8 +17,8 @@ from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arrays import Array, cast, expand
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
-from ctk.compiler.lowering.operators.indexing import INDEXING
-from ctk.compiler.lowering.operators.pointwise import POINTWISE
+from ctk.compiler.lowering.operators.indexing import TABLE as INDEXING
+from ctk.compiler.lowering.operators.pointwise import TABLE as POINTWISE
 from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
@@ -69,7 +69,7 @@ def _reads(b: Builder, target: View) -> bool:
     return any(base in memory_of(each, b.draft.views, b.draft.buffers) for each in others)
 
 
-WRITES: Mapping[object, Callable[..., View]] = {
+TABLE: Mapping[object, Callable[..., View]] = {
     aten.copy_.default: _copy,
     aten.index_add_.default: _in_place(aten.index_add.default),
     aten.index_copy_.default: _in_place(aten.index_copy.default),

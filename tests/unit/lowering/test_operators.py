@@ -1,5 +1,6 @@
 """Lowerings of operators next to eager: values, types, strides and gradients."""
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "mixed": (lambda x, y: x.half() + y.bfloat16() * 2 + torch.lerp(x, y, 0.7), (rows(3), rows(3))),
     "made": (lambda x: x + torch.arange(5) + torch.eye(3, 5), (rows(3, 5),)),
     "written": (lambda x, y: x.t().copy_(y.exp()).sum(0), (torch.zeros(5, 3), rows(3, 5).detach())),
+    "lists": (lambda x, y: torch._foreach_mul([x, y.exp()], 0.5), (rows(3), rows(2))),
+    "drawn": (lambda s: DRAW(s, 1, [3, 5], "uniform", torch.float32), (torch.tensor([5, 7]),)),
     "scalar": (lambda x: F.softmax(x, 0) + x.cumsum(0) + x.amax() + x.var(correction=0), (rows(),)),
     "empty": (lambda x: [x.softmax(1), x.sum(1), torch.cat([x, x]), x.mean(1)], (rows(3, 0),)),
 }  # fmt: skip
@@ -106,6 +109,43 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_kernels_compute_what_eager_does(name: str) -> None:
     call, inputs = CALLS[name]
     compare(call, *inputs)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("activation_gradients", "gelu"),
+        ("activations", "gelu"),
+        ("comparisons", "compared"),
+        ("creation", "made"),
+        ("foreach", "lists"),
+        ("functions", "compared"),
+        ("indexing", "embedding"),
+        ("losses", "losses"),
+        ("movement", "concatenated"),
+        ("normalization", "layer_norm"),
+        ("normalization_gradients", "layer_norm"),
+        ("pointwise", "mixed"),
+        ("random", "drawn"),
+        ("reductions", "moments"),
+        ("scans", "running"),
+        ("softmax", "softmax"),
+        ("writes", "written"),
+    ],
+)
+def test_each_table_makes_kernels(module: str, name: str) -> None:
+    table = importlib.import_module(f"ctk.compiler.lowering.operators.{module}").TABLE
+    call, inputs = CALLS[name]
+    lowered = compare(call, *inputs)
+    made = {
+        node.target
+        for gm, program in lowered.graphs
+        for step in program.steps
+        if isinstance(step, Kernel)
+        for node in gm.graph.nodes
+        if node.name in step.nodes
+    }
+    assert made & table.keys()
 
 
 @pytest.mark.parametrize(
