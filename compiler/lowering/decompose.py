@@ -59,20 +59,20 @@ def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
     """
     function = _decomposition_of(node.target)
     if function is None or node.target in LIBRARY:
-        raise NotLowered("there is no lowering of it")
+        raise NotLowered("it has no lowering")
     parts = _Parts(builder, node)
     mode = fake.mode_of([value_of(each) for each in node.all_input_nodes])
     if mode is None:
-        raise NotLowered("there is no lowering of it, and no operand to take it apart with")
+        raise NotLowered("it has no lowering, and no operand to decompose it with")
     args, kwargs = parts.operands(node)
     try:
         with fake.guards_refused(mode), fake.intercept_ops(parts.call):
             results = function(*args, **kwargs)
     except NotLowered as error:
-        raise NotLowered(f"there is no lowering of it, nor of a part: {error}") from error
+        raise NotLowered(f"it has no lowering, nor has a part of its decomposition: {error}") from error
     except Exception as error:  # of torch: a decomposition refuses, or asks for a guard
         raise NotLowered(
-            f"there is no lowering of it, and torch cannot take it apart: {error}"
+            f"it has no lowering, and torch cannot decompose it: {error}"
         ) from error
     listed = results if isinstance(results, (list, tuple)) else (results,)
     return tuple(parts.view_of(each) if isinstance(each, Tensor) else None for each in listed)

@@ -43,7 +43,7 @@ def program_text(program: Program) -> str:
 
 
 def summary(program: Program) -> str:
-    """Return `3 kernels, 2 library calls: addmm (there is no lowering of it), sort (...)`.
+    """Return `3 kernels, 2 library calls: addmm (it has no lowering), sort (...)`.
 
     Views and arithmetic of sizes are not counted: they compute no tensor.
     """

@@ -296,6 +296,48 @@ def test_a_code_generator(stranger: Stranger) -> None:
     assert said["confirmed"] is True
 
 
+LOWERING = '''
+"""Lowerings of complex analysis, for real numbers."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+
+from ctk.compiler.lowering.arrays import Array, apply, filled, where
+from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.operators.promotion import operand, promoted
+
+
+def _angle(_: Builder, x: Array) -> Array:
+    """Return pi for negative numbers, 0 for others, NaN for NaN."""
+    wide = operand(x, promoted([x], to_float=True))
+    return where(apply("isnan", wide), wide, where(wide < 0, filled(wide, math.pi), 0.0))
+
+
+TABLE: Mapping[object, Callable[..., Array]] = {torch.ops.aten.angle.default: _angle}
+'''
+
+
+def test_a_lowering(stranger: Stranger) -> None:
+    """`angle` is a library call before, and part of a kernel in C after."""
+    stranger.write("program.py", PROGRAM.replace(".tanh()", ".angle()"))
+    before = stranger.ctk("show", "program.py", "--kernels", code=0)
+    assert not any("angle" in each["nodes"] for each in before["kernels"])
+    stranger.add(
+        "compiler/lowering/operators/complex_numbers.py",
+        LOWERING,
+        table="compiler/lowering/operators/__init__.py",
+        name="TABLES",
+        entry="TABLE",
+    )
+    after = stranger.ctk("show", "program.py", "--kernels", code=0)
+    (kernel,) = [each for each in after["kernels"] if "angle" in each["nodes"]]
+    assert {"relu", "angle", "sum_1"} <= set(kernel["nodes"])
+    assert "3.14" in kernel["source"]
+    stranger.ctk("check", "program.py", code=0)
+
+
 IMPORTER = '''
 """Import `FILE.formula`: one line of Python over a vector x."""
 

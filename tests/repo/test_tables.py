@@ -31,6 +31,7 @@ FOLDERS = (
     Folder("compiler/passes/post_grad", "PASS", "ctk.compiler.passes", "PASSES"),
     Folder("compiler/passes/freezing", "PASS", "ctk.compiler.passes", "PASSES"),
     Folder("compiler/codegen", "CODEGEN", "ctk.compiler.codegen", "CODEGENS"),
+    Folder("compiler/lowering/operators", "TABLE", "ctk.compiler.lowering.operators", "TABLES"),
     Folder("toolkit/reduce/steps", "STEP", "ctk.toolkit.reduce.steps", "STEPS"),
     Folder("toolkit/targets", "TARGET", "ctk.toolkit.targets", "TARGETS"),
     Folder("toolkit/importers", "IMPORTER", "ctk.toolkit.importers", "IMPORTERS"),

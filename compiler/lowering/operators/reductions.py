@@ -1,4 +1,4 @@
-"""Lowerings of reductions."""
+"""Lowerings of reductions over axes: sums, means, extremes, norms and moments."""
 
 from __future__ import annotations
 
