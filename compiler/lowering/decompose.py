@@ -69,11 +69,11 @@ def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
         with fake.guards_refused(mode), fake.intercept_ops(parts.call):
             results = function(*args, **kwargs)
     except NotLowered as error:
-        raise NotLowered(f"it has no lowering, nor has a part of its decomposition: {error}") from error
-    except Exception as error:  # of torch: a decomposition refuses, or asks for a guard
         raise NotLowered(
-            f"it has no lowering, and torch cannot decompose it: {error}"
+            f"it has no lowering, nor has a part of its decomposition: {error}"
         ) from error
+    except Exception as error:  # of torch: a decomposition refuses, or asks for a guard
+        raise NotLowered(f"it has no lowering, and torch cannot decompose it: {error}") from error
     listed = results if isinstance(results, (list, tuple)) else (results,)
     return tuple(parts.view_of(each) if isinstance(each, Tensor) else None for each in listed)
 
