@@ -5,9 +5,9 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.opening import operation
+from ctk.toolkit.operations.session.opening import open_operation
 from ctk.toolkit.operations.session.relevant_options import ask_options
-from ctk.toolkit.operations.session.whole_program import refined
+from ctk.toolkit.operations.session.whole_program import refine_program
 
 
 @takes_keywords(BisectOptions)
@@ -27,10 +27,10 @@ def bisect(subject: Subject, inputs: Inputs | None, options: BisectOptions) -> D
         inputs: Those of one call, for a graph or a callable.
         options: Keywords of `BisectOptions`.
     """
-    with operation("bisect-pass", subject, inputs, options) as run:
-        found = run.bisected()
+    with open_operation("bisect-pass", subject, inputs, options) as run:
+        found = run.bisect_cases()
         if found.is_shown_by_no_graph:
-            return refined(run)
+            return refine_program(run)
         is_interrupted = False
         case, search = found.case, found.search
         fails = search.judgement.verdict is Verdict.REPRODUCES

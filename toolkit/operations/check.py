@@ -21,7 +21,7 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import CheckOptions
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.open_subject import most_telling, opened
+from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.judge import judge
 
@@ -152,7 +152,7 @@ def check(subject: Subject, inputs: Inputs | None, options: CheckOptions) -> Che
         options: Keywords of `CheckOptions`.
     """
     graphs: list[GraphCheck] = []
-    with opened(subject, inputs, options) as it:
+    with open_subject(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
             options.say(f"check {case.name}", number, len(it.cases))
             graphs.append(check_case(case, it.executor, history=options.history))

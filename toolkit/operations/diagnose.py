@@ -17,7 +17,7 @@ from ctk.toolkit.operations.minify import Failing, open_reduction, reduced
 from ctk.toolkit.operations.options import ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.operations.session.whole_program import explained
+from ctk.toolkit.operations.session.whole_program import explain_failing_program
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.suspected_nodes import first_wrong_node
 
@@ -41,9 +41,9 @@ def diagnose(subject: Subject, inputs: Inputs | None, options: ReduceOptions) ->
         end the reduction early and keep the best so far.
     """
     with open_reduction("diagnose", subject, inputs, options) as (run, terms):
-        found = run.bisected(captured=run.folder / "case")
+        found = run.bisect_cases(captured=run.folder / "case")
         if found.is_shown_by_no_graph:
-            return explained(run, run.folder / "minimal", terms.budget)
+            return explain_failing_program(run, run.folder / "minimal", terms.budget)
         if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:
             return run.finish()
         search = with_wrong_node(run, found.case, found.search)
@@ -75,7 +75,7 @@ def with_wrong_node(run: Operation, case: Case, search: Search) -> Search:
         try:
             known = WrongNode(first_wrong_node(case))
         except Exception as error:
-            run.stumbled("the search for the wrong node", error)
+            run.record_errors("the search for the wrong node", error)
             return search
         run.journal.note(key, known)
     found = replace(culprit, captured=known.names)

@@ -14,7 +14,7 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.importers.base import apply_request
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.options import AskOptions, CaseOptions
-from ctk.toolkit.oracle.open_subject import most_telling, opened
+from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.questions.judge import judge
 
@@ -116,7 +116,7 @@ def diff(subject: Subject, inputs: Inputs | None, options: DiffOptions) -> DiffR
         options: Keywords of `DiffOptions`.
     """
     graphs: list[GraphDiff] = []
-    with opened(subject, inputs, options) as it:
+    with open_subject(subject, inputs, options) as it:
         if it.uncaptured is not None:
             raise it.uncaptured
         for number, case in enumerate(it.cases):

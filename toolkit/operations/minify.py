@@ -31,14 +31,14 @@ from ctk.toolkit.operations.options import MinifyOptions, ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.mute_torch import quiet
-from ctk.toolkit.operations.session.opening import discard, operation
+from ctk.toolkit.operations.session.opening import discard, open_operation
 from ctk.toolkit.operations.session.oracle_stack import OracleStack, stack_for, with_repeats
-from ctk.toolkit.operations.session.own_question import is_measured, reduced_for_user, seen_again
-from ctk.toolkit.operations.session.reducing import Work, finished, work_on
+from ctk.toolkit.operations.session.own_question import is_measured, reduce_for_user, ask_again
+from ctk.toolkit.operations.session.reducing import Work, finish_reduction, start_work
 from ctk.toolkit.operations.session.relevant_options import ask_options
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, repro_of
-from ctk.toolkit.operations.session.whole_program import explained
+from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, write_graph_repro
+from ctk.toolkit.operations.session.whole_program import explain_failing_program
 from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.choice import Choice, choice_of
@@ -129,7 +129,7 @@ def open_reduction(
     budget = budget_of(options.max_questions, options.max_seconds)
     jobs = jobs_of(options.jobs, options.executor, options.resources)
     terms = Terms(_choice_of(options), budget, options.on_progress)
-    with operation(
+    with open_operation(
         name, subject, inputs, options, keep=options.keep, jobs=jobs, choice=terms.choice
     ) as run:
         yield run, terms
@@ -152,14 +152,14 @@ def _minified(run: Operation, terms: Terms) -> Diagnosis:
     """Ask the chosen question, and reduce the first failing case."""
     choice = terms.choice
     if choice.is_own:  # output of the user's own function is not suppressed
-        return reduced_for_user(run, choice, terms.budget, terms.on_progress)
+        return reduce_for_user(run, choice, terms.budget, terms.on_progress)
     if choice.measured or is_measured(run):
         with quiet():
-            return reduced_for_user(run, choice, terms.budget, terms.on_progress)
-    diagnosis = run.bisected()
+            return reduce_for_user(run, choice, terms.budget, terms.on_progress)
+    diagnosis = run.bisect_cases()
     if diagnosis.is_shown_by_no_graph:
-        return explained(run, run.folder / "case", terms.budget)
-    failing = diagnosis if diagnosis.judgement.fails else seen_again(run)
+        return explain_failing_program(run, run.folder / "case", terms.budget)
+    failing = diagnosis if diagnosis.judgement.fails else ask_again(run)
     if failing is None or failing.case is None:
         discard(run)
         return replace(diagnosis, folder=None, state="finished")
@@ -184,21 +184,21 @@ def reduced(
         terms: Budget, progress callback, and the rule for equal failures.
         with_options: Also ask which options of the target matter.
     """
-    work = work_on(run, folder, terms.budget, terms.on_progress)
+    work = start_work(run, folder, terms.budget, terms.on_progress)
     result = _reduced(work, failing, terms.choice.same)
     is_over = result.reduction.reason in ("questions", "seconds")
 
     def write(smallest: Case, is_interrupted: bool) -> Written:
         is_same = not is_other(failing.case, smallest)
         culprit = guilty_pass(result.minimal, result.search if is_same else None)
-        script, seen, is_interrupted = repro_of(
+        script, seen, is_interrupted = write_graph_repro(
             run, smallest, folder, culprit, is_interrupted=is_interrupted
         )
         if with_options and not is_interrupted and not is_over:
             is_interrupted = not ask_options(run, smallest)
         return script, seen, is_interrupted
 
-    return finished(
+    return finish_reduction(
         work, result.reduction, write, result.minimal, is_interrupted=result.is_interrupted
     )
 
@@ -227,7 +227,7 @@ def _reduced(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
         if minimal is not None and culprit is not None and is_held and _slipped(search, minimal):
             reduction, minimal = _held(work, case, culprit, reduction, minimal, rule)
     except DoesNotReproduce as error:
-        run.complained(f"the smallest case may fail for another reason: {error}")
+        run.record_problems(f"the smallest case may fail for another reason: {error}")
     except KeyboardInterrupt:
         return Reduced(reduction, search, None, is_interrupted=True)
     return Reduced(reduction, search, minimal, reduction.reason == "interrupted")
@@ -248,7 +248,7 @@ def _held(
     """
     run = work.run
     if slipped.reason in ("questions", "seconds"):
-        run.complained(f"the smallest case fails for another reason than {culprit.where}")
+        run.record_problems(f"the smallest case fails for another reason than {culprit.where}")
         return slipped, minimal
     run.say("the smallest case fails for another reason: reduce again, holding the culprit")
     work.best.start_again()
@@ -301,7 +301,7 @@ def _bisected_again(run: Operation, reduction: Reduction) -> Search | None:
     try:
         return run.search(reduction.best)
     except Exception as error:
-        run.stumbled("the bisection of the smallest case", error)
+        run.record_errors("the bisection of the smallest case", error)
         return None
 
 

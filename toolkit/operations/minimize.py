@@ -26,7 +26,7 @@ from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.executors.pool import cores
 from ctk.toolkit.oracle.executors.predicate_forks import ask_in_forks
 from ctk.toolkit.oracle.question import NotKnown, Question
-from ctk.toolkit.oracle.questions.user_function import NoAnswer, judgement_of, shortened
+from ctk.toolkit.oracle.questions.user_function import NoAnswer, judgement_of, shorten_listing
 from ctk.toolkit.oracle.repeated_runs import FailureRate, RepeatedRuns, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction, continue_from, join_reductions, mark_unfinished
@@ -253,7 +253,7 @@ class _Raised(Exception):
 
     def told(self, best: Case) -> CtkError:
         """Return what the user gets: the candidate, and the smallest graph so far."""
-        shown = shortened(graph_lines(self._candidate.graph))
+        shown = shorten_listing(graph_lines(self._candidate.graph))
         what = f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}"
         return PredicateError(
             f"{self.error if isinstance(self.error, NoAnswer) else what}\n"

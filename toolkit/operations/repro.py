@@ -12,7 +12,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import ReproOptions
-from ctk.toolkit.oracle.open_subject import most_telling, opened
+from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.repro.run import ReproRun, write_verified_repro
 
@@ -74,7 +74,7 @@ def repro(subject: Subject, inputs: Inputs | None, options: ReproOptions) -> Rep
         options: Keywords of `ReproOptions`.
     """
     graphs: list[GraphRepro] = []
-    with opened(subject, inputs, options) as it:
+    with open_subject(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
             options.say(f"run {case.name} with {case.target}", number, len(it.cases))
             graphs.append(GraphRepro(case, it.executor.ask(Question(case, case.signature, Veto()))))

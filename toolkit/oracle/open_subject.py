@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenSubject:
     """What an operation works on, and who answers.
 
     Attributes:
@@ -80,12 +80,12 @@ def _with_reason(found: EndToEnd, error: NoGraphError) -> EndToEnd:
 
 
 @contextmanager
-def opened(
+def open_subject(
     subject: Subject,
     inputs: Inputs | None,
     options: AskOptions,
     jobs: Jobs = ONE_JOB,
-) -> Generator[Opened]:
+) -> Generator[OpenSubject]:
     """Load the program and the cases of a subject, and start who answers questions about them.
 
     Raises:
@@ -112,7 +112,7 @@ def opened(
     ):
         question = _question(loaded, options)
         limits = options.timeout_seconds, options.memory_nbytes
-        yield Opened(cases, executor, question, loaded.uncaptured, *limits)
+        yield OpenSubject(cases, executor, question, loaded.uncaptured, *limits)
 
 
 def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuestion] | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctk.toolkit.oracle.questions.message_normalization import blanked
+from ctk.toolkit.oracle.questions.message_normalization import normalize_message
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from ctk.toolkit.oracle.questions.message_normalization import blanked
     ],
 )
 def test_numbers_addresses_and_numbered_names_are_blanked_out(one: str, other: str) -> None:
-    assert blanked(one) == blanked(other)
+    assert normalize_message(one) == normalize_message(other)
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ def test_numbers_addresses_and_numbered_names_are_blanked_out(one: str, other: s
     [("float32", "float64"), ("conv2d", "conv3d"), ("no kernel", "no kernels")],
 )
 def test_words_stay_words(one: str, other: str) -> None:
-    assert blanked(one) != blanked(other)
+    assert normalize_message(one) != normalize_message(other)

@@ -13,7 +13,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.choice import choice_of
-from ctk.toolkit.oracle.questions.user_command import CommandOracle, filled
+from ctk.toolkit.oracle.questions.user_command import CommandOracle, fill_words
 from tests.helpers.case_folders import linear_case
 
 V = Verdict
@@ -110,8 +110,8 @@ def test_a_hostile_place_is_one_word_of_a_program_and_quoted_for_a_shell(
     place = tmp_path / 'it\'s $(touch owned); `touch owned` "x"'
     place.mkdir()
     names = {"{case}": str(place)}
-    assert filled(("ls", "{case}"), names) == ["ls", str(place)]
-    text = filled(("sh", "-c", "test -d {case} && exit 7"), names)[2]
+    assert fill_words(("ls", "{case}"), names) == ["ls", str(place)]
+    text = fill_words(("sh", "-c", "test -d {case} && exit 7"), names)[2]
     assert shlex.split(text)[2] == str(place)
     from ctk.toolkit.processes.commands import run_command_group
 

@@ -55,10 +55,10 @@ def answer_for_command(
     words: Sequence[str], seconds: float | None, *, out: str | Path | None, resume: bool = False
 ) -> Answer:
     """Bisect a command and return the answer."""
-    from ctk.toolkit.operations.session.command_bisection import bisect_remembered
+    from ctk.toolkit.operations.session.command_bisection import bisect_with_journal
 
     with progress() as report:
-        found, folder = bisect_remembered(
+        found, folder = bisect_with_journal(
             words, seconds=seconds, out=out, resume=resume, say=report
         )
     return answer_of_search(shlex.join(words), found, folder)

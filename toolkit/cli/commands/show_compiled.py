@@ -21,9 +21,9 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     from dataclasses import asdict
 
     from ctk.toolkit.operations.times import time_case
-    from ctk.toolkit.oracle.open_subject import opened
+    from ctk.toolkit.oracle.open_subject import open_subject
 
-    with opened(str(subject), None, AskOptions(target=target, trust=trust)) as it:
+    with open_subject(str(subject), None, AskOptions(target=target, trust=trust)) as it:
         found = [time_case(case) for case in it.cases]
     rows, whole = [times_table(each) for each in found], sum(each.seconds for each in found)
     by = ", ".join(dict.fromkeys(each.target for each in found))
@@ -61,10 +61,10 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     """Return the answer for `--kernels`: what the generators made of each graph of one compile."""
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.execution.execute import run_compiled
-    from ctk.toolkit.oracle.open_subject import opened
+    from ctk.toolkit.oracle.open_subject import open_subject
 
     recorder = Recorder()
-    with opened(str(subject), None, AskOptions(target=target, trust=trust)) as it:
+    with open_subject(str(subject), None, AskOptions(target=target, trust=trust)) as it:
         ran = [run_compiled(each, observer=recorder) for each in it.cases]
     failed = [each.error for each in ran if each.error]
     body: list[RenderableType] = []

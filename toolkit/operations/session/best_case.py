@@ -49,7 +49,7 @@ class BestCase:
         """Begin another reduction of the same case: its cases follow those of the one before."""
         self._attempt += 1
 
-    def improved(self, case: Case) -> bool:
+    def save_smaller(self, case: Case) -> bool:
         """Write a smaller case now; return whether it is on disk."""
         run, known = self._run, fingerprint(case, self._run.digests)
         key = f"{self._attempt} {known}"
@@ -61,23 +61,23 @@ class BestCase:
             save_case(case, self.folder, inputs=run.keep, overwrite=True)
             run.journal.note(key, Best(known, call_nodes(case)))
 
-        is_saved = run.saving("the smallest case", save)
+        is_saved = run.save("the smallest case", save)
         if is_saved:
             run.write(state="reducing", best=case, minimal=self.folder)
         return is_saved
 
     def certify(self, reduction: Reduction) -> None:
         """Write what came of each edit of the smallest case, and the closest case that passes."""
-        if not self.improved(reduction.best):
+        if not self.save_smaller(reduction.best):
             return
-        self._run.saving(CERTIFICATE, lambda: write_certificate(reduction, self.folder))
+        self._run.save(CERTIFICATE, lambda: write_certificate(reduction, self.folder))
         passing = reduction.neighbour
         if passing is None:
             return
         passing = replace(passing, signature=None, name=f"{passing.name}_{NEIGHBOUR}")
         folder = self.folder.parent / NEIGHBOUR
         keep = self._run.keep
-        self._run.saving(NEIGHBOUR, lambda: save_case(passing, folder, inputs=keep, overwrite=True))
+        self._run.save(NEIGHBOUR, lambda: save_case(passing, folder, inputs=keep, overwrite=True))
 
     def _is_lost(self, key: str) -> bool:
         """Return whether the last case that was written is not whole."""

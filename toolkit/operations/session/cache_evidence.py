@@ -40,12 +40,12 @@ def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -
     known = journal.recall(KeptEntry, name)
     if known is not None:
         return known
-    store, keys = _kept(case)
+    store, keys = _find_entries(case)
     if store is None or not keys:
         return None
     found = KeptEntry(case.name, tuple(key.digest for key in keys))
     if search.confirmed and search.culprit is not None:
-        found = _removed(store, keys, found, f"ctk has proved {search.culprit.where} guilty of it")
+        found = _drop_entries(store, keys, found, f"ctk has proved {search.culprit.where} guilty of it")
     journal.note(name, found)
     return found
 
@@ -68,7 +68,7 @@ def of_passing(
 
 
 def _ask_cached(case: Case, oracle: Oracle) -> KeptEntry | None:
-    store, keys = _kept(case)
+    store, keys = _find_entries(case)
     if store is None or not keys:
         return None
     found = KeptEntry(case.name, tuple(key.digest for key in keys))
@@ -81,16 +81,16 @@ def _ask_cached(case: Case, oracle: Oracle) -> KeptEntry | None:
     if oracle.ask(Question(anew)).verdict is not Verdict.PASSES:  # it draws: nothing is comparable
         return replace(found, loaded=Verdict.FLAKY)
     why = f"loaded from it {case.name} fails ({answer.signature}); compiled anew it passes"
-    return _removed(store, keys, found, why)
+    return _drop_entries(store, keys, found, why)
 
 
-def _removed(store: Store, keys: Sequence[Key], found: KeptEntry, why: str) -> KeptEntry:
+def _drop_entries(store: Store, keys: Sequence[Key], found: KeptEntry, why: str) -> KeptEntry:
     for key in keys:
         store.drop(key, why)
     return replace(found, removed="" if any(store.has(key) for key in keys) else why)
 
 
-def _kept(case: Case) -> tuple[Store | None, list[Key]]:
+def _find_entries(case: Case) -> tuple[Store | None, list[Key]]:
     """Return the cache and the keys of a case's entries in it; nothing is made or loaded."""
     folder = cache_settings().folder
     if case.target != TARGET.name or folder is None or not folder.is_dir():

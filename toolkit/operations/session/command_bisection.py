@@ -18,8 +18,8 @@ from ctk.toolkit.operations.command.plan import Suspect
 from ctk.toolkit.operations.session.opening import (
     PREFIXES,
     digest_of,
-    new_journal,
-    resumed_journal,
+    create_journal,
+    reopen_journal,
     variables,
 )
 from ctk.toolkit.operations.session.running_operation import Done
@@ -31,7 +31,7 @@ from ctk.toolkit.processes.link import report_resumable
 Run = Callable[..., CommandRun]
 
 
-def bisect_remembered(
+def bisect_with_journal(
     words: Sequence[str],
     *,
     seconds: float | None = None,
@@ -56,7 +56,7 @@ def bisect_remembered(
     """
     header = _header(words, seconds)
     default = f"{PREFIXES['bisect-pass']}_{_name(words)}"
-    open_journal = resumed_journal if resume else new_journal
+    open_journal = reopen_journal if resume else create_journal
     journal, folder = open_journal(out, default, header)
     with journal:
         go_on = resume_command(header, folder)
@@ -64,7 +64,7 @@ def bisect_remembered(
         if journal.remembered:
             say(f"{journal.remembered} answers and results of an earlier run are remembered")
         try:
-            found = bisect_command(words, seconds=seconds, say=say, run=_remembering(journal, run))
+            found = bisect_command(words, seconds=seconds, say=say, run=_journaled_run(journal, run))
             journal.note("", Done())
         except BaseException as error:
             _leave(journal, folder, go_on, error)
@@ -72,7 +72,7 @@ def bisect_remembered(
     return found, folder
 
 
-def _remembering(journal: Journal, run: Run) -> Run:
+def _journaled_run(journal: Journal, run: Run) -> Run:
     """Return a function that runs a command unless the journal knows what that gives.
 
     What is asked a second time has an answer of its own.

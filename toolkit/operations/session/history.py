@@ -88,7 +88,7 @@ class History:
         sizes = (counts.call_nodes, counts.inputs, counts.elements)
         line = Answered(question, seconds, step, verdict, *sizes)
         text = json.dumps(encode(line), separators=(",", ":"))
-        self._run.saving(HISTORY, lambda: append_line(self._run.folder / HISTORY, text))
+        self._run.save(HISTORY, lambda: append_line(self._run.folder / HISTORY, text))
 
     def draw(self) -> None:
         """Draw all lines that there are."""
@@ -98,7 +98,7 @@ class History:
         ]
         if points:
             svg = svg_of(points)
-            self._run.saving(PLOT, lambda: write_text(self._run.folder / PLOT, svg))
+            self._run.save(PLOT, lambda: write_text(self._run.folder / PLOT, svg))
 
     def _counts_of(self, best: Case) -> Counts:
         if self._counts[0] is not best:

@@ -38,7 +38,7 @@ from ctk.toolkit.oracle.answers.journal import (
 from ctk.toolkit.oracle.answers.journaled import journaled_executor
 from ctk.toolkit.oracle.answers.resume_command import resume_command
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
-from ctk.toolkit.oracle.open_subject import opened
+from ctk.toolkit.oracle.open_subject import open_subject
 from ctk.toolkit.oracle.questions.choice import NOTHING_CHOSEN, Choice
 from ctk.toolkit.processes.link import report_resumable
 
@@ -56,7 +56,7 @@ UNTOLD = ("trust",)
 
 
 @contextmanager
-def operation(
+def open_operation(
     name: OperationName,
     subject: Subject,
     inputs: Inputs | None,
@@ -84,16 +84,16 @@ def operation(
     """
     if options.resume:
         choice.check_resumable()
-    with opened(subject, inputs, options, jobs) as it:
+    with open_subject(subject, inputs, options, jobs) as it:
         digests = Digests()
         told = {**options.told, **jobs.told, **choice.told}
         header = _header(name, subject, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{name_of(subject)}"
-        open_journal = resumed_journal if options.resume else new_journal
+        open_journal = reopen_journal if options.resume else create_journal
         journal, folder = open_journal(options.out, default, header)
         with journal:
-            go_on = resume_command(header, folder, _untold(options.told))
+            go_on = resume_command(header, folder, _untold_options(options.told))
             report_resumable(folder, go_on)
             if journal.remembered:
                 options.say(
@@ -141,7 +141,7 @@ def discard(run: Operation) -> None:
         run.folder.rmdir()
 
 
-def new_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+def create_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
     """Start the journal of a new folder; it is locked until it is closed.
 
     Raises:
@@ -156,7 +156,7 @@ def new_journal(out: str | Path | None, default: str, header: Header) -> tuple[J
     return start_journal(folder, header), folder
 
 
-def resumed_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+def reopen_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
     """Open the journal to go on with: that of a folder, or of the newest one of the same case.
 
     Raises:
@@ -220,7 +220,7 @@ def _header(
     )
 
 
-def _untold(options: Mapping[str, object]) -> dict[str, object]:
+def _untold_options(options: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in options.items() if key in UNTOLD}
 
 

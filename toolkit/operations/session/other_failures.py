@@ -19,7 +19,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operations.report.diagnosis import OtherFailure
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.questions.message_normalization import blanked
+from ctk.toolkit.oracle.questions.message_normalization import normalize_message
 from ctk.toolkit.reduce.size import is_smaller
 
 FOLDER = "others"
@@ -65,7 +65,7 @@ class Others:
         for name, case in self.smallest.items():
             self._save(name, case, is_last=True)
         if self.left_out:
-            self.run.complained(f"{len(self.left_out)} more other failures were not kept")
+            self.run.record_problems(f"{len(self.left_out)} more other failures were not kept")
         found = ((case.signature, self._place(name)) for name, case in self.smallest.items())
         return tuple(
             OtherFailure(signature, place)
@@ -82,7 +82,7 @@ class Others:
         if not is_last and place.is_dir() and not describe(place).problem:
             return
         keep = self.run.keep
-        self.run.saving(
+        self.run.save(
             f"{FOLDER}/{name}", lambda: save_case(case, place, inputs=keep, overwrite=True)
         )
 
@@ -94,7 +94,7 @@ def name_of(signature: Signature) -> str:
     'compile-error-TypeError-1bfd'
     """
     same = (signature.kind, signature.exception, signature.where, signature.signal)
-    text = repr((*same, blanked(signature.message) if signature.exception else ""))
+    text = repr((*same, normalize_message(signature.message) if signature.exception else ""))
     parts = (signature.kind, signature.exception, signature.signal)
     label = "-".join(str(part) for part in parts if part is not None)
     plain = re.sub(r"[^\w-]", "_", label, flags=re.ASCII)[:60]

@@ -24,9 +24,9 @@ from ctk.toolkit.operations.session.oracle_stack import (
     stack_for,
     with_repeats,
 )
-from ctk.toolkit.operations.session.reducing import Work, finished, work_on
+from ctk.toolkit.operations.session.reducing import Work, finish_reduction, start_work
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.operations.session.smallest_repro import Written, repro_for, repro_of
+from ctk.toolkit.operations.session.smallest_repro import Written, write_decided_repro, write_graph_repro
 from ctk.toolkit.oracle.answers.journaled import Journaled, Memo
 from ctk.toolkit.oracle.open_subject import first_failing
 from ctk.toolkit.oracle.question import Question
@@ -42,7 +42,7 @@ def is_measured(run: Operation) -> bool:
     return any(signature is not None and signature.is_measured for signature in signatures)
 
 
-def reduced_for_user(
+def reduce_for_user(
     run: Operation, choice: Choice, budget: Budget, on_progress: OnProgress | None
 ) -> Diagnosis:
     """Reduce the first graph that fails as the user's question has it; finishes the operation.
@@ -70,8 +70,8 @@ def reduced_for_user(
     run.found = Diagnosis(case, search, 0.0, folder=run.folder, decided_by=words)
     run.write(state="bisected")
     stack = with_repeats(stack, case, answers)
-    work = work_on(run, run.folder / "case", budget, on_progress)
-    return finished(work, work.attempt(case, stack), partial(_repro, work, stack))
+    work = start_work(run, run.folder / "case", budget, on_progress)
+    return finish_reduction(work, work.attempt(case, stack), partial(_repro, work, stack))
 
 
 def _stack(run: Operation, choice: Choice) -> tuple[Sequence[Case], OracleStack]:
@@ -97,12 +97,12 @@ def _repro(work: Work, stack: OracleStack, smallest: Case, is_interrupted: bool)
     run, folder = work.run, work.best.folder
     assert run.found is not None
     if stack.own is None:
-        return repro_of(run, smallest, folder, None, is_interrupted=is_interrupted)
+        return write_graph_repro(run, smallest, folder, None, is_interrupted=is_interrupted)
     words = run.found.decided_by
-    return repro_for(run, smallest, folder, stack, words, is_interrupted=is_interrupted)
+    return write_decided_repro(run, smallest, folder, stack, words, is_interrupted=is_interrupted)
 
 
-def seen_again(run: Operation) -> Diagnosis | None:
+def ask_again(run: Operation) -> Diagnosis | None:
     """Ask a program that passed once or twice more: it may fail by chance.
 
     Where it fails, the operation knows the failure, and no culprit.

@@ -146,7 +146,7 @@ class Work:
                 digests=self.run.digests,
                 on_answer=note,
                 on_progress=self.history,
-                on_improvement=lambda case: self.best.improved(shown.recorded(case)),
+                on_improvement=lambda case: self.best.save_smaller(shown.recorded(case)),
                 is_own=stack.own is not None,
                 may_run=not (self.run.oracle.isolates or isinstance(stack.own, CommandOracle)),
             )
@@ -162,7 +162,7 @@ class Work:
         return join_reductions(before, found) if before is not None else found
 
 
-def work_on(run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None) -> Work:
+def start_work(run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None) -> Work:
     """Return what a reduction of the failing case that was found works with.
 
     Args:
@@ -182,7 +182,7 @@ class WriteScript(Protocol):
     def __call__(self, smallest: Case, is_interrupted: bool) -> Written: ...
 
 
-def finished(
+def finish_reduction(
     work: Work,
     reduction: Reduction,
     write: WriteScript,
@@ -202,9 +202,9 @@ def finished(
     run = work.run
     is_over = reduction.reason == "interrupted" if is_interrupted is None else is_interrupted
     others = work.others.finish()
-    run.complained(*reduction.problems)
+    run.record_problems(*reduction.problems)
     run.keep_tracebacks(reduction.errors)
-    if not work.best.improved(reduction.best):
+    if not work.best.save_smaller(reduction.best):
         return run.finish(is_done=False, reduction=reduction, is_interrupted=is_over, others=others)
     script, seen, is_over = write(reduction.best, is_over)
     return run.finish(

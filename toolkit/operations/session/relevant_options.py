@@ -24,10 +24,10 @@ def ask_options(run: Operation, smallest: Case) -> bool:
     except KeyboardInterrupt:
         return False
     except Exception as error:
-        run.stumbled("the search for options that matter", error)
+        run.record_errors("the search for options that matter", error)
         return True
     if found.left:
         said = f"{found.left} options were not asked about: {found.questions} compiles is the limit"
-        run.complained(said)
+        run.record_problems(said)
     run.write(search=replace(search, options=found.effects, option_compiles=found.questions))
     return True

@@ -32,7 +32,7 @@ from ctk.toolkit.operations.session import cache_evidence as kept_entry
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.answers.journal import Journal
 from ctk.toolkit.oracle.answers.journaled import Journaled, question_key
-from ctk.toolkit.oracle.open_subject import Opened, first_failing
+from ctk.toolkit.oracle.open_subject import OpenSubject, first_failing
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.signals import defer_interrupts
 
@@ -66,7 +66,7 @@ class Operation:
 
     def __init__(
         self,
-        subject: Opened,
+        subject: OpenSubject,
         oracle: Journaled,
         journal: Journal,
         *,
@@ -85,7 +85,7 @@ class Operation:
         self._problems: list[str] = []
         self._unsaved: dict[str, str] = {}
 
-    def bisected(self, *, captured: Path | None = None) -> Diagnosis:
+    def bisect_cases(self, *, captured: Path | None = None) -> Diagnosis:
         """Bisect each case until one shows its failure; on disk as soon as that was seen.
 
         Args:
@@ -123,7 +123,7 @@ class Operation:
                 self.subject.cases, self.oracle, self.journal, self.digests
             )
         except Exception as error:
-            self.stumbled("looking into the persistent cache", error)
+            self.record_errors("looking into the persistent cache", error)
             return None
 
     def end_to_end(self) -> EndToEnd | None:
@@ -159,7 +159,7 @@ class Operation:
         except Exception as error:
             if not seen:
                 raise
-            self.stumbled("the bisection", error)
+            self.record_errors("the bisection", error)
             return Search(seen[0], reason=f"the bisection raised {said(error)}")
         seen_last = found.judgement.signature
         if seen_last is None or not seen_last.is_cut_off:  # with another limit: another story
@@ -172,7 +172,7 @@ class Operation:
             return
         failing = record_decisions(replace(case, signature=seen.signature))
         if captured is not None and (not captured.is_dir() or describe(captured).problem):
-            self.saving(
+            self.save(
                 captured.name,
                 lambda: save_case(failing, captured, inputs=self.keep, overwrite=True),
             )
@@ -187,7 +187,7 @@ class Operation:
         found = replace(self.found, seconds=seconds, problems=self._all_problems, **changes)
         self.found = found
         if found.state == "finished" or not self.journal.is_replay:
-            self.saving("diagnosis.json", lambda: write_json(found, self.folder))
+            self.save("diagnosis.json", lambda: write_json(found, self.folder))
         return found
 
     def finish(self, *, is_done: bool = True, **changes: object) -> Diagnosis:
@@ -203,31 +203,31 @@ class Operation:
         problems = (*self._problems, *self._unsaved.values(), self.journal.problem)
         return tuple(problem for problem in problems if problem)
 
-    def saving(self, name: str, save: Callable[[], object]) -> bool:
+    def save(self, name: str, save: Callable[[], object]) -> bool:
         """Save something and return whether it is on disk; what cannot be saved is told once."""
         try:
             with defer_interrupts():
                 save()
         except (CtkError, OSError) as error:
-            self.not_saved(name, error)
+            self.record_unsaved(name, error)
             return False
         self._unsaved.pop(name, None)
         return True
 
-    def not_saved(self, name: str, error: Exception) -> None:
+    def record_unsaved(self, name: str, error: Exception) -> None:
         """Take note of what is not on disk; it is told once."""
         if name not in self._unsaved:
             logger.warning("ctk: %s is not on disk: %s", name, error)
         self._unsaved[name] = f"{name} is not on disk: {error}"
 
-    def stumbled(self, what: str, *errors: Exception) -> None:
+    def record_errors(self, what: str, *errors: Exception) -> None:
         """Take note of an error of ours that the operation survives; its traceback is kept."""
         for error in errors:
             self._problems.append(f"{what} raised {said(error)}")
             logger.debug("ctk: %s raised", what, exc_info=error)
         self.keep_tracebacks(errors)
 
-    def complained(self, *problems: str) -> None:
+    def record_problems(self, *problems: str) -> None:
         """Take note of something that went wrong."""
         self._problems += problems
 
@@ -236,4 +236,4 @@ class Operation:
         bugs = [error for error in errors if not isinstance(error, CtkError | OSError)]
         if bugs:
             text = "\n".join("".join(traceback.format_exception(error)) for error in bugs)
-            self.saving(BUG, lambda: replace_file(self.folder / BUG, text.encode()))
+            self.save(BUG, lambda: replace_file(self.folder / BUG, text.encode()))

@@ -27,7 +27,7 @@ Written = tuple[Path | None, ReproRun | None, bool]
 """The script, what it showed, and whether Ctrl-C has come by now."""
 
 
-def repro_of(
+def write_graph_repro(
     run: Operation, smallest: Case, folder: Path, culprit: str | None, *, is_interrupted: bool
 ) -> Written:
     """Write the script of the smallest case and run it; after Ctrl-C it is not run.
@@ -48,10 +48,10 @@ def repro_of(
         run.say("run the repro in a clean process")
         return write_verified_repro(shown, folder, culprit, limits)
 
-    return _kept(run, smallest, folder, write, is_interrupted)
+    return _write_once(run, smallest, folder, write, is_interrupted)
 
 
-def repro_for(
+def write_decided_repro(
     run: Operation,
     smallest: Case,
     folder: Path,
@@ -88,10 +88,10 @@ def repro_for(
         first = seen.detail.partition("\n")[0]
         return script, ReproRun(0, seen.detail, says.get(seen.verdict, "cannot tell"), first)
 
-    return _kept(run, smallest, folder, write, is_interrupted)
+    return _write_once(run, smallest, folder, write, is_interrupted)
 
 
-def _kept(
+def _write_once(
     run: Operation, smallest: Case, folder: Path, write: Write, is_interrupted: bool
 ) -> Written:
     """Write a script, unless the journal knows it; what goes wrong is told, and ends nothing."""
@@ -111,13 +111,13 @@ def _kept(
                 if seen is not None:
                     run.journal.note(key, replace(seen, output=seen.output[-2000:]))
                 return script, seen, False
-        run.complained("interrupted: the repro was written, but not run")
+        run.record_problems("interrupted: the repro was written, but not run")
         return (*write(shown, is_run=False), True)
     except (StorageError, OSError) as error:
-        run.not_saved(REPRO, error)
+        run.record_unsaved(REPRO, error)
         return None, None, is_interrupted
     except Exception as error:
-        run.stumbled("writing the repro", error)
+        run.record_errors("writing the repro", error)
         return None, None, is_interrupted
 
 

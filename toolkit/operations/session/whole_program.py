@@ -22,7 +22,7 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, ProgramSize
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.open_subject import Opened
+from ctk.toolkit.oracle.open_subject import OpenSubject
 from ctk.toolkit.reduce.program.smallest_program import (
     ProgramQuestioned,
     explain_program,
@@ -45,13 +45,13 @@ class Known:
     run: ReproRun | None = None
 
 
-def refined(run: Operation) -> Diagnosis:
+def refine_program(run: Operation) -> Diagnosis:
     """Name who is to blame, and finish the operation."""
     known, is_interrupted = _known(run, _NAMED, lambda asked: Known(name_culprit(asked, run.say)))
     return _finished(run, known, is_interrupted=is_interrupted)
 
 
-def explained(run: Operation, folder: Path, budget: Budget) -> Diagnosis:
+def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Diagnosis:
     """Name who is to blame, make the program small, write its repro, and finish the operation.
 
     Args:
@@ -94,18 +94,18 @@ def _known(
         said = "not narrowed down: only a program in a file of its own can be played again"
         return Known(replace(whole, evidence=(*whole.evidence, said))), False
     try:
-        found = find(questioned(question, whole, run.subject))
+        found = find(program_questions(question, whole, run.subject))
     except KeyboardInterrupt:
         return Known(whole), True
     except Exception as error:
-        run.stumbled("the search for what is to blame", error)
+        run.record_errors("the search for what is to blame", error)
         return Known(whole), False
     if found.size is None or found.size.finished:
         run.journal.note(key, found)
     return found, False
 
 
-def questioned(question: ProgramQuestion, whole: EndToEnd, subject: Opened) -> ProgramQuestioned:
+def program_questions(question: ProgramQuestion, whole: EndToEnd, subject: OpenSubject) -> ProgramQuestioned:
     """Return what is asked about a program that fails.
 
     No more calls are made than it takes to fail, unless the file says what its calls are.

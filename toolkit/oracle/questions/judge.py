@@ -85,7 +85,7 @@ def judge(
         return RunJudgement(Verdict.INVALID, detail=str(error))
     report_alive()
     if eager.error is not None:
-        return _judged_error(case, eager.error, compiled, expected)
+        return _judge_error(case, eager.error, compiled, expected)
     assert eager.run is not None
     if compiled.run is None:
         return _answer(error_signature(compiled), expected)
@@ -124,7 +124,7 @@ def _lost(message: str) -> Outcome:
     return Outcome(None, _Lost(message))
 
 
-def _judged_error(
+def _judge_error(
     case: Case, error: BaseException, compiled: Outcome, expected: Signature | None
 ) -> RunJudgement:
     """Judge a program that raises in eager: the exception is what it gives."""

@@ -18,7 +18,7 @@ _NUMBER = re.compile(
 _SEVERAL = re.compile(r"#(\s*[,x]\s*#)+")
 
 
-def blanked(message: str) -> str:
+def normalize_message(message: str) -> str:
     """Return a message with its numbers and addresses blanked out.
 
     >>> blanked("mul_5: index 17 of [2, 3] at 0x7f31aa, float32")

@@ -57,7 +57,7 @@ def judge_measured(
     found: list[Measured] = []
 
     def compare(call: Callable[..., object], inputs: Sequence[object]) -> None:
-        found.append(_measured(case, expected, call, inputs))
+        found.append(_measure(case, expected, call, inputs))
 
     try:
         outcome = run_compiled(case, observer=observer, then=compare)
@@ -71,7 +71,7 @@ def judge_measured(
     return Judgement(verdict, signature, found[0].detail)
 
 
-def _measured(
+def _measure(
     case: Case, expected: Signature, call: Callable[..., object], inputs: Sequence[object]
 ) -> Measured:
     """Measure both sides; called under the modes of the case."""

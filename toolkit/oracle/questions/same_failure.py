@@ -11,7 +11,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.question import Oracle, Question
-from ctk.toolkit.oracle.questions.message_normalization import blanked
+from ctk.toolkit.oracle.questions.message_normalization import normalize_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +103,5 @@ def is_alike(wanted: Signature, seen: Signature, rule: SameRule) -> bool:
         return mine == (seen.kind, seen.exception, seen.signal)
     has_words = wanted.exception is not None
     return wanted.matches(seen) and (
-        not has_words or blanked(wanted.message) == blanked(seen.message)
+        not has_words or normalize_message(wanted.message) == normalize_message(seen.message)
     )

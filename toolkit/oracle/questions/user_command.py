@@ -95,7 +95,7 @@ class CommandOracle:
             script: Its repro.
             deadline_seconds: Longest time of the run; None: the whole limit.
         """
-        words = filled(self.words, {CASE: str(folder), REPRO: str(script)})
+        words = fill_words(self.words, {CASE: str(folder), REPRO: str(script)})
         seconds = self.limit_seconds if deadline_seconds is None else deadline_seconds
         ended = run_command_group(words, seconds=seconds)
         judgement = self._judged(ended, seconds)
@@ -133,28 +133,28 @@ class CommandOracle:
         assert code is not None, "a run that was not ended by a limit has an exit code"
         outcome = read_outcome(code)
         if outcome == "cannot tell":
-            return Judgement(Verdict.INVALID, detail=_told(describe_exit(code), ended))
+            return Judgement(Verdict.INVALID, detail=_describe_run(describe_exit(code), ended))
         if self.match is not None:
-            return Judgement(Verdict.PASSES, detail=_told("its output does not match", ended))
+            return Judgement(Verdict.PASSES, detail=_describe_run("its output does not match", ended))
         if outcome == "good":
-            return Judgement(Verdict.PASSES, detail=_told(describe_exit(code), ended))
+            return Judgement(Verdict.PASSES, detail=_describe_run(describe_exit(code), ended))
         return self._failing(describe_exit(code), ended)
 
     def _ended_by_us(self, ended: CommandEnd, seconds: float) -> Judgement:
         if ended.exceeded == "output":
             said = f"it printed more than {OUTPUT_NBYTES >> 20} MiB and was ended"
-            return Judgement(Verdict.INVALID, detail=_told(said, ended))
+            return Judgement(Verdict.INVALID, detail=_describe_run(said, ended))
         judgement = self._failing(HANGS, ended)
         if judgement.verdict is Verdict.REPRODUCES:
             return judgement
         detail = f"not done after {seconds:g} s"
-        return Judgement(Verdict.TIMEOUT, judgement.signature, _told(detail, ended))
+        return Judgement(Verdict.TIMEOUT, judgement.signature, _describe_run(detail, ended))
 
     def _failing(self, message: str, ended: CommandEnd) -> Judgement:
         is_same = self.given is None or _is_same(self.given, message, self.same)
         verdict = Verdict.REPRODUCES if is_same else Verdict.DIFFERENT
         kind = "timeout" if message == HANGS else "oracle"
-        return Judgement(verdict, Signature(kind, message=message), _told(message, ended))
+        return Judgement(verdict, Signature(kind, message=message), _describe_run(message, ended))
 
 
 def _is_same(given: str, message: str, rule: SameRule | None) -> bool:
@@ -172,7 +172,7 @@ def _is_same(given: str, message: str, rule: SameRule | None) -> bool:
     return given == message if rule == "strict" else given.split()[0] == message.split()[0]
 
 
-def filled(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
+def fill_words(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
     """Return words with their marks replaced; within text of several words, quoted for a shell.
 
     >>> filled(("sh", "-c", "grep x {repro}", "{repro}"), {"{repro}": "a b.py"})
@@ -187,7 +187,7 @@ def filled(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
     return done
 
 
-def _told(what: str, ended: CommandEnd) -> str:
+def _describe_run(what: str, ended: CommandEnd) -> str:
     """Return how a run ended, and the last lines that it printed."""
     lines: list[str] = []
     with suppress(IndexError):

@@ -121,11 +121,11 @@ class FunctionOracle:
         return replace(judgement, signature=Signature("oracle", message=f"{self.name} says so"))
 
     def _error(self, said: str, case: Case) -> PredicateError:
-        shown = "".join(f"  {line}\n" for line in shortened(graph_lines(case.graph)))
+        shown = "".join(f"  {line}\n" for line in shorten_listing(graph_lines(case.graph)))
         text = f"{said}\non the candidate:\n{shown}If such a candidate is no failure, return False."
         return PredicateError(text, case.graph, case.inputs)
 
 
-def shortened(lines: list[str]) -> list[str]:
+def shorten_listing(lines: list[str]) -> list[str]:
     """Return the first lines of a long listing."""
     return [*lines[:SHOWN_LINES], *(["..."] if len(lines) > SHOWN_LINES else [])]

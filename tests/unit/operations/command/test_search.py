@@ -15,7 +15,7 @@ from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
 from ctk.toolkit.operations.command.plan import Suspect, read_suspects, read_vetoes, write_plan
 from ctk.toolkit.operations.command.steering import Steering
-from ctk.toolkit.operations.session.command_bisection import bisect_remembered
+from ctk.toolkit.operations.session.command_bisection import bisect_with_journal
 from ctk.toolkit.operations.session.operation_listing import describe
 from ctk.toolkit.watch.child_start import BOOK
 from tests.helpers.cli import ctk as run_ctk
@@ -249,15 +249,15 @@ class TestFolder:
 
         words, out = ["python", "a b.py"], tmp_path / "out"
         with pytest.raises(KeyboardInterrupt) as stopped:
-            bisect_remembered(words, out=out, run=run)
+            bisect_with_journal(words, out=out, run=run)
         quoted = shlex.quote(shlex.join(words))
         go_on = f"to go on: ctk bisect-pass --command {quoted} --out {out} --resume"
         assert go_on in stopped.value.__notes__
         assert describe(out).state == "begun"
         with pytest.raises(CaseError, match="earlier run"):
-            bisect_remembered(words, out=out, run=run)
+            bisect_with_journal(words, out=out, run=run)
         with pytest.raises(CaseError, match="of another run"):
-            bisect_remembered(["python", "b.py"], out=out, resume=True, run=run)
+            bisect_with_journal(["python", "b.py"], out=out, resume=True, run=run)
 
         again: list[object] = []
 
@@ -267,24 +267,24 @@ class TestFolder:
             again.append(left)
             return ask(words, left, seconds=seconds)
 
-        found, _ = bisect_remembered(words, out=out, resume=True, run=count)
+        found, _ = bisect_with_journal(words, out=out, resume=True, run=count)
         assert (found.culprit, found.confirmed) == (PASSES[23], True)
         assert len(asked) + len(again) == found.runs
         assert describe(out).state == "finished"
-        assert bisect_remembered(words, out=out, resume=True, run=run)[0] == found
+        assert bisect_with_journal(words, out=out, resume=True, run=run)[0] == found
 
     def test_a_folder_without_an_answer_goes(self, tmp_path: Path) -> None:
         with pytest.raises(ProgramError):
-            bisect_remembered(["no-such-program"], out=tmp_path / "out")
+            bisect_with_journal(["no-such-program"], out=tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
     def test_a_changed_script_is_another_command(self, tmp_path: Path) -> None:
         script, out = write(tmp_path, "train.py", "1"), tmp_path / "out"
         words, run = ["python", str(script)], command(lambda left: PASSES[3] in left)
-        bisect_remembered(words, out=out, run=run)
+        bisect_with_journal(words, out=out, run=run)
         write(tmp_path, "train.py", "2")
         with pytest.raises(CaseError, match=r"changed since: .*train\.py"):
-            bisect_remembered(words, out=out, resume=True, run=run)
+            bisect_with_journal(words, out=out, resume=True, run=run)
 
 
 @pytest.mark.slow
