@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.operations.session.mute_torch import quiet
+from ctk.toolkit.operations.session.torch_silence import quiet
 from tests.helpers.cli import ctk, write
 from tests.helpers.own_oracles import PROGRAM
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
 from ctk.toolkit.operations.command.plan import Suspect
-from ctk.toolkit.operations.session.opening import (
+from ctk.toolkit.operations.session.operation_folder import (
     PREFIXES,
     digest_of,
     create_journal,

@@ -17,14 +17,14 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.history import OnProgress
-from ctk.toolkit.operations.session.opening import discard
+from ctk.toolkit.operations.session.operation_folder import discard
 from ctk.toolkit.operations.session.oracle_stack import (
     OracleStack,
     own_oracle,
     stack_for,
     with_repeats,
 )
-from ctk.toolkit.operations.session.reducing import Work, finish_reduction, start_work
+from ctk.toolkit.operations.session.case_reduction import Work, finish_reduction, start_work
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, write_decided_repro, write_graph_repro
 from ctk.toolkit.oracle.answers.journaled import Journaled, Memo
