@@ -45,7 +45,9 @@ def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -
         return None
     found = KeptEntry(case.name, tuple(key.digest for key in keys))
     if search.confirmed and search.culprit is not None:
-        found = _drop_entries(store, keys, found, f"ctk has proved {search.culprit.where} guilty of it")
+        found = _drop_entries(
+            store, keys, found, f"ctk has proved {search.culprit.where} guilty of it"
+        )
     journal.note(name, found)
     return found
 

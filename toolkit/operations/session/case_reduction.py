@@ -162,7 +162,9 @@ class Work:
         return join_reductions(before, found) if before is not None else found
 
 
-def start_work(run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None) -> Work:
+def start_work(
+    run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
+) -> Work:
     """Return what a reduction of the failing case that was found works with.
 
     Args:

@@ -17,8 +17,8 @@ from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_
 from ctk.toolkit.operations.command.plan import Suspect
 from ctk.toolkit.operations.session.operation_folder import (
     PREFIXES,
-    digest_of,
     create_journal,
+    digest_of,
     reopen_journal,
     variables,
 )
@@ -64,7 +64,9 @@ def bisect_with_journal(
         if journal.remembered:
             say(f"{journal.remembered} answers and results of an earlier run are remembered")
         try:
-            found = bisect_command(words, seconds=seconds, say=say, run=_journaled_run(journal, run))
+            found = bisect_command(
+                words, seconds=seconds, say=say, run=_journaled_run(journal, run)
+            )
             journal.note("", Done())
         except BaseException as error:
             _leave(journal, folder, go_on, error)

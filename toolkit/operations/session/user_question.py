@@ -16,6 +16,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.session.case_reduction import Work, finish_reduction, start_work
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.operation_folder import discard
 from ctk.toolkit.operations.session.oracle_stack import (
@@ -24,9 +25,12 @@ from ctk.toolkit.operations.session.oracle_stack import (
     stack_for,
     with_repeats,
 )
-from ctk.toolkit.operations.session.case_reduction import Work, finish_reduction, start_work
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.operations.session.smallest_repro import Written, write_decided_repro, write_graph_repro
+from ctk.toolkit.operations.session.smallest_repro import (
+    Written,
+    write_decided_repro,
+    write_graph_repro,
+)
 from ctk.toolkit.oracle.answers.journaled import Journaled, Memo
 from ctk.toolkit.oracle.open_subject import first_failing
 from ctk.toolkit.oracle.question import Question

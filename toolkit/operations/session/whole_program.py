@@ -105,7 +105,9 @@ def _known(
     return found, False
 
 
-def program_questions(question: ProgramQuestion, whole: EndToEnd, subject: OpenSubject) -> ProgramQuestioned:
+def program_questions(
+    question: ProgramQuestion, whole: EndToEnd, subject: OpenSubject
+) -> ProgramQuestioned:
     """Return what is asked about a program that fails.
 
     No more calls are made than it takes to fail, unless the file says what its calls are.

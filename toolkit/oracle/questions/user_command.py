@@ -135,7 +135,9 @@ class CommandOracle:
         if outcome == "cannot tell":
             return Judgement(Verdict.INVALID, detail=_describe_run(describe_exit(code), ended))
         if self.match is not None:
-            return Judgement(Verdict.PASSES, detail=_describe_run("its output does not match", ended))
+            return Judgement(
+                Verdict.PASSES, detail=_describe_run("its output does not match", ended)
+            )
         if outcome == "good":
             return Judgement(Verdict.PASSES, detail=_describe_run(describe_exit(code), ended))
         return self._failing(describe_exit(code), ended)
