@@ -1,4 +1,4 @@
-"""What steps and edits know of a case: kinds of values, units of removal, effects, gradients."""
+"""Facts of a case for steps and edits: kinds of values, units of removal, effects, gradients."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ class Facts:
     """Facts of one case, all by node name.
 
     Attributes:
-        infos: Description of each node's value in an eager run (`eager.describe`).
+        infos: Description of each node's value in an eager run (`eager_values.describe`).
         units: Call nodes in order, in groups that only make sense together: an op that returns a
             tuple and the `getitem`s that take it apart. Markers and free nodes belong to no unit.
         markers: Nodes that change the state of the program (grad mode, autocast, assertions).
@@ -28,12 +28,12 @@ class Facts:
         inputs: Nodes that hold a value and compute none: placeholders and attributes.
         free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
             never cut.
-        raised: Nodes that raised in eager; zeros stand in their places.
-        notes: What steps have found out about the case, by a name of theirs: kept as long as it.
-        contents: What tensors hold, remembered for all cases of a reduction.
-        may_run: Whether candidates may run in this process; else fake tensors tell of them.
-        handed_on: What they know of cases that may become the best one; the facts of the next best
-            case have it too.
+        raised: Nodes that raised in eager and got zeros as values.
+        notes: Results that steps keep for this case, by a name of theirs.
+        handed_on: Results that steps keep for cases that may become the best one; the facts of the
+            next best case share it.
+        contents: Contents of tensors, cached for all cases of a reduction.
+        may_run: Candidates may run in this process; otherwise fake tensors describe them.
     """
 
     infos: Mapping[str, object]
@@ -100,7 +100,7 @@ def is_cuttable(info: object) -> bool:
 
 
 def dead_calls(gm: GraphModule, effects: frozenset[str]) -> frozenset[str]:
-    """Return the calls without an effect that only calls of the same kind read, or nobody.
+    """Return the calls without an effect that no call but such calls reads.
 
     Args:
         gm: Only read.

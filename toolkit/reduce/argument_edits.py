@@ -16,15 +16,15 @@ from ctk.toolkit.reduce.graph_changes import change_graph
 from ctk.toolkit.reduce.validity import reject_invalid
 
 Key = int | str
-"""Which argument: its place, or its name."""
+"""An argument: its position, or its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class UseDefaults:
-    """Leave out arguments that have defaults: pairs (node, place or name).
+    """Leave out arguments that have defaults: pairs (node, position or name).
 
-    One in the midst of others gets the value of its default, and one that may be None but must be
-    written becomes None (the bias of a convolution). What only computed it goes, too.
+    An argument before others gets the value of its default; a required argument that may be None
+    becomes None (the bias of a convolution). Nodes that only compute it go as well.
     """
 
     places: tuple[tuple[str, Key], ...]
@@ -49,9 +49,9 @@ class UseDefaults:
         return reject_invalid(unread and rewritten(unread, {}, change, inside=False), case, facts)
 
     def _edges(self, case: Case) -> dict[tuple[str, str], object]:
-        """Return what calls read in place of arguments that other nodes compute.
+        """Return the values that calls read in place of arguments that other nodes compute.
 
-        A value that the same call reads in another place, too, is left to that place.
+        A value that the same call reads a second time is left to that argument.
         """
         nodes = by_name(case.graph)
         edges: dict[tuple[str, str], object] = {}
@@ -66,16 +66,16 @@ class UseDefaults:
 
 @dataclass(frozen=True, slots=True)
 class DropItems:
-    """Shorten the lists of values that calls read, by some places: pairs (node, place).
+    """Shorten the lists of values that calls read, by some positions: pairs (node, position).
 
-    All lists of a call that are as long are shortened together (`_foreach_add`).
+    All lists of a call with the same length are shortened together (`_foreach_add`).
     """
 
     places: tuple[tuple[str, int], ...]
 
     def says(self) -> str:
         return ", ".join(
-            f"without item {place} of what {node} reads" for node, place in self.places
+            f"without item {place} of the list of {node}" for node, place in self.places
         )
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
@@ -121,14 +121,14 @@ class SetArgument:
 
 
 def literals(node: Node) -> Iterator[tuple[Key, object]]:
-    """Yield the arguments of a call that hold no value of another node."""
+    """Yield the literal arguments of a call."""
     for key, value in _arguments(node):
         if not any(isinstance(leaf, Node) for leaf in flat(value)):
             yield key, value
 
 
 def optional(node: Node) -> Iterator[Key]:
-    """Yield the arguments of a call that another node computes and that may be left out."""
+    """Yield the computed arguments of a call that may be left out."""
     for key, value in _arguments(node):
         if isinstance(value, Node) and may_go(node, key):
             yield key
@@ -141,7 +141,7 @@ def may_go(node: Node, key: Key) -> bool:
 
 
 def items_of(node: Node) -> int:
-    """Return how many items the first list of other nodes' values has that a call reads; or 0."""
+    """Return the length of the first list of computed values that a call reads, or 0."""
     for _, value in _arguments(node):
         if isinstance(value, (list, tuple)):
             items = cast("Sequence[object]", value)
@@ -151,7 +151,7 @@ def items_of(node: Node) -> int:
 
 
 def parameter(node: Node, key: Key) -> Parameter | None:
-    """Return what is known of an argument: of the first overload that takes such a call."""
+    """Return the parameter of an argument, by the first overload that takes such a call."""
     for overload in parameters_of(node.op, node.target):
         names = {each.name for each in overload}
         positional = [each for each in overload if each.is_positional]
@@ -186,7 +186,7 @@ def _set(node: Node, key: Key, found: Parameter) -> None:
 
 
 def _trim(node: Node) -> None:
-    """Leave out the last arguments as long as they are what they would be anyway."""
+    """Drop trailing arguments that equal their defaults."""
     while node.args and not isinstance(node.args[-1], Node):
         found = parameter(node, len(node.args) - 1)
         last = node.args[-1]

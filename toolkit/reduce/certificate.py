@@ -1,13 +1,12 @@
-"""Why a result is minimal: what came of each edit that would make it smaller.
+"""The proof that a result is minimal: the refusal of each edit that would make it smaller.
 
     remove    without mul_2          passes
     remove    without relu           different: compile-error in joint/fold
     cut       inputs in place of x   leaves no program that makes sense
 
-"Minimal" is said only with a whole one: every step has tried every smallest edit on the result
-itself, and of each it is known that it does not reproduce. One that was not done in time, with the
-whole limit, or that says something else each time is not decided. What a step could not try is said
-with the reason (`leave_open`).
+A result is "minimal" only if every step has tried every smallest edit on the result itself, and
+none reproduces. An edit that exceeds the whole time limit, or whose verdict is flaky, is undecided.
+An edit that a step could not try is listed with the reason (`leave_open`).
 """
 
 import dataclasses
@@ -24,19 +23,19 @@ from ctk.toolkit.reduce.size import Measured
 from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit
 
 UNDECIDED = (Verdict.TIMEOUT, Verdict.FLAKY)
-"""Verdicts that do not say whether a candidate fails."""
+"""Verdicts that leave open whether a candidate fails."""
 
 
 @document
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What came of one edit of the result.
+    """The refusal of one edit of the result.
 
     Attributes:
-        step: Whose idea it was.
-        edit: What it would change, in the user's words.
-        verdict: What the oracle said; None where nothing was asked.
-        why: What was seen, or why nothing was asked.
+        step: The proposing step.
+        edit: The change, in the user's words.
+        verdict: The verdict; None if no question was asked.
+        why: The failure seen, or why no question was asked.
         about: Names of the nodes and inputs that it would change.
     """
 
@@ -49,15 +48,15 @@ class Refusal:
 
 @dataclass(slots=True)
 class Certificate:
-    """What came of the edits of one case.
+    """The refused edits of one case.
 
     Attributes:
         refusals: One for each edit, in the order in which they were tried.
-        steps: Those that are through with this case.
-        reasons: Why a step has not tried each of its edits although it is through, by step.
-        neighbour: The largest case asked about that passes: the closest to the result.
-        neighbour_edit: What makes it.
-        has_open: Whether a limit has ended an edit that was not the whole one.
+        steps: Steps that have finished with this case.
+        reasons: Why a finished step has not tried each of its edits, by step.
+        neighbour: The largest candidate that passes: the closest to the result.
+        neighbour_edit: The edit that makes it.
+        has_open: A time limit shorter than the whole one has ended an edit.
     """
 
     refusals: dict[tuple[str, str], Refusal] = field(default_factory=dict[tuple[str, str], Refusal])
@@ -68,13 +67,13 @@ class Certificate:
     has_open: bool = False
 
     def leave_open(self, step: str, why: str) -> None:
-        """Note that a step does not try each of its edits, and why: in one line, for people."""
+        """Record why a step does not try each of its edits, in one line for people."""
         self.reasons.setdefault(step, {})[_line(why)] = None
 
     def unfinished(self, steps: Iterable[str]) -> tuple[str, ...]:
-        """Return which of these steps have not tried each of their edits: `STEP` or `STEP: why`.
+        """Return the steps that have not tried each of their edits: `STEP` or `STEP: why`.
 
-        An edit that the oracle could not decide is as good as not tried.
+        An undecided edit counts as not tried.
         """
         reasons = {step: [*self.reasons.get(step, ()), *self._undecided(step)] for step in steps}
         return tuple(
@@ -84,7 +83,7 @@ class Certificate:
         )
 
     def _undecided(self, step: str) -> Iterator[str]:
-        """Yield how many edits of a step that is through are not decided, by verdict."""
+        """Yield the number of undecided edits of a finished step, by verdict."""
         seen = Counter(
             refusal.verdict.value
             for (name, _), refusal in self.refusals.items()
@@ -95,11 +94,11 @@ class Certificate:
             yield f"not decided: {counts}"
 
     def skip(self, step: str, edit: Edit, why: str) -> None:
-        """Note an edit about which nothing was asked."""
+        """Record an edit that was refused without a question."""
         self._note(Refusal(step, edit.says(), None, why, names_of(edit)))
 
     def refuse(self, step: str, edit: Edit, judgement: Judgement, candidate: Measured) -> None:
-        """Note an edit that does not reproduce."""
+        """Record an edit that does not reproduce."""
         seen = _line(judgement.signature or judgement.detail)
         refusal = Refusal(step, edit.says(), judgement.verdict, seen, names_of(edit))
         self._note(refusal)
@@ -116,7 +115,12 @@ def _line(text: object) -> str:
 
 
 def names_of(edit: Edit) -> tuple[str, ...]:
-    """Return the names in the fields of an edit; of one inside a sub-graph, with its path."""
+    """Return the names of nodes, inputs and options that an edit takes away or changes.
+
+    RemoveNodes(("mul", "relu"))                              mul, relu
+    Replace((("mul", "x"),))                                  mul     the first goes, x stays
+    SubgraphEdit(SubgraphPath(("true_0",)), RemoveNodes(...)) true_0.relu
+    """
     if isinstance(edit, SubgraphEdit):
         path = ".".join(edit.focus.path)
         return tuple(f"{path}.{name}" for name in names_of(edit.edit))

@@ -1,16 +1,16 @@
-"""The one engine of the reducer: sweep over the steps until no single edit of any helps.
+"""The driver of the reducer: sweep over the steps until no single edit of any of them helps.
 
-Three efforts (`efforts.py`), each tried only when the cheaper one has nothing left:
+Three levels (`proposal_search.py`), each tried only when the cheaper one is exhausted:
 
 1. `coarse`, one sweep;
 2. `thorough`, one sweep;
-3. `single`, until a sweep brings nothing: every edit of every step alone. Its end is the definition
-   of the result, 1-minimal, and its refusals are the certificate. A sweep that brings much goes
-   back to 2. Edits that a short limit has ended are asked about once more then, with the whole.
+3. `single`, until a sweep improves nothing: every edit of every step alone. Its end defines the
+   result, 1-minimal, and its refusals are the certificate. A sweep with more than MANY improvements
+   goes back to 2. At the end, edits that a short time limit ended are asked with the whole limit.
 
-Whatever happens, the best case so far is returned: a used-up budget, Ctrl-C and an error of the
-oracle (it answers with a verdict; an exception of it is a bug) only end the search. A step that
-raises is left out, and the others go on. Only the first question, about the given case, may raise.
+The best case so far is always returned: an exhausted budget, Ctrl-C and an exception of the oracle
+(a bug, since an oracle answers with a verdict) only end the search. A step that raises is left out,
+and the others continue. Only the first question, about the given case, may raise.
 """
 
 import logging
@@ -38,10 +38,10 @@ from ctk.toolkit.reduce.sweep_plan import SweepPlan
 logger = logging.getLogger("ctk")
 
 MANY = 4
-"""A sweep of single edits that brings more than so many improvements is worth a thorough one."""
+"""Improvements in a sweep of single edits above which a thorough sweep is worthwhile."""
 
 Reason = Literal["minimal", "incomplete", "interrupted", "questions", "seconds", "error"]
-"""`incomplete`: all steps but those that raised; `error`: the oracle or a callback raised."""
+"""`incomplete`: some steps raised and were left out; `error`: the oracle or a callback raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +49,27 @@ class Reduction:
     """The result of a reduction.
 
     Attributes:
-        best: The smallest case found; it was judged to reproduce (the given case if nothing smaller
-            did).
-        finished: Whether no single edit of any step can make it smaller: the search has ended, and
-            every step has tried each of its edits on `best`.
-        reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), the budget that was used
-            up, `incomplete` (some steps raised), or `error`.
-        questions: How often the oracle was asked.
-        cached: How often an answer of this run was used again.
+        best: The smallest case that reproduces (at worst the given one).
+        finished: No single edit of any step can make it smaller: the search has ended, and every
+            step has tried each of its edits on `best`.
+        reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), the exhausted budget,
+            `incomplete` (some steps raised), or `error`.
+        questions: Number of questions to the oracle.
+        cached: Number of answers of this run that were used again.
         seconds: Time used.
         statistics: Questions per step: useful, useless, cached, not applicable, not smaller.
         nodes_before: Call nodes of the given case, sub-graphs included.
         nodes_after: Call nodes of `best`.
-        remembered: How many answers an earlier run had got.
-        certificate: What came of each edit that would make `best` smaller, as far as tried.
+        remembered: Number of answers from an earlier run.
+        certificate: The refusals of edits that would make `best` smaller, as far as tried.
         neighbour: The closest case to `best` that passes; None if none did.
-        neighbour_edit: What makes it of `best`.
+        neighbour_edit: The edit of `best` that makes it.
         unfinished: Steps that have not tried each of their edits on `best`: `STEP`, or `STEP: why`
-            where it gave up, or where the oracle could not decide about some (`not decided: …`).
-        problems: What went wrong, one sentence each.
+            if it gave up, or if edits are undecided (`not decided: …`).
+        problems: Errors on the way, one sentence each.
         errors: The exceptions behind them.
-        flakiness: How often the given case fails, and how likely an answer is wrong; None for an
-            oracle that always says the same.
+        flakiness: How often the given case fails, and how likely an answer is wrong; None for a
+            deterministic oracle.
     """
 
     best: Case
@@ -93,7 +92,6 @@ class Reduction:
 
     @property
     def graph(self) -> GraphModule:
-        """The smallest graph."""
         return self.best.graph
 
     @property
@@ -108,12 +106,12 @@ def minimize(
     """Return the smallest case that still fails in the same way.
 
     Args:
-        problem: The failing case, its oracle and what may be used. Holds the best case at any time.
-        steps: The ideas to try, in order.
-        blocks: How blocks of edits are searched (`benchmarks/reduce_search.py` compares ways).
+        problem: The failing case, its oracle and budget. Holds the best case at any time.
+        steps: The steps, in order.
+        blocks: The level that searches blocks of edits (compared in `benchmarks/reduce_search.py`).
 
     Raises:
-        DoesNotReproduce: The given case does not fail, as the oracle sees it.
+        DoesNotReproduce: The oracle does not reproduce the failure of the given case.
     """
     reason: Reason = "minimal"
     problems: list[str] = []
@@ -136,7 +134,7 @@ def minimize(
         problems.append(str(aborted))
         problem.errors.append(aborted.error)
     for name in problem.ledger.idle_steps():
-        logger.debug(  # for whoever writes a step: a user can do nothing about it
+        logger.debug(  # for authors of steps: users cannot mend it
             "ctk: step %s changed cases, but never to a smaller one, so that nothing was asked; if "
             "it simplifies something, toolkit/reduce/size.py needs a key that sees it",
             name,
@@ -171,10 +169,10 @@ def _search(problem: Problem, steps: Sequence[Step], blocks: Level) -> None:
 
 
 def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
-    """Try single edits until a whole sweep of them brings nothing.
+    """Try single edits until a whole sweep of them improves nothing.
 
     Returns:
-        False then; True as soon as a sweep brings so much that blocks are worth trying again.
+        False then; True as soon as a sweep improves so much that blocks are worth trying again.
     """
     while True:
         before = problem.improvements
@@ -186,9 +184,9 @@ def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
 
 
 def _ask_undecided(problem: Problem, steps: Sequence[Step]) -> bool:
-    """Ask with the whole limit about each edit that a short one has ended; does one reproduce?
+    """Ask again, with the whole limit, each edit that a short limit ended; does one reproduce?
 
-    Everything else has been answered, and is not asked again.
+    All other answers are cached.
     """
     if not problem.certificate.has_open:
         return False
@@ -218,14 +216,14 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> bool:
 
 
 def _levels_of(problem: Problem, step: Step, effort: Level) -> tuple[Level, ...]:
-    """Return how a step is tried in a sweep: one that comes late has all its turns in the last."""
+    """Return the levels of a step in a sweep; a late step has all its turns in the last one."""
     if not step.is_late(problem.best, problem.facts):
         return (effort,)
     return (coarse, single) if effort is single else ()
 
 
 def _steps_in_sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> list[Step]:
-    """Return the steps that have a turn in a sweep, as far as that can be told now."""
+    """Return the steps that have a turn in a sweep, as far as the current best case shows."""
     return [step for step in steps if _levels_of(problem, step, effort)]
 
 
@@ -246,7 +244,7 @@ def _run(problem: Problem, step: Step, effort: Level, later: Sequence[Step]) -> 
 
 
 def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Level) -> None:
-    """Ask what a proposal asks, and ahead what most likely comes next."""
+    """Ask the questions of a proposal, and anticipate the likely next ones."""
     place = SearchState(coming)
     search = effort(proposal)
     try:
@@ -264,16 +262,20 @@ def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Leve
 
 
 def _foresee(problem: Problem, place: SearchState, edit: Edit, effort: Level) -> Iterator[Case]:
-    """Yield the candidates that most likely come after the one that is asked about now."""
+    """Yield the candidates that are most likely asked next."""
     return upcoming(place, edit, effort, problem.ledger.acceptance, problem.is_askable)
 
 
 def continue_from(problem: Problem, before: Reduction) -> None:
-    """Let a new search count on from one that has ended.
+    """Continue the counters and budget of a search that has ended.
+
+        first     24 of 40 questions; then the smallest case passes in some runs
+        second    the rest, from the smallest case, each question repeated: 16 questions
+        result    40 questions, statistics of both
 
     Args:
-        problem: Nothing was asked yet.
-        before: The result of the search before, of the same given case.
+        problem: The second search, before its first question.
+        before: The result of the first search, of the same given case.
     """
     ledger = problem.ledger
     ledger.questions, ledger.remembered = before.questions, before.remembered
@@ -284,13 +286,13 @@ def continue_from(problem: Problem, before: Reduction) -> None:
 
 
 def join_reductions(before: Reduction, after: Reduction) -> Reduction:
-    """Return the result of the second search, with what went wrong in both."""
+    """Return the result of the second search, with the problems of both."""
     problems = dict.fromkeys((*before.problems, *after.problems))
     return replace(after, problems=tuple(problems), errors=(*before.errors, *after.errors))
 
 
 def mark_unfinished(found: Reduction, reason: Reason, *errors: Exception) -> Reduction:
-    """Return a result that is not called minimal, for why it could not be asked about again."""
+    """Return a result as not minimal, because its smallest case could not be asked again."""
     said = tuple(f"asked again about the smallest case: {error}" for error in errors)
     return replace(
         found,

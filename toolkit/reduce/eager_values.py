@@ -1,11 +1,11 @@
-"""Walk a case's graph in eager, node by node, and tell what each value was.
+"""Run a case's graph in eager, node by node, and describe each value.
 
-The reducer needs two things that no other run gives: what kind of value each node has (without
-keeping the values), and the value of some nodes *at the moment before another node runs*, because
-an in-place op in between changes it. A program whose exception is its outcome goes on behind the
-raising node with zeros of the form that fake tensors tell: there too a candidate must know what it
-cuts. Where that exception breaks a GPU for its process, the nodes are run on the CPU instead, with
-copies: this process must be able to go on. It does not judge: the oracle compares, in its own runs.
+The reducer needs two results of no other run: the form of each node's value (without keeping the
+values), and the value of some nodes *at the moment before another node runs*, because an in-place
+op in between changes it. If an exception is the outcome of the program, the run continues behind
+the raising node with zeros of the form that fake tensors give: candidates are cut there too. If
+that exception breaks a GPU for its process, the nodes run on the CPU instead, on copies, so that
+this process survives. Values are not compared here: the oracle does that, in its own runs.
 """
 
 import math
@@ -36,7 +36,7 @@ from ctk.toolkit.execution.private_copy import private_copy
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What is known of a tensor value; `shape` and `stride` count elements.
+    """The form of a tensor value; `shape` and `stride` count elements.
 
     Attributes:
         in_transform: It lives in a level of `vmap`, `grad` and their siblings only.
@@ -51,7 +51,6 @@ class TensorInfo:
 
     @property
     def numel(self) -> int:
-        """The number of elements."""
         return math.prod(self.shape)
 
     def is_like(self, other: object) -> bool:
@@ -89,11 +88,11 @@ def node_infos(case: Case) -> tuple[dict[str, object], frozenset[str]]:
 
 
 def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
-    """Return detached copies of values as they are right before a given user of theirs runs.
+    """Return detached copies of values as they are right before a given reader of theirs runs.
 
     Args:
         case: Run once in eager, under its modes.
-        wanted: For each node whose value is wanted, its user before which it is read.
+        wanted: For each wanted value, by node name, the reader before which it is copied.
 
     Returns:
         Values by node name. Tensors keep their strides and `requires_grad`, and are leaves.
@@ -126,10 +125,10 @@ class _Run:
     """One run of a graph, node by node.
 
     Attributes:
-        graph: What is run.
-        values: What the nodes have given so far; what is read no more is let go.
-        on_cpu: Whether the nodes run on the CPU, with copies of what they read.
-        raised: Those in whose place zeros stand.
+        graph: The graph.
+        values: The values of nodes so far; dropped after their last read.
+        on_cpu: The nodes run on the CPU, with copies of their operands.
+        raised: Nodes whose value is replaced by zeros.
     """
 
     def __init__(self, graph: GraphModule, inputs: Sequence[object], *, on_cpu: bool) -> None:
@@ -162,12 +161,12 @@ class _Run:
         return self.values[node]
 
     def let_go(self, node: Node) -> None:
-        """Forget what nobody reads behind a node."""
+        """Drop the values that no node behind this one reads."""
         for unused in self._last_read.get(node, ()):
             del self.values[unused]
 
     def _run_on_cpu(self, node: Node, args: Any, kwargs: Any) -> object:
-        """Run a node with copies of its operands on the CPU; return its value where theirs were."""
+        """Run a node with copies of its operands on the CPU; return its value on their device."""
         if node.op not in ("call_function", "call_method"):
             return call_node(self.graph, node, args, kwargs)
         operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
@@ -182,7 +181,7 @@ class _Run:
         return value if gpu is None else tree_map(partial(_move_to, device=gpu), value)
 
     def _stand_in(self, node: Node, args: Any, kwargs: Any) -> object:
-        """Return zeros in place of what a node that raises would give."""
+        """Return zeros in place of the value of a node that raises."""
         mode = fake.new_fake_mode()
 
         def faked(value: Any) -> Any:
@@ -195,7 +194,7 @@ class _Run:
 
 
 def call_node(gm: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
-    """Return what a node gives for some operands; what an attribute holds, for `get_attr`."""
+    """Return the value of a node for some operands; of `get_attr`, the attribute."""
     match node.op:
         case "call_function":
             target: Any = node.target

@@ -23,11 +23,11 @@ from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without
 from ctk.toolkit.reduce.subgraphs import operands_of
 
 SHOWN = 4
-"""How many names a line says."""
+"""Names per line."""
 
 
 def listing(names: Iterable[str]) -> str:
-    """Return names for a line: the first few, and how many there are besides."""
+    """Return names for a line: the first few, and the number of the others."""
     every = list(names)
     more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return ", ".join(every[:SHOWN]) + more
@@ -37,19 +37,19 @@ class Edit(Protocol):
     """One change of a case."""
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        """Return the changed case, or None where the edit makes no sense."""
+        """Return the changed case, or None if the edit does not apply."""
         ...
 
     def says(self) -> str:
-        """Return in a line what the edit does, in the user's words: `without mul_5`."""
+        """Return a line that describes the edit, in the user's words: `without mul_5`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """Remove nodes: values that others use become inputs, what only they used becomes an output.
+    """Remove nodes: their values that others read become inputs, the values that they read outputs.
 
-    So the rest of the program computes what it did before: truncation, a cut to inputs and the
+    So the rest of the program computes the same as before: truncation, a cut to inputs and the
     removal of the middle are the same edit. Numbers become constants.
     """
 
@@ -80,11 +80,11 @@ class RemoveNodes:
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """Remove nodes, and feed who read them from their ancestors (`reconnect.py`).
+    """Remove nodes, and feed their readers from their ancestors (`reconnection.py`).
 
     Attributes:
-        names: The nodes that go.
-        sources: What is to stand for some of them, if not the nearest ancestor: pairs.
+        names: The removed nodes.
+        sources: Replacements for some of them, if not the nearest ancestor: pairs.
     """
 
     names: tuple[str, ...]
@@ -106,7 +106,7 @@ class Reconnect:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Read one value in place of another: pairs (gone, kept). The effects of what goes go too."""
+    """Read one value in place of another: pairs (gone, kept). The effects of the first go too."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -137,9 +137,9 @@ class DropOutputs:
 
 @dataclass(frozen=True, slots=True)
 class DropUnused:
-    """Drop dead calls, with those that read them, and inputs that nothing uses.
+    """Drop dead calls, with their readers, and unused inputs.
 
-    What they alone read stays where it is not named: a dead call may be what fails.
+    A value that they alone read stays unless it is named: a dead call may be the failing one.
     """
 
     names: tuple[str, ...]
@@ -158,10 +158,7 @@ class DropUnused:
 
 @dataclass(frozen=True, slots=True)
 class DropEffects:
-    """Drop nodes that are there for their effect.
-
-    Who used the value of an in-place op uses what the op would have changed.
-    """
+    """Drop nodes with an effect; readers of an in-place op read its changed argument instead."""
 
     names: tuple[str, ...]
 
@@ -182,7 +179,7 @@ class DropEffects:
 
 @dataclass(frozen=True, slots=True)
 class FoldNumbers:
-    """Replace number-valued nodes and inputs by the numbers that they are."""
+    """Replace number-valued nodes and inputs by their numbers."""
 
     names: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Find out whether a case is valid with other sizes: run it with those on fake tensors."""
+"""Check a case with other sizes, by a run on fake tensors."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -17,11 +17,12 @@ from ctk.toolkit.reduce.dimensions.windows import strides_for
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a run with other sizes has shown.
+    """The result of a fake run with other sizes.
 
     Attributes:
-        infos: Of the values of the outermost graph's nodes, by name (`eager_values.describe`).
-        is_sure: Whether it is valid then; not where only running it tells some sizes.
+        infos: Descriptions of the values of the outermost graph's nodes, by name
+            (`eager_values.describe`).
+        is_sure: The case is valid then; False if some sizes depend on data.
     """
 
     infos: Mapping[str, object]
@@ -31,18 +32,18 @@ class Checked:
 def check(
     case: Case, sizes: Assignment, *, empty: frozenset[tuple[str, str]] | None
 ) -> Checked | None:
-    """Return what a run with these sizes shows; None if the case cannot run with them.
+    """Return the result of a run with these sizes; None if the case cannot run with them.
 
     Args:
         case: Not changed.
-        sizes: Those that are not named stay.
-        empty: Values (path of the graph, node) that may have no elements, no other may lose all;
-            None: any may.
+        sizes: Other sizes stay.
+        empty: Values (path of the graph, node) that may have no elements, while no other may lose
+            all; None: any may.
     """
     run = Propagation(_Numbers(fake.new_fake_mode(), sizes))
     try:
         run.run(case)
-    except Exception:  # whatever an operator raises when it refuses its arguments
+    except Exception:  # operators refuse arguments with any exception
         return None
     is_full = empty is None or run.empty <= empty
     return Checked(run.infos, not run.needs_data) if is_full else None
@@ -50,7 +51,7 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Gives numbers; `Sizes`."""
+    """Gives numbers (`Sizes`)."""
 
     mode: Any
     sizes: Assignment

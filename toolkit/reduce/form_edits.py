@@ -1,8 +1,8 @@
-"""Edits of what tensors are: dtype, layout, device, gradient, and which input is read.
+"""Edits of the forms of tensors: dtype, layout, device and gradient.
 
 Dtypes and devices change through the whole graph: inputs, constants, and literals in the arguments
-of all its nodes, sub-graphs included. Who shares memory with another keeps its form. A candidate
-that does not run in eager is none, and costs no question.
+of all its nodes, sub-graphs included. Tensors that share memory keep their form. A candidate that
+does not run in eager is discarded without a question.
 """
 
 import dataclasses
@@ -160,7 +160,7 @@ def _convert(case: Case, wanted: Mapping[str, torch.dtype]) -> dict[str, torch.T
 
 
 def _like(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that requires a gradient and is a parameter where another one does and is."""
+    """Return the new tensor with the gradient and parameter class of the old one."""
     needs = old.requires_grad and (new.is_floating_point() or new.is_complex())
     if isinstance(old, torch.nn.Parameter):
         return torch.nn.Parameter(new, requires_grad=needs)
@@ -179,15 +179,13 @@ def rewritten(
     *,
     inside: bool = True,
 ) -> Case | None:
-    """Return a case with other tensors and changed nodes.
-
-    What is on record of values goes: it is true no more.
+    """Return a case with other tensors and changed nodes, without recorded metadata of values.
 
     Args:
         case: Not changed.
         tensors: Inputs and constants, by name.
         change: Changes a node in place.
-        inside: Whether nodes of sub-graphs are changed too.
+        inside: Change nodes of sub-graphs too.
     """
     graph = copy_graph_module(case.graph)
     for path, each in graphs_by_path(graph).items():

@@ -1,8 +1,8 @@
-"""What form a value has in a changed graph, told by fake tensors: nothing is computed.
+"""The forms of values in a changed graph, by fake tensors: no number is computed.
 
-Only nodes whose operands have another form than in the case are asked; whatever lies behind a node
-that gives what it gave before is as it was. A node that refuses its operands tells that a candidate
-is invalid before anybody is asked about it.
+Only nodes with operands of another form than in the case are run; the nodes behind one whose result
+keeps its form are unchanged. A node that refuses its operands shows that a candidate is invalid
+before any question.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,9 +28,9 @@ class Forms:
     """The forms of a case's values while its graph changes, by node name.
 
     Attributes:
-        case: The case as it was.
-        known: What each value was (`eager_values.describe`).
-        changed: Those that are another now.
+        case: The original case.
+        known: Forms in the original case (`eager_values.describe`).
+        changed: Forms that are different now.
     """
 
     case: Case
@@ -39,22 +39,22 @@ class Forms:
     _mode: Any = None
 
     def of(self, name: str) -> object:
-        """Return what a value is now."""
+        """Return the current form of a value."""
         return self.changed.get(name, self.known[name])
 
     def was(self, name: str) -> object:
-        """Return what a value was in the case."""
+        """Return the original form of a value."""
         return self.known[name]
 
     def run(self, node: Node, read: Callable[[Node], object]) -> None:
-        """Note what a node gives for operands of other forms.
+        """Record the result form of a node for operands of other forms.
 
         Args:
             node: A call.
-            read: Says what form the value has that it reads in place of a node's.
+            read: Maps an operand to the form of the value that is read in its place.
 
         Raises:
-            Refused: It takes no such operands, or fake tensors do not tell what it gives.
+            Refused: It takes no such operands, or fake tensors cannot run it.
         """
         try:
             found = self._run(node, read)
@@ -82,7 +82,7 @@ def _compute_form(info: object) -> Any:
 
 
 def _as_before(found: object, before: object) -> object:
-    """Return a form with what a fake run does not tell: whether gradients flow."""
+    """Return a form with the gradient flags that a fake run does not compute."""
     if isinstance(found, tuple) and isinstance(before, tuple) and len(found) == len(before):
         return tuple(_as_before(*pair) for pair in zip(found, before, strict=True))
     if isinstance(found, TensorInfo) and isinstance(before, TensorInfo):

@@ -1,4 +1,4 @@
-"""Apply a graph change to a case: graph, the inputs that it still has, symbolic sizes."""
+"""Apply a graph change to a case: graph, remaining inputs, symbolic sizes."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.eager_values import describe
 
 _RECORDED = ("val", "example_value", "tensor_meta", META_KEY)
-"""Where nodes have it on record what their value is."""
+"""Metadata keys that describe the value of a node."""
 
 Sizes = tuple[str | None, ...]
 
@@ -32,16 +32,16 @@ def change_graph(
 ) -> Case | None:
     """Return a case with a changed graph.
 
-    Symbolic sizes that no remaining input has go together with the last input that had them.
+    A symbolic size is dropped together with the last input that has it.
 
     Args:
         case: Not changed.
-        change: What becomes of its nodes.
+        change: The change of its nodes.
         new_inputs: Values of the new inputs, by `NewInput.name`.
 
     Returns:
-        The case, or None if the change takes away what is needed, or would leave nothing to
-        differentiate although the failure needs a backward pass.
+        The case, or None if the change removes a needed value, or leaves nothing to differentiate
+        although the failure needs a backward pass.
     """
     result = _rebuild_case(case, change, new_inputs or {})
     if result is None:
@@ -56,7 +56,7 @@ def change_graph(
 
 
 def without_types(case: Case, names: Collection[str]) -> Case:
-    """Return the case without what is on record of the values of some nodes: it is true no more."""
+    """Return the case without the stale metadata of some nodes."""
     if not names:
         return case
     graph = copy_graph_module(case.graph, lazy=True)
@@ -67,7 +67,7 @@ def without_types(case: Case, names: Collection[str]) -> Case:
 
 
 def forget_value(node: Node) -> None:
-    """Drop what a node has on record of its value: it is true no more."""
+    """Drop the stale metadata of a node's value."""
     node.meta = {key: item for key, item in node.meta.items() if key not in _RECORDED}
 
 
@@ -78,7 +78,7 @@ def with_constants(case: Case, values: Mapping[str, object]) -> Case | None:
 
 
 def _modules_with(gm: GraphModule, values: Mapping[str, object]) -> dict[str, object] | None:
-    """Return what a graph holds that changes: constants, and sub-graphs with other constants."""
+    """Return the changed attributes of a graph: constants, and sub-graphs with other constants."""
     found: dict[str, object] = {}
     for target, held in attributes(gm).items():
         inner = {n.removeprefix(f"{target}."): v for n, v in values.items() if _is_in(n, target)}
@@ -102,8 +102,8 @@ def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bo
     """Return a case with other values for some inputs, by name.
 
     1. A parameter stays one, unless `keep_parameters` is off.
-    2. What the graph has on record about its tensors goes when a dtype, shape or stride changes: it
-       is true no more. Inputs are described anew.
+    2. If a dtype, shape or stride changes, stale metadata of tensors is dropped, and inputs get new
+       descriptions.
     """
     names = input_names(case.graph)
     pairs = zip(names, case.inputs, strict=True)
@@ -132,7 +132,7 @@ def _like(new: object, old: object) -> object:
 
 
 def size_symbol(node: Node) -> str:
-    """Return the symbol that a placeholder stands for if it is a symbolic size, else its name."""
+    """Return the symbol of a placeholder that is a symbolic size, else its name."""
     return symbol_of(node) or node.name
 
 

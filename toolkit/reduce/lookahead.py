@@ -1,10 +1,9 @@
-"""Which questions come next, if the answers are those that are likely: what to ask ahead.
+"""Foresee the next questions, for idle workers: the candidates that are likely to be asked soon.
 
-A search depends on nothing but the answers (`search.py`), so that it can be played again with
-answers that are assumed. From the question that is being asked, both answers are followed, the
-likelier first; a search that ends goes on with the next proposal, on another base where an edit was
-accepted. The order of the questions that are really asked, and so the result, does not depend on
-any of this.
+A search depends on nothing but its answers (`toolkit/search`), so that it can be replayed with
+assumed answers. From the current question both answers are followed, the likelier first; a search
+that ends is followed by the next proposal, on a new base if an edit was accepted. The order of the
+real questions, and so the result, does not depend on any of this.
 """
 
 import heapq
@@ -22,18 +21,18 @@ from ctk.toolkit.search.questions import Answer
 IsAskable = Callable[[Case], bool]
 
 MOST = 64
-"""How many places are looked at: what lies further ahead is hardly ever asked."""
+"""Most search states to visit: questions further ahead are hardly ever asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """A place in a search.
+    """The state of a search.
 
     Attributes:
-        coming: The proposals that follow each other on one base while nothing is accepted.
-        index: Which of them is searched.
-        answers: What has been run_search about it.
-        accepted: The edit that was last accepted of it.
+        coming: The proposals that follow each other on one base while no edit is accepted.
+        index: The current proposal.
+        answers: The answers to its questions so far.
+        accepted: Its last accepted edit.
     """
 
     coming: SweepPlan
@@ -42,12 +41,12 @@ class SearchState:
     accepted: Edit | None = None
 
     def after(self, edit: Edit, answer: Answer) -> "SearchState":
-        """Return the place behind one more answer."""
+        """Return the state after one more answer."""
         accepted = edit if answer else self.accepted
         return SearchState(self.coming, self.index, (*self.answers, answer), accepted)
 
     def next(self) -> "SearchState | None":
-        """Return the place behind the end of a search; None if that cannot be told."""
+        """Return the state after the end of a search; None if the next base is unknown."""
         if self.accepted is None:
             return SearchState(self.coming, self.index + 1)
         coming = self.coming.after(self.accepted, self.index)
@@ -64,14 +63,14 @@ class _Branch:
 def upcoming(
     place: SearchState, edit: Edit, effort: Level, accepted: float, is_askable: IsAskable
 ) -> Iterator[Case]:
-    """Yield the candidates that may come after the one that is asked about, likeliest first.
+    """Yield the candidates that may follow the current one, likeliest first.
 
     Args:
-        place: Where the search is.
-        edit: What is asked about there.
-        effort: How proposals are tried.
+        place: The state of the search.
+        edit: Its current question.
+        effort: The level of the search.
         accepted: How likely an edit is to be accepted, between 0 and 1.
-        is_askable: Whether a candidate is one that would be asked about.
+        is_askable: Returns whether a candidate would be asked at all.
     """
     numbers = count()
     branches: list[_Branch] = []
@@ -113,7 +112,7 @@ def upcoming(
 
 
 def _next_question(proposal: Proposal, effort: Level, place: SearchState) -> Edit | None:
-    """Return what a search asks after some answers; None if it has ended."""
+    """Return the question of a search after some answers; None if it has ended."""
     search: Questions = effort(proposal)
     try:
         edit = next(search)

@@ -1,12 +1,12 @@
-"""Simpler numbers in the place of a number, as ladders from mild to strong.
+"""Simpler numbers in place of a number, as ladders from mild to strong.
 
-    110.3   ->  111, 110, ... 2, 1       whole numbers; the search ends at the least that is enough
-    3e5     ->  100000.0, ... 10.0, 1.0  (then whole numbers, where it becomes one up to 1024)
+    110.3   ->  111, 110, ... 2, 1       whole numbers; the search ends at the least sufficient one
+    3e5     ->  100000.0, ... 10.0, 1.0  (then whole numbers, from 1024 on)
     0.037   ->  0.01, 0.1, 1.0           then fewer digits: 0.04
     nan     ->  inf, 1.0
 
-Which number is simpler than which says `content.rank_of`. Nothing here asks whether a number suits
-a program; whole numbers stay on their side of zero, because they may be indices.
+`content.rank_of` orders numbers by simplicity. Whole numbers keep their sign, because they may be
+indices; whether a number suits a program is left to the oracle.
 """
 
 import math
@@ -30,11 +30,11 @@ class Ladder:
 
 
 def ladders(value: Number, dtype: torch.dtype) -> tuple[Ladder, ...]:
-    """Return the ladders of simpler numbers, the one that brings most first.
+    """Return the ladders of simpler numbers, the most rewarding first.
 
     Args:
         value: A number that is not 0.
-        dtype: What the numbers must fit into.
+        dtype: Must hold the numbers.
     """
     if isinstance(value, bool) or dtype == torch.bool:
         return ()
@@ -68,13 +68,13 @@ def _of_float(value: float, dtype: torch.dtype) -> Iterator[Ladder]:
 
 
 def _tens_above(size: float, dtype: torch.dtype) -> list[float]:
-    """Return the powers of ten from the first one that is not less, down to 1."""
+    """Return the powers of ten from the least one above (or equal) down to 1."""
     top = min(math.ceil(math.log10(size)), math.floor(math.log10(torch.finfo(dtype).max)))
     return [10.0**exponent for exponent in range(top, -1, -1)]
 
 
 def _tens_below(size: float) -> list[float]:
-    """Return the powers of ten from the first one that is not more, up to 0.1."""
+    """Return the powers of ten from the largest one below (or equal) up to 0.1."""
     bottom = max(-300, math.floor(math.log10(size)))
     return [float(f"1e{exponent}") for exponent in range(bottom, 0)]
 
@@ -87,7 +87,7 @@ def _whole(value: float, top: int) -> Iterator[Ladder]:
 
 
 def _ladder_of(numbers: list[Number], value: Number) -> Iterator[Ladder]:
-    """Yield those that are simpler than a value."""
+    """Yield a ladder of the numbers that are simpler than a value."""
     simpler = [number for number in dict.fromkeys(numbers) if rank_of(number) < rank_of(value)]
     if simpler:
         yield Ladder(lambda n: simpler[n - 1], len(simpler))

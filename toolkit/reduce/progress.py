@@ -1,4 +1,4 @@
-"""How far a reduction is: what it may use, what each step has cost and brought."""
+"""The progress of a reduction: its budget, and the cost and gain of each step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from ctk.toolkit.case.judgement import Verdict
 
 
 class OutOfBudget(Exception):
-    """No question is left; the message says of what: `questions` or `seconds`."""
+    """The budget is exhausted; the message is its name: `questions` or `seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Budget:
 
 
 def budget_of(max_questions: object, max_seconds: object) -> Budget:
-    """Return the budget that a caller's words make.
+    """Check and return the budget of a caller.
 
     Raises:
-        ConfigError: One of them is no count, or no time.
+        ConfigError: `max_questions` is not a count, or `max_seconds` not a positive number.
     """
     if max_questions is not None and (
         isinstance(max_questions, bool) or not isinstance(max_questions, int) or max_questions < 1
@@ -41,18 +41,18 @@ def budget_of(max_questions: object, max_seconds: object) -> Budget:
 
 @dataclass(slots=True)
 class StepStatistics:
-    """What one step has cost and brought.
+    """The cost and gain of one step.
 
     Attributes:
-        questions: How often the oracle was asked.
-        useful: How many answers gave a smaller case.
-        cached: How often an answer of this run was used again.
-        remembered: How many answers an earlier run had got.
-        not_applicable: Edits that make no sense for the case that they were made for.
-        not_smaller: Edits whose result the order (`size.py`) does not call smaller. A step that has
-            nothing but these sees something that the order does not.
-        nodes: How many call nodes fewer the smaller cases have.
-        elements: How many elements of inputs fewer.
+        questions: Number of questions to the oracle.
+        useful: Number of answers that gave a smaller case.
+        cached: Number of answers of this run that were used again.
+        remembered: Number of answers from an earlier run.
+        not_applicable: Edits that do not apply to the case for which they were made.
+        not_smaller: Edits whose result is not smaller by the order (`size.py`). If a step has only
+            such edits, the order misses its idea.
+        nodes: Call nodes saved.
+        elements: Elements of inputs saved.
     """
 
     questions: int = 0
@@ -67,20 +67,20 @@ class StepStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What `on_progress` sees after each answer.
+    """The argument of `on_progress`, after each answer.
 
     Attributes:
-        questions: How often the oracle was asked.
-        cached: How often an answer of this run was used again.
+        questions: Number of questions to the oracle.
+        cached: Number of answers of this run that were used again.
         seconds: Time used.
         call_nodes: Of the smallest case.
         call_nodes_before: Of the given one.
-        step: Whose question it was.
+        step: The step that asked.
         verdict: The answer.
-        budget: What may be used.
+        budget: The budget.
         best: The smallest case.
-        statistics: What each step has cost and brought.
-        ahead: How many more questions the oracle was told of, and may work on already.
+        statistics: Cost and gain of each step.
+        ahead: Number of anticipated questions that workers may already run.
     """
 
     questions: int

@@ -1,4 +1,4 @@
-"""What a step hands to the driver: edits to choose from, as data."""
+"""The proposals of a step to the driver: edits to choose from, as data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ Atom = TypeVar("Atom")
 
 @dataclass(frozen=True, slots=True)
 class Monotone:
-    """Edits from mild to strong: if one reproduces, those before it most likely do too.
+    """Edits from mild to strong: if one reproduces, the milder ones most likely do too.
 
     Attributes:
-        make: Makes the n-th edit, from 1; an edit exists only while it is asked about.
-        count: How many there are.
-        strongest_first: The strongest is likely: ask for it before any other.
+        make: Makes the n-th edit, from 1, when its question is asked.
+        count: Number of edits.
+        strongest_first: The strongest is likely: ask it before any other.
     """
 
     make: Callable[[int], Edit]
@@ -30,11 +30,11 @@ class Monotone:
 class Descent:
     """A whole number to make smaller, 1 being likely.
 
-    Unlike in `Monotone`, what is true of 64 and of 8 need not be of 63: kernels ask for multiples.
+    Unlike `Monotone`: true of 64 and of 8 does not imply true of 63; kernels need multiples.
 
     Attributes:
-        make: Makes the edit after which it is n, for n from 1 to `number` - 1.
-        number: What it is.
+        make: Makes the edit to n, for n from 1 to `number` - 1.
+        number: The current number.
     """
 
     make: Callable[[int], Edit]
@@ -58,7 +58,7 @@ class Subset(Generic[Atom]):
 class Guesses:
     """A few edits that are worth a question each: tried one by one until one reproduces.
 
-    Other proposals reach what they reach, only more slowly: a result is minimal without them.
+    Other proposals reach the same cases more slowly: a result is minimal without them.
     """
 
     edits: tuple[Edit, ...]
@@ -66,12 +66,12 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """Says that a step does not try each of its edits on this case: nobody may call it minimal.
+    """The step does not try each of its edits on this case, so that the result is not minimal.
 
-    Not for edits that are none of the step's (`docs/minify.md` says which these are).
+    Not for edits outside the step's contract (`docs/minify.md` lists the smallest edits).
 
     Attributes:
-        why: In one line, for people; the name of the step stands before it.
+        why: The reason in one line, for people, shown behind the name of the step.
     """
 
     why: str
@@ -81,7 +81,7 @@ Proposal = Monotone | Descent | Subset[Any] | Guesses | GaveUp
 
 
 def ladder_of_edits(*edits: Edit) -> Monotone:
-    """Return the proposal of a few edits, from mild to strong."""
+    """Return a ladder of a few edits, from mild to strong."""
     return Monotone(lambda n: edits[n - 1], len(edits))
 
 
@@ -89,17 +89,16 @@ def ladder_of_edits(*edits: Edit) -> Monotone:
 class Step:
     """One idea of the reducer.
 
-    `propose` looks at one case and says what could be done to it; it asks nothing, and the same
-    case gives the same proposals.
+    `propose` returns the possible edits of a case. It asks no question and is deterministic.
 
     Attributes:
-        name: What it is called.
-        propose: What it proposes for a case.
-        repeats: Whether it is asked for proposals again as long as one of them reproduces.
-        is_thorough: Whether blocks of its edits are worth halving. What is left when its turn comes
-            is most likely needed, for a step that is not: one by one costs half as much then.
-        is_late: Whether a case is so large that its turn comes only once no other step helps: most
-            of what it would ask about will be gone.
+        name: Its name.
+        propose: Returns its proposals for a case and its facts.
+        repeats: Propose again as long as an edit reproduces.
+        is_thorough: Halve blocks of its edits. False if the atoms left when its turn comes are most
+            likely needed: one by one costs half as much then.
+        is_late: Returns whether a case is so large that the step waits until no other step helps:
+            most of its questions would be wasted.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""How hard a proposal is tried: which of its edits are asked about, one after another.
+"""The search of a proposal, at one of three levels: which of its edits are asked, in which order.
 
 1. `coarse`: `Monotone` and `Descent` by bisection, `Subset` only as a whole.
 2. `thorough`: `Monotone` galloping from the mildest on, `Subset` by halving.
 3. `single`: only the smallest edits: the mildest of a `Monotone`, the landmarks of a `Descent`,
-   each atom of a `Subset` alone. What is refused there is the certificate of the result.
+   each atom of a `Subset` alone. Its refusals are the certificate of the result.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -22,7 +22,7 @@ from ctk.toolkit.search.descents import least_landmark, least_number
 from ctk.toolkit.search.questions import Answer, Choice, Search, first_true, map_choices
 
 Questions = Generator[Edit, Answer, None]
-"""Yields the edit that is to be asked about next, and is sent the answer."""
+"""Yields the next edit to ask, and is sent the answer."""
 
 Level = Callable[[Proposal], Questions]
 
@@ -76,7 +76,7 @@ def single(proposal: Proposal) -> Questions:
 
 
 def _boundary(count: int) -> Search[int, None]:
-    """Ask for the mildest rung that exists: if it is refused, so is what goes further."""
+    """Ask for the mildest rung that exists: if it is refused, so are the stronger ones."""
     for rung in range(1, count + 1):
         answer = yield rung
         if answer:

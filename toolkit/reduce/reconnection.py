@@ -1,13 +1,13 @@
-"""Take nodes out of a graph and close the gaps: who read them reads what they were computed from.
+"""Remove nodes from a graph and close the gaps: their readers read the ancestors.
 
 Shapes and dtypes need not fit. For `b(reshape(mul(a(x), w)))` without the nodes in between:
 
-1. `b` is fed straight from `a`, if it takes that value (`forms.py`): what follows may get another
-   form then, and is asked in turn;
-2. else `a` is cast, reshaped or spread (`adapters.py`), and `b` gives what it gave before;
-3. else `b` reads a new input with the value that it had in an eager run.
+1. `b` is fed straight from `a`, if it takes that value (`forms.py`): later values may get another
+   form then, and their readers are checked in turn;
+2. else `a` is cast, reshaped or expanded (`adapt_value`), and the form of `b` stays;
+3. else `b` reads a new input with its value in an eager run.
 
-Which ancestor: the nearest one that stays, a computed value before an input, the same form before
+Which ancestor: the nearest remaining one, a computed value before an input, the same form before
 another. A path from A to B, and any number of them at once, are one edit.
 """
 
@@ -28,22 +28,22 @@ from ctk.toolkit.reduce.graph_changes import change_graph, with_inputs, without_
 from ctk.toolkit.reduce.removal import as_inputs, without_grad
 
 Edge = tuple[str, str]
-"""A reader and what it reads, by name."""
+"""A reader and its operand, by name."""
 
 
 @dataclass(slots=True)
 class _Gaps:
-    """What each reader of a removed value reads instead.
+    """The replacements for the removed values, by reader.
 
     Attributes:
-        case: The case as it is.
+        case: The original case.
         facts: Its facts.
-        removed: The nodes to take out.
-        sources: The ancestor that stands for each removed value; missing where there is none.
-        forms: The forms of the values that stay.
-        edges: What readers read instead.
-        cuts: Removed values that become inputs, each with its first such reader.
-        written: What nodes that stay change in place, once that was asked.
+        removed: The nodes to remove.
+        sources: The ancestor that replaces each removed value, if there is one.
+        forms: The forms of the remaining values.
+        edges: The new operands of readers.
+        cuts: Removed values that become inputs, each with its first reader.
+        written: Values that remaining nodes change in place; computed once.
     """
 
     case: Case
@@ -56,10 +56,10 @@ class _Gaps:
     written: frozenset[str] | None = None
 
     def close(self) -> None:
-        """Go through the nodes that stay, in order.
+        """Find the operands of the remaining nodes, in order.
 
         Raises:
-            Refused: A reader can be fed in no way.
+            Refused: A reader cannot be fed.
         """
         for node in self.case.graph.graph.nodes:
             if node.op in CALLS and node.name not in self.removed:
@@ -78,7 +78,7 @@ class _Gaps:
             self._adapt(node, reads, strange)
 
     def _read(self, node: Node, value: Node) -> str:
-        """Return what a node is to read for a value; the removed value itself where it is cut."""
+        """Return the replacement of a value for a node; itself if it becomes an input."""
         if value.name not in self.removed:
             return value.name
         source = self.sources.get(value.name)
@@ -88,7 +88,7 @@ class _Gaps:
         return source
 
     def _written(self) -> frozenset[str]:
-        """Return what nodes that stay change in place."""
+        """Return the values that remaining nodes change in place."""
         if self.written is None:
             by_nodes = self.facts.mutators - self.removed
             nodes = (n for n in self.case.graph.graph.nodes if n.name in by_nodes)
@@ -144,11 +144,11 @@ def reconnect(
         case: Only read.
         facts: Its facts.
         removed: Names of call nodes.
-        sources: What is to stand for some of them, if not the nearest ancestor.
+        sources: Replacements for some of them, if not the nearest ancestor.
         new_values: Other values for some inputs, of any form.
 
     Returns:
-        None where a reader can be fed in no way, or no result is left.
+        None if a reader cannot be fed, or no result is left.
     """
     found = nearest(case, facts, removed, sources or {})
     values = new_values or {}
@@ -176,7 +176,7 @@ def reconnect(
 def nearest(
     case: Case, facts: Facts, removed: frozenset[str], sources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what stands for each removed value: the best ancestor that stays, if there is one."""
+    """Return the replacement of each removed value: the best remaining ancestor."""
     found: dict[str, str] = {}
     places: dict[str, int] = {}
     for place, node in enumerate(case.graph.graph.nodes):
@@ -207,7 +207,7 @@ def _rank(
 
 
 def _outputs(case: Case, facts: Facts, removed: frozenset[str], gaps: _Gaps) -> tuple[str, ...]:
-    """Return the results: those that are left, what stands for others, and what lost all users."""
+    """Return the results: remaining ones, replaced ones, and values that lost all readers."""
     leaves = [leaf.name for leaf in output_leaves(case.graph) if isinstance(leaf, Node)]
     kept = [name if name not in removed else gaps.sources.get(name) for name in leaves]
     read = {leaf.name for each in gaps.edges.values() for leaf in _names(each)}
@@ -235,15 +235,21 @@ def _cut_values(
 
 
 def adapt_value(name: str, have: object, want: object) -> Substitute | None:
-    """Return what stands for a value of one form where another is wanted.
+    """Return a value cast, reshaped or expanded to the form that a reader needs.
+
+        have float32[2, 3, 8]   want float32[6, 8]      reshape(x, (6, 8))
+        have float32[3, 1]      want float32[3, 5]      x.expand((3, 5))
+        have float32[4]         want float16[2, 7]      amax(x.to(float16)).expand((2, 7))
+
+    `amax` keeps the dtype, NaN, the gradient and the range of indices; a sum would not.
 
     Args:
-        name: The node whose value it is.
+        name: The node of the value.
         have: Its form.
-        want: The form that its reader takes.
+        want: The form that the reader needs.
 
     Returns:
-        None where nothing fits: no tensors, another device, or no element to take.
+        None if it cannot fit: no tensors, another device, or no element to take.
     """
     if not isinstance(have, TensorInfo) or not isinstance(want, TensorInfo):
         return None

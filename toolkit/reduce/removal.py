@@ -1,4 +1,4 @@
-"""What removing nodes asks for: new inputs where they were read, new outputs where they read."""
+"""The interface of removed nodes: new inputs for their values, new outputs for their operands."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,9 @@ from ctk.toolkit.reduce.eager_values import TensorInfo
 
 
 def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:
-    """Return, for each removed node that a kept node reads, the first node that does.
+    """Return, for each removed node that a kept node reads, the first such reader.
 
-    Outputs do not count: a removed value is no result any more.
+    Outputs are not readers: a removed value is not a result any more.
     """
     readers: dict[str, str] = {}
     for node in gm.graph.nodes:
@@ -30,9 +30,9 @@ def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:
 def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> tuple[str, ...]:
     """Return the names of the outputs after a removal.
 
-    1. Results that are left.
+    1. Remaining results.
     2. Values of kept nodes that removed nodes read.
-    3. If there are none of these: what kept in-place ops write to.
+    3. If there are none of these: the tensors that kept in-place ops change.
     """
     kept = [leaf.name for leaf in output_leaves(gm) if isinstance(leaf, Node)]
     outputs = [name for name in kept if name not in removed]
@@ -51,7 +51,7 @@ def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> t
 
 
 def as_inputs(value: object, name: str, inputs: dict[str, object]) -> Substitute:
-    """Return what stands for a removed value: inputs (added to `inputs`), literals for numbers."""
+    """Return the replacement of a removed value: inputs (added to `inputs`), or numbers."""
     if isinstance(value, torch.Tensor):
         inputs[name] = value
         return NewInput(name)
@@ -63,7 +63,7 @@ def as_inputs(value: object, name: str, inputs: dict[str, object]) -> Substitute
 def without_grad(
     gm: GraphModule, removed: frozenset[str], inputs: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return the new inputs, with `requires_grad` off for those that a kept node writes in place.
+    """Return the new inputs, with `requires_grad` off if a kept node writes them in place.
 
     Autograd refuses to change a leaf in place; as an intermediate value it was allowed.
     """

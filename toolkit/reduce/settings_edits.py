@@ -1,4 +1,4 @@
-"""Edits of what stands around a graph: options and passes of the target, ambient modes."""
+"""Edits of the settings around a graph: options and passes of the target, ambient modes."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class DropOptions:
 
 @dataclass(frozen=True, slots=True)
 class LeaveOutPasses:
-    """Leave passes out, as `stage/name`; the shorter way to say it is chosen."""
+    """Leave passes out, as `stage/name`; the shorter form of `disable` is chosen."""
 
     names: tuple[str, ...]
 
@@ -48,7 +48,7 @@ class LeaveOutPasses:
 
 
 def _keep_known(target: str, config: Mapping[str, object]) -> list[str]:
-    """Return what is left out without the passes that an option brought and took away again."""
+    """Return `disable` without passes that only a dropped option brought."""
     without = {key: value for key, value in config.items() if key != "disable"}
     passes = target_of(target).passes(without)
     names = {name for each in passes for name in (each, each.partition("/")[2])}
@@ -62,7 +62,7 @@ def _words(value: object) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class DefaultModes:
-    """Run in the modes that torch starts with, by the names of fields of `Modes`."""
+    """Run in torch's default modes, by the names of fields of `Modes`."""
 
     names: tuple[str, ...]
 
@@ -79,10 +79,10 @@ AMBIENT = (
     "backward", "inference", "autocast", "deterministic", "seed", "default_dtype",
     "default_device", "settings", "grad",
 )  # fmt: skip
-"""The modes around a program; which strides count is none."""
+"""The modes around a program, except the comparison of strides."""
 
 
 def unusual_modes(modes: Modes) -> tuple[str, ...]:
-    """Return the ambient modes that differ from those that torch starts with."""
+    """Return the ambient modes that differ from torch's defaults."""
     default = Modes()
     return tuple(name for name in AMBIENT if getattr(modes, name) != getattr(default, name))

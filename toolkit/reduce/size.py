@@ -1,8 +1,8 @@
-"""The order on cases: what "smaller" means, so that the result is the same on every path.
+"""The total order on cases: it makes the result independent of the path.
 
-Two cases are compared key by key (`KEYS`), the first difference decides. Every step must go down
-this order: what no key sees can never be called smaller, and the reducer then never asks about it
-(it is counted as `not_smaller`). A step that simplifies something new needs a key that sees it.
+Two cases are compared key by key (`KEYS`); the first difference decides. Every step must go down
+this order: a change that no key measures is never smaller, and never asked (it is counted as
+`not_smaller`). A step that simplifies something new needs a key that measures it.
 
     float64 x, 3 calls  >  float32 x, 3 calls  >  float64 x, 2 calls
 """
@@ -28,7 +28,7 @@ DTYPES = (
     torch.float32, torch.int64, torch.bool, torch.int32, torch.float64, torch.bfloat16,
     torch.float16, torch.int8, torch.uint8, torch.int16, torch.complex64, torch.complex128,
 )  # fmt: skip
-"""Simplest first: what `torch.randn` and `torch.arange` give, then what people use more rarely."""
+"""Simplest first: the dtypes of `torch.randn` and `torch.arange`, then rarer ones."""
 
 
 def size_of(case: Case) -> Size:
@@ -56,7 +56,7 @@ def backward_of(case: Case) -> Size:
 
 
 def settings_of(case: Case) -> Size:
-    """Return how much stands around the graph: passes that run, options, ambient modes."""
+    """Return the number of passes that run, of options, and of unusual ambient modes."""
     passes = len(target_of(case.target).passes(case.config))
     options = [name for name in case.config if name != "disable"]
     return (passes, len(options), len(unusual_modes(case.modes)))
@@ -110,9 +110,9 @@ def _cast_to(node: Node) -> torch.dtype | None:
 
 
 def values_of(case: Case, contents: ContentCache) -> Size:
-    """Return how much there is to say about values: the sums, then tensor by tensor.
+    """Return the complexity of values: the sums, then tensor by tensor.
 
-    Whether a script can build them, how many are not zero, how rough they are: `Content.rank`.
+    A script cannot build them, non-zero elements, roughness: `Content.rank`.
     """
     ranks = [contents.of(tensor).rank for tensor in tensors_of(case).values()]
     sums = [sum(each) for each in zip(*ranks, strict=True)]
@@ -129,7 +129,7 @@ KEYS: tuple[Callable[[Case], Size], ...] = (
     layouts_of,
     arguments_of,
 )
-"""What is compared, most important first; values come last (`values_of`)."""
+"""The keys, most important first; values come last (`values_of`)."""
 
 
 @dataclass(slots=True)
@@ -138,8 +138,8 @@ class Measured:
 
     Attributes:
         case: Only read.
-        contents: Remembers what tensors hold; a caller with many cases keeps one.
-        sizes: Those computed so far.
+        contents: Caches contents of tensors; a caller with many cases keeps one.
+        sizes: Computed so far.
     """
 
     case: Case
@@ -164,7 +164,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How large a case is, for people: of the whole `size_of`, what they look at."""
+    """The size of a case for people: the important part of `size_of`."""
 
     call_nodes: int
     inputs: int
@@ -189,7 +189,7 @@ def call_nodes(case: Case) -> int:
 
 
 def _tensors(case: Case) -> Iterator[torch.Tensor]:
-    """Yield the tensors among the inputs, then those that graphs hold, by node."""
+    """Yield the tensors among the inputs, then the constants of graphs, by node."""
     yield from (value for value in case.inputs if isinstance(value, torch.Tensor))
     for graph in graphs_by_path(case.graph).values():
         for node in graph.graph.find_nodes(op="get_attr"):
@@ -223,7 +223,7 @@ def _whole_numbers(argument: object) -> Iterator[int]:
 
 
 def _complexity(argument: object) -> int:
-    """Return how much there is to read in an argument; another node's value counts as a 0 does."""
+    """Return the complexity of an argument for a reader; a node counts as a 0 does."""
     if isinstance(argument, (tuple, list)):
         items = cast("Sequence[object]", argument)
         return len(items) + sum(_complexity(item) for item in items)

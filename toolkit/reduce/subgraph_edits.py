@@ -1,14 +1,14 @@
-"""Look into a sub-graph as if it were the whole case: any step works there, its edits are lifted.
+"""Edit a sub-graph like a whole case: any step works there, and its edits are lifted.
 
-A `Focus` names a sub-graph by the targets that lead to it. Inside it stands a case of its own, with
-the operands of an eager run for inputs, so that a step for whole cases needs to know nothing:
+A `SubgraphPath` names a sub-graph by the targets that lead to it. It becomes a case of its own,
+with the operands of an eager run as inputs, so that steps need no code for sub-graphs:
 
-    outer:  y = cond(p, true_0, false_0, [x])         Focus(("true_0",)) sees
-    true_0: relu(neg(x))                              relu(neg(x)), x being what cond passes
-    edit:   Replace((("neg", "x"),))                  Inside(focus, edit) gives the whole case back
+    outer:  y = cond(p, true_0, false_0, [x])    SubgraphPath(("true_0",)) gives the case
+    true_0: relu(neg(x))                         relu(neg(x)), x being the operand of cond
+    edit:   Replace((("neg", "x"),))             SubgraphEdit(path, edit) edits the whole case
 
-What calls a sub-graph fixes what it takes and returns, so an edit that needs another input, or
-drops a result, makes no sense there; an input that nothing uses any more stays.
+The caller of a sub-graph fixes its inputs and results, so an edit that needs another input, or
+drops a result, does not apply; an input that lost its last reader stays.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ from ctk.toolkit.reduce.validity import can_run, foresee_facts
 
 @dataclass(frozen=True, slots=True)
 class SubgraphPath:
-    """A sub-graph of a case: the targets of `get_attr` that lead to it, from the outside in."""
+    """The targets of `get_attr` that lead to a sub-graph of a case, from the outside in."""
 
     path: tuple[str, ...]
 
@@ -67,7 +67,7 @@ class SubgraphPath:
 
 @dataclass(frozen=True, slots=True)
 class SubgraphEdit:
-    """Apply an edit inside a sub-graph, and put the result back in its place."""
+    """Apply an edit inside a sub-graph, and put the result back."""
 
     focus: SubgraphPath
     edit: Edit
@@ -92,7 +92,7 @@ def inner_cases(
 ) -> Iterator[tuple[SubgraphPath, Case, Facts]]:
     """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first.
 
-    Left out: those that do not run on the operands of their call as they are.
+    Left out: sub-graphs that do not run on the operands of their call as they are.
     """
     for subgraph in subgraphs(case.graph):
         inner = _inner_case(case, subgraph)
@@ -106,9 +106,9 @@ def inner_cases(
 def lift_proposals(
     steps: Sequence[Step], case: Case, *, may_run: bool = True
 ) -> Iterator[Proposal]:
-    """Yield what steps propose for each sub-graph of a case, as proposals for the whole case.
+    """Yield the proposals of steps for each sub-graph of a case, lifted to the whole case.
 
-    Step by step; last, why that is not all where some sub-graph cannot be looked into.
+    Step by step; last, a `GaveUp` for the sub-graphs that do not run alone.
     """
     seen = list(inner_cases(case, may_run=may_run))
     for step in steps:
@@ -125,7 +125,7 @@ def _facts(inner: Case, *, may_run: bool) -> Facts | None:
     """Return the facts of a sub-graph; None if it does not run (a map hands on slices)."""
     try:
         return facts_of(inner, may_run=may_run)
-    except Exception:  # whatever an operator raises when it refuses its arguments
+    except Exception:  # operators refuse arguments with any exception
         return None
 
 
@@ -163,13 +163,13 @@ def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
 
 
 def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
-    """Return whether a changed sub-graph returns what its caller expects: shapes and dtypes.
+    """Return whether a changed sub-graph still returns the shapes and dtypes of before.
 
-    Where nobody can tell without running it, the oracle finds out.
+    If only a run can show it, the oracle decides.
     """
     try:
         after = foresee_facts(changed, facts)
-    except Exception:  # whatever an operator raises when it refuses its arguments
+    except Exception:  # operators refuse arguments with any exception
         return False
     if after is None:
         return can_run(changed, inner, facts) is not False
@@ -180,7 +180,7 @@ def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
 
 
 def _results(case: Case, facts: Facts) -> list[object]:
-    """Return what is known of each result of a case."""
+    """Return the form of each result of a case."""
     results = output_leaves(case.graph)
     return [facts.infos[leaf.name] if isinstance(leaf, Node) else leaf for leaf in results]
 
@@ -190,7 +190,7 @@ def _is_like(old: object, new: object) -> bool:
 
 
 def _with_inputs_of(old: GraphModule, new: GraphModule) -> GraphModule | None:
-    """Return a changed sub-graph with the inputs that it had; None if its caller would notice."""
+    """Return a changed sub-graph with its original inputs; None if its caller would notice."""
     names = [node.name for node in placeholders(old)]
     kept = by_name(new)
     is_fed = all(node.name in names for node in placeholders(new))

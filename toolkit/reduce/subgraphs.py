@@ -1,4 +1,4 @@
-"""Sub-graphs of higher-order ops: which there are, and what they are called with."""
+"""Sub-graphs of higher-order ops, and their operands."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.fx.walk import CALLS, fetch, flat
 
 LOOPS = frozenset({"while_loop"})
-"""Higher-order operators whose sub-graphs get what they have returned."""
+"""Higher-order operators whose sub-graphs get their own results as operands."""
 
 PLAIN_BODIES = LOOPS | {
     "cond", "tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap",

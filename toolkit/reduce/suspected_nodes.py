@@ -1,4 +1,4 @@
-"""A step from outside: try the nodes that somebody suspects before any search.
+"""Suspected nodes: a step that tries them first, and a search for the first wrong one.
 
 A right hint saves nearly all questions; a wrong one costs two.
 """
@@ -18,7 +18,7 @@ from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step
 
 
 def suspects_step(names: Collection[str]) -> Step:
-    """Return a step that keeps the named nodes only, or else their neighbours, too."""
+    """Return a step that keeps only the named nodes, or these and their neighbours."""
 
     def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         suspects = {name for unit in facts.units for name in unit if name in names}
@@ -43,7 +43,11 @@ def _neighbours(case: Case, names: set[str]) -> set[str]:
 
 
 def first_wrong_node(case: Case) -> tuple[str, ...]:
-    """Return the first captured node whose compiled value is wrong, if a single value shows it."""
+    """Return the first captured node whose compiled value is wrong, if a single value shows it.
+
+    Costs one compile, with every value as an output. That changes the fusions, so the result is a
+    hint for the reducer, which believes only its oracle; if the failure hides, there is no hint.
+    """
     facts = facts_of(case)
     names = _tensor_nodes(facts)
     probe = change_graph(case, Change(outputs=tuple(names))) if names else None

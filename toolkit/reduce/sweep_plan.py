@@ -1,7 +1,7 @@
-"""What comes next in a sweep, from one base: proposals, candidates, and what follows an acceptance.
+"""The rest of a sweep from one base: its proposals, candidates, and the plans after an acceptance.
 
-For those who ask ahead (`lookahead.py`). A candidate that was made ahead and is asked about later
-is not made again; what was made ahead of an earlier question and is no longer likely is let go.
+Shared with `lookahead.py`: a candidate that was made ahead is not made again for its question;
+candidates of an earlier lookahead that are no longer likely are dropped.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +19,15 @@ _Numbered = tuple[int, int, Proposal]
 
 @dataclass(slots=True)
 class SweepPlan:
-    """What comes next on one base, as long as nothing is accepted.
+    """The rest of a sweep on one base, while no edit is accepted.
 
     Attributes:
-        base: The best case, or one that may be it soon.
+        base: The best case, or a possible next one.
         facts: Its facts.
-        steps: The step at work and those that follow it in the sweep.
-        first: The proposal of the step at work that is next.
+        steps: The current step and the following ones of the sweep.
+        first: The next proposal of the current step.
         made: Candidates that were made ahead, by edit.
-        accepted: What comes after an edit was accepted, by edit.
+        accepted: The plan after an edit was accepted, by edit.
     """
 
     base: Case
@@ -49,7 +49,7 @@ class SweepPlan:
             place, self._asked = self._asked, self._asked + 1
             try:
                 proposals = self.steps[place].propose(self.base, self.facts)
-            except Exception:  # it raises again, and is told, when its turn comes
+            except Exception:  # it raises again, and is reported, in its turn
                 self._asked = len(self.steps)
                 break
             numbered = [(place, number, each) for number, each in enumerate(proposals)]
@@ -57,11 +57,11 @@ class SweepPlan:
         return self._known[index] if index < len(self._known) else None
 
     def take(self, edit: Edit) -> Case | None:
-        """Return what an edit makes of the base; None where it makes no sense."""
+        """Return the candidate of an edit; None if it does not apply."""
         return self.made.pop(edit) if edit in self.made else edit.apply(self.base, self.facts)
 
     def look_ahead(self) -> Callable[[Edit], Case | None]:
-        """Return what makes candidates ahead, and lets go of those made ahead before."""
+        """Return a function that makes candidates ahead, and drop those of the last lookahead."""
         before, self.made = self.made, {}
 
         def make(edit: Edit) -> Case | None:
@@ -73,9 +73,9 @@ class SweepPlan:
         return make
 
     def after(self, edit: Edit, index: int) -> "SweepPlan | None":
-        """Return what comes once an edit of the n-th proposal is the last that was accepted.
+        """Return the plan after an edit of the n-th proposal is the last accepted one.
 
-        None where what is to be known of the new base cannot be told.
+        None if the facts of the new base cannot be foreseen.
         """
         if edit not in self.accepted:
             self.accepted[edit] = self._after(edit, index)

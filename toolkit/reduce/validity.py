@@ -1,7 +1,7 @@
-"""Find out whether a candidate makes sense before anybody is asked about it.
+"""Discard candidates that cannot run, before any question.
 
-Eager tells for sure. Where a candidate must not run in this process (it may crash, hang, or use up
-the memory there) fake tensors tell what they can, and the oracle finds out the rest.
+An eager run is certain. If a candidate must not run in this process (it may crash, hang, or exhaust
+its memory), fake tensors find some invalid ones, and the oracle finds the rest.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def reject_invalid(candidate: Case | None, case: Case, facts: Facts) -> Case | N
 
 
 def can_run(candidate: Case, case: Case, facts: Facts) -> bool | None:
-    """Return whether a candidate made of a case runs in eager; None where nobody can tell."""
+    """Return whether a candidate runs in eager; None if only the oracle can find out."""
     if _may_run(candidate, facts):
         return run_eager(candidate).run is not None
     is_refused = _foresee_values(candidate) is None and _is_foreseeable(case, facts)
@@ -29,7 +29,7 @@ def can_run(candidate: Case, case: Case, facts: Facts) -> bool | None:
 
 
 def foresee_facts(candidate: Case, facts: Facts) -> Facts | None:
-    """Return the facts of a candidate that nobody was asked about; None if they cannot be told."""
+    """Return the facts of a candidate before its question; None if they cannot be foreseen."""
     if _may_run(candidate, facts):
         return facts_of(candidate)
     infos = _foresee_values(candidate)
@@ -43,7 +43,7 @@ def _may_run(candidate: Case, facts: Facts) -> bool:
 
 
 def _foresee_values(case: Case) -> Mapping[str, object] | None:
-    """Return what the value of each node is for fake tensors; None if one refuses its operands."""
+    """Return the fake description of each node's value; None if a node refuses its operands."""
     found = check(case, {}, empty=None)
     return None if found is None else found.infos
 

@@ -82,7 +82,7 @@ class ZeroElements:
 
 @dataclass(frozen=True, slots=True)
 class SetNumber:
-    """Put another number to a run of elements (`content.Run`)."""
+    """Set a run of elements to another number (`content.Run`)."""
 
     name: str
     shape: tuple[int, ...]
@@ -135,7 +135,7 @@ ROUNDINGS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "whole numbers": torch.round,
     "signs": torch.sgn,
 }
-"""What values may become where they stay many, from mild to strong."""
+"""Roundings of tensors with many values, from mild to strong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ def tensors_of(case: Case) -> dict[str, torch.Tensor]:
 
 
 def changeable(case: Case) -> dict[str, torch.Tensor]:
-    """Return those whose values can be others: plain ones that share memory with no other.
+    """Return the tensors whose values can change: plain ones with memory of their own.
 
-    Values of elements that lie on each other cannot be chosen one by one, but for those of
-    expanded dimensions, which are one.
+    Overlapping elements cannot be chosen one by one, except in expanded dimensions, which count as
+    one element.
     """
     tensors = {n: t for n, t in tensors_of(case).items() if type(t) in PLAIN_CLASSES}
     strided = {n: t for n, t in tensors.items() if t.layout == torch.strided and t.numel()}
@@ -185,7 +185,7 @@ def changeable(case: Case) -> dict[str, torch.Tensor]:
 
 
 def core_shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the shape of what a tensor holds, without the repetitions of expanded dimensions."""
+    """Return the shape of a tensor without the repetitions of expanded dimensions."""
     return tuple(core_of(tensor).shape)
 
 
@@ -216,7 +216,7 @@ def short(value: Number) -> str:
 
 
 def _rewritten(value: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return a tensor of the same form with what `write` makes of its elements in order."""
+    """Return a tensor of the same form whose elements, in order, `write` has changed."""
 
     def elements(core: torch.Tensor) -> torch.Tensor:
         flat = write(core.contiguous().reshape(-1).clone())

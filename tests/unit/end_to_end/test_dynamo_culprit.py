@@ -67,7 +67,7 @@ def test_a_process_that_ended_has_a_cause_though_nobody_knows_in_which_call():
 
     found = cause_of(Stand(), "", EAGER, killed)
     assert (found.cause, found.confirmed) == ("guards", True)
-    assert found.evidence[0].startswith("compiled anew before each call, it passes")
+    assert found.evidence[0].startswith("compiled again before each call, it passes")
 
 
 @pytest.mark.clean_process

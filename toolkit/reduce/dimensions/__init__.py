@@ -1,6 +1,6 @@
-"""Sizes of a whole graph: which belong together, and cases with smaller ones.
+"""The sizes of a whole graph: their relations, and cases with smaller sizes.
 
-`trace.py` runs the graph on fake tensors whose sizes are symbols, `relations.py` solves what
-operators asked of them, `solve.py` chooses numbers, `check.py` runs the graph with those on fake
-tensors, `rebuild.py` makes the case. Nothing here asks an oracle.
+`size_trace` runs the graph on fake tensors whose sizes are symbols, `relations` solves the guards
+of its operators, `size_solver` chooses numbers, `fake_check` runs the graph with them on fake
+tensors, `resized_case` makes the case. No question is asked.
 """

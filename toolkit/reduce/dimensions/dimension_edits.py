@@ -1,4 +1,4 @@
-"""The edits that give sizes of a case smaller numbers."""
+"""Edits that make sizes of a case smaller."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ctk.toolkit.reduce.fake_check import Checked
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """One wanted change of size. If `new` is not valid, the least that is."""
+    """One wanted change of size. If `new` is not valid, the least valid number above it."""
 
     place: SizePlace
     old: int
@@ -36,9 +36,9 @@ class ShrinkDimensions:
     """Make sizes smaller; all sizes that depend on them follow, through the whole graph.
 
     Attributes:
-        resizes: What is wanted.
-        alone: Change nothing else: what was equal need not stay so (a size of 1 broadcasts).
-        from_start: Keep the first elements; else those around what is notable.
+        resizes: The wanted changes.
+        alone: Change no other size: equal sizes may become unequal (a size of 1 broadcasts).
+        from_start: Keep the first elements; else those around a notable element.
     """
 
     resizes: tuple[Resize, ...]
@@ -46,7 +46,6 @@ class ShrinkDimensions:
     from_start: bool = False
 
     def says(self) -> str:
-        """Return what it does, for people."""
         return ", ".join(map(str, self.resizes))
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
@@ -71,13 +70,12 @@ class ShrinkDimensions:
 class CutDimensions:
     """Make dimensions of inputs and constants smaller, and nothing else.
 
-    For cases that fake tensors cannot run: whether what is left makes sense shows an eager run.
+    For cases that fake tensors cannot run: an eager run shows whether the result is valid.
     """
 
     resizes: tuple[Resize, ...]
 
     def says(self) -> str:
-        """Return what it does, for people."""
         return ", ".join(map(str, self.resizes))
 
     def apply(self, case: Case, facts: Facts) -> Case | None:

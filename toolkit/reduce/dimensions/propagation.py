@@ -1,8 +1,8 @@
-"""Run a case on fake tensors, node by node, with the sizes that somebody gives.
+"""Run a case on fake tensors, node by node, with given sizes.
 
 Sub-graphs of `cond`, loops and checkpoints are run on their operands like the rest, so that sizes
-flow through them; what else calls a sub-graph is called as it is. It knows nothing of symbols: who
-gives the sizes may give symbols (`trace.py`) or numbers (`check.py`).
+flow through them; other operators with sub-graphs are called as they are. The caller gives symbols
+(`size_trace.py`) or numbers (`fake_check.py`) for sizes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,22 +36,22 @@ _VIEWS: Mapping[str, Callable[..., object]] = MappingProxyType({
     "select_scatter": torch.ops.aten.select.int,
     "diagonal_scatter": torch.ops.aten.diagonal.default,
 })  # fmt: skip
-"""Operators that put a tensor into another, with the one that takes it out again."""
+"""Operators that put a tensor into another, each with its inverse."""
 
 
 class Mismatch(Exception):
-    """Two values that must have one form have not."""
+    """Two values that must agree in form do not."""
 
 
 class Sizes(Protocol):
-    """Says which sizes a run has."""
+    """Gives the sizes of a run."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which operators run."""
         ...
 
     def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
-        """Return the fake tensor for an input or constant; `place` tells of each dimension."""
+        """Return the fake tensor for an input or constant; `place` maps a dimension."""
         ...
 
     def number(self, value: int, place: SizePlace) -> Any:
@@ -67,7 +67,7 @@ class Sizes(Protocol):
         ...
 
     def is_refused(self, error: Exception) -> bool:
-        """Return whether a node that raised is to be tried again with its own literals."""
+        """Return whether to retry a node that raised with its own literals."""
         ...
 
 
@@ -77,10 +77,11 @@ class Propagation:
 
     Attributes:
         sizes: Gives the sizes.
-        empty: Paths of graphs and names of nodes with a value that has no elements.
-        infos: Of the values of the outermost graph's nodes, by name (`eager_values.describe`).
-        needs_data: Whether some sizes are known only when the program runs.
-        seen: Symbolic sizes of all tensors that nodes have computed, by their text.
+        infos: Descriptions of the values of the outermost graph's nodes, by name
+            (`eager_values.describe`).
+        needs_data: Some sizes are known only when the program runs.
+        seen: Symbolic sizes of all computed tensors, by their text.
+        empty: Values without elements: path of the graph, name of the node.
     """
 
     sizes: Sizes
@@ -192,10 +193,10 @@ def _number(size: int) -> object:
 
 
 def _check_scattered(node: Node, given: Any) -> None:
-    """Ask for what eager demands and fake tensors do not: a part put in place has the place's form.
+    """Check that a part put into a tensor has the form of its place; fake tensors do not.
 
     Raises:
-        Mismatch: It has not.
+        Mismatch: It has another form.
     """
     name = getattr(getattr(node.target, "overloadpacket", node.target), "__name__", node.target)
     view = _VIEWS.get(str(name))
@@ -208,7 +209,7 @@ def _check_scattered(node: Node, given: Any) -> None:
 
 
 def _same_form(one: object, other: object) -> None:
-    """Make sure that values agree in number and sizes: that asks which symbols are equal.
+    """Check that values agree in number and sizes; with symbols, that demands their equality.
 
     Raises:
         Mismatch: They do not.

@@ -1,13 +1,12 @@
-"""Solve what operators asked of sizes: which sizes may be chosen, and what the others are then.
+"""Solve the guards of operators on sizes: the free sizes (roots), and formulas for the others.
 
     x[s0, s1] @ w[s2, s3]      Eq(s1, s2)              s2 = s1
-    .view(s4, s5, s6)          Eq(s0*s3, s4*s5*s6)     nobody stands alone: kept as a condition
+    .view(s4, s5, s6)          Eq(s0*s3, s4*s5*s6)     no symbol stands alone: a condition for now
                                Eq(s4, s0)              s4 = s0, and then s3 = s5*s6
 
-`s0`, `s1`, `s5` and `s6` may be chosen: products follow their factors, sums their terms. Equalities
-are taken as they are, except those with a rounded quotient: these, and what stands behind an
-inequality, often only tell how an operator chose its kernel. They are conditions to come back to
-when a choice without them is not valid.
+`s0`, `s1`, `s5` and `s6` are roots: products follow their factors, sums their terms. Exact
+equalities always hold. Equalities with a rounded quotient and inequalities are conditions to return
+to if a choice without them is not valid: they often only reflect how an operator chose its kernel.
 """
 
 import dataclasses
@@ -23,15 +22,15 @@ from ctk.toolkit.reduce.dimensions.size_trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What holds between the sizes of a case.
+    """The relations between the sizes of a case.
 
     Attributes:
-        trace: What they were found in.
-        formulas: What each symbol that may not be chosen is, in terms of those that may.
-        roots: The symbols that may be chosen, in the order of the program.
+        trace: Their source.
+        formulas: Each dependent symbol, in terms of roots.
+        roots: The free symbols, in the order of the program.
         equalities: Conditions on roots that no formula expresses; always demanded.
         roundings: Conditions with a rounded quotient.
-        inequalities: What else was true.
+        inequalities: All other true guards.
     """
 
     trace: Trace
@@ -42,7 +41,7 @@ class Relations:
     inequalities: tuple[Any, ...]
 
     def formula(self, symbol: Any) -> Any:
-        """Return what a symbol is in terms of roots."""
+        """Return the formula of a symbol in terms of roots."""
         return self.formulas.get(symbol, symbol)
 
     def places(self, root: Any) -> Iterator[SizePlace]:
@@ -60,7 +59,7 @@ def resize_relations(relations: Relations, sizes: Mapping[SizePlace, int]) -> Re
 
 
 def solve_relations(trace: Trace) -> Relations:
-    """Return the relations of what was asked."""
+    """Return the relations that the guards of a trace imply."""
     known = set(trace.hints)
     asked = [
         (question, answer)
@@ -102,7 +101,7 @@ def _as_true(question: Any, answer: Any) -> Any:
 
 
 def _equalities(question: Any, answer: Any) -> Iterator[Any]:
-    """Yield the equalities that an answer tells."""
+    """Yield the equalities that an answered guard implies."""
     if isinstance(question, sympy.Ne) and not bool(answer):
         yield sympy.Eq(question.lhs, question.rhs)
     elif isinstance(question, sympy.Eq) and bool(answer):
@@ -113,7 +112,7 @@ def _equalities(question: Any, answer: Any) -> Iterator[Any]:
 
 
 def _is_rounded(expression: Any) -> bool:
-    """Return whether an expression has more in it than sums and products."""
+    """Return whether an expression holds more than sums and products."""
     exact = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Symbol, sympy.Integer, sympy.Eq)
     return any(not isinstance(part, exact) for part in sympy.preorder_traversal(expression))
 
@@ -138,7 +137,7 @@ class _Solution:
         self.formulas: dict[Any, Any] = {}
 
     def add_all(self, equalities: Sequence[Any]) -> list[Any]:
-        """Take equalities in, again and again while one helps another; return those left."""
+        """Add equalities until no more becomes a formula; return the rest."""
         left = list(equalities)
         while True:
             rest = [each for each in left if not self._add(each)]
@@ -147,7 +146,7 @@ class _Solution:
             left = rest
 
     def conditions(self, expressions: Iterable[Any]) -> tuple[Any, ...]:
-        """Return what is left to demand of roots, each once."""
+        """Return the remaining conditions on roots, each once."""
         found = dict.fromkeys(self._reduced(each) for each in expressions)
         return tuple(each for each in found if each not in (sympy.true, sympy.false))
 
@@ -156,7 +155,7 @@ class _Solution:
         return expression.xreplace({s: self.formulas[s] for s in used}) if used else expression
 
     def _add(self, equality: Any) -> bool:
-        """Make a formula of an equality; whether nothing of it is left."""
+        """Make a formula of an equality; return whether it is used up."""
         equality = self._reduced(equality)
         if equality in (sympy.true, sympy.false):
             return True
@@ -173,7 +172,7 @@ class _Solution:
 
 
 def _alone(left: Any, right: Any, ranks: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-    """Return the sides that are one symbol, with what it equals; the last made symbol first."""
+    """Return the sides that are one symbol, with the other side; the latest symbol first."""
     pairs = [(left, right), (right, left)]
     fitting = [
         (one, other)

@@ -1,8 +1,7 @@
 """Make the case with other sizes: windows of inputs and constants, other literals.
 
-An integer input that would point outside of what it indexes is taken modulo the new size; whether
-it would is found out by running the case, on the CPU. What the graph has on record of shapes goes:
-it is true no more.
+An integer input that would index out of range is taken modulo the new size; a run of the case on
+the CPU shows whether it would. Recorded metadata of shapes is dropped, because it is stale.
 """
 
 import dataclasses
@@ -29,19 +28,19 @@ from ctk.toolkit.reduce.graph_changes import forget_value
 from ctk.toolkit.reduce.validity import can_run
 
 Starts = Callable[[SizePlace, int], int]
-"""Says where the window begins in a dimension, given its new size."""
+"""Returns the start of a window in a dimension of a new size."""
 
 
 def with_sizes(
     case: Case, facts: Facts, sizes: Assignment, *, checked: Checked, starts: Starts
 ) -> Case | None:
-    """Return the case with these sizes; None where only running it shows that it is not valid.
+    """Return the case with these sizes; None if an eager run shows that it is not valid.
 
     Args:
         case: Not changed.
         facts: Of the case.
-        sizes: What changes; everything else stays.
-        checked: What a run with these sizes on fake tensors has shown.
+        sizes: The changed sizes; all others stay.
+        checked: The result of a run with these sizes on fake tensors.
         starts: Where windows begin.
     """
     graph = _with_literals(case.graph, sizes)
@@ -60,7 +59,7 @@ def with_sizes(
 
 
 def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
-    """Return a copy of a graph with other literals and nothing on record about values."""
+    """Return a copy of a graph with other literals and without metadata of values."""
     copy = copy_graph_module(gm)
     for path, graph in graphs_by_path(copy).items():
         for node in graph.graph.nodes:
@@ -81,7 +80,7 @@ def _set_literals(node: Node, path: str, sizes: Assignment) -> None:
 
 
 def _cut_constants(old: GraphModule, new: GraphModule, sizes: Assignment, starts: Starts) -> None:
-    """Put windows in the place of constants; what is one tensor stays one."""
+    """Replace constants by windows; a constant that is held twice stays one tensor."""
     made: dict[tuple[int, Any], torch.Tensor] = {}
     graphs = graphs_by_path(new)
     for path, graph in graphs_by_path(old).items():
@@ -113,7 +112,7 @@ def _set_attribute(gm: GraphModule, target: str, value: torch.Tensor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to keep of a tensor."""
+    """The window of a tensor to keep."""
 
     places: tuple[SizePlace, ...]
     sizes: tuple[int, ...]
@@ -176,10 +175,10 @@ def _cut_shared(
 
 @dataclass(frozen=True, slots=True)
 class _Indices:
-    """Keeps integer inputs within what they index, as far as that can be told from sizes.
+    """Keeps integer inputs within the range that they index, as far as sizes show it.
 
-    A size that was above the largest value, and is not any more, of anything that is read together
-    with the input, or with integers made of it, is taken for what it indexes.
+    The indexed tensor is guessed: it is read together with the input, or with integers made of it,
+    and a size of it was above the largest value and is no longer.
     """
 
     case: Case
@@ -188,7 +187,7 @@ class _Indices:
     checked: Checked
 
     def fitted(self, name: str, value: object) -> object:
-        """Return an input with values below the new size of what it indexes."""
+        """Return an input with values below the new size of the indexed dimension."""
         if not _is_index(value) or not isinstance(value, torch.Tensor):
             return value
         largest = int(value.max())
@@ -196,7 +195,7 @@ class _Indices:
         return value.remainder(min(bounds)) if bounds else value
 
     def _pairs(self, name: str) -> Iterator[tuple[int, int]]:
-        """Yield old and new sizes of what is read together with an input."""
+        """Yield old and new sizes of tensors that are read together with an input."""
         reached = {name}
         for node in self.case.graph.graph.nodes:
             sources = [each.name for each in node.all_input_nodes]
@@ -235,7 +234,7 @@ def _is_index(value: object) -> bool:
 
 
 def _record(old: GraphModule, new: GraphModule, inputs: Sequence[object]) -> None:
-    """Put on record what inputs are now."""
+    """Record the metadata of the inputs."""
     for before, node, value in zip(placeholders(old), placeholders(new), inputs, strict=True):
         symbol = symbol_of(before)
         if isinstance(value, torch.Tensor):

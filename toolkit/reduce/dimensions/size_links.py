@@ -1,11 +1,11 @@
-"""Give the result of an operator without symbolic form the symbols that its sizes came from.
+"""Replace sizes of the result of an operator without symbolic form by symbols.
 
-    interpolate(x[s0, s1, s2, s3], size=(s4, s5))  ->  [2, 3, 16, 16], every symbol asked for
-    relinked                                           [s0, s1, s4, s5]
+    interpolate(x[s0, s1, s2, s3], size=(s4, s5))  ->  [2, 3, 16, 16], numbers only
+    link_sizes                                         [s0, s1, s4, s5]
 
 In this order a number is taken for the size of an operand in the same dimension, a literal, a
-multiple of the size of an operand in the same dimension, any size of an operand. It is a guess:
-wrong where two of these are equal by chance.
+multiple of the size of an operand in the same dimension, any size of an operand. It is a guess,
+wrong if two of these are equal by chance.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 def link_sizes(
     value: object, given: Any, symbols: SizeSymbols, asked: set[Any], linked: set[Any]
 ) -> object:
-    """Return a node's value with symbols for numbers that stand for them.
+    """Return a node's value with symbols in place of numbers.
 
     Args:
-        value: Tensors in it are looked at; others are left alone.
-        given: What the node was called with.
+        value: Tensors in it are changed; other values are returned as they are.
+        given: The arguments of the node.
         symbols: Of this run.
-        asked: Those that had to be numbers.
-        linked: Gets the symbols that were put in.
+        asked: Symbols that had to be numbers.
+        linked: Extended by the symbols that were put in.
     """
     leaves = tree_leaves(given)
     operands = [each for each in leaves if isinstance(each, torch.Tensor)]
@@ -79,7 +79,7 @@ def _link(
 
 
 def _sizes(operands: list[torch.Tensor], dim: int | None = None) -> Iterator[Any]:
-    """Yield the symbolic sizes of operands: in one dimension, or all."""
+    """Yield the symbolic sizes of operands, in one dimension or in all."""
     for operand in operands:
         dims = range(operand.dim()) if dim is None else (dim,)
         yield from (
@@ -92,7 +92,7 @@ def _hint(size: Any) -> int:
 
 
 def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
-    """Return strides without gaps in the order that the tensor's dimensions have in memory."""
+    """Return dense strides in the memory order of the tensor's dimensions."""
     order = list(range(tensor.dim()))
     if all(type(stride) is int for stride in tensor.stride()):
         order.sort(key=lambda dim: (-tensor.stride(dim), dim))

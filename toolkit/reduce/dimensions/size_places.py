@@ -1,7 +1,7 @@
-"""Where sizes stand in a case: dimensions of inputs and constants, number inputs, literals.
+"""Places of sizes in a case: dimensions of inputs and constants, number inputs, literals.
 
-x: f32[2, 8]                     dimension 1 of input x: Place("input", "", "x", (1,))
-view = x.view(2, 2, 4)           argument 2 of view: Place("literal", "", "view", (0, 2))
+x: f32[2, 8]               dimension 1 of input x: SizePlace("input", "", "x", (1,))
+view = x.view(2, 2, 4)     argument 2 of view: SizePlace("literal", "", "view", (0, 2))
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ class SizePlace:
 
     Attributes:
         kind: A dimension of an input or of a constant that a graph holds, an input that is a
-            number, or a number that stands in the arguments of a node.
+            number, or a number among the arguments of a node.
         graph: Path of the graph (`graphs_by_path`); the outermost has the empty one.
         name: The input or node by name; the constant by its target.
-        where: The dimension; for literals the way into `(args..., kwargs by name...)`.
+        where: The dimension; for literals the path into `(args..., kwargs by name...)`.
     """
 
     kind: Kind
@@ -41,12 +41,12 @@ class SizePlace:
 def map_literals(
     value: Any, change: Callable[[int, Path], object], path: Path = (), least: int = 2
 ) -> Any:
-    """Return nested arguments with each integer from `least` on replaced; slices are looked into.
+    """Return nested arguments with each integer from `least` on replaced.
 
     Args:
-        value: Arguments: tuples, lists, dicts and slices are followed; nodes are left alone.
-        change: Gets a number and the way to it, returns what stands there instead.
-        path: The way to `value`.
+        value: Arguments: tuples, lists, dicts and slices are traversed, nodes kept.
+        change: Takes a number and its path, returns its replacement.
+        path: The path of `value`.
         least: Smaller numbers are rarely sizes: 0 and 1 are flags, -1 means "the rest".
     """
     if type(value) is int:

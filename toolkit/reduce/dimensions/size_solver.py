@@ -1,8 +1,8 @@
-"""Choose numbers for all sizes of a case when some are wanted: the others follow, or give way.
+"""Choose numbers for all sizes of a case, given some wanted ones: the others follow, or give way.
 
     wanted s0 = 1;  s3 = s0*s4 follows;  Eq(Mod(s0, s5), 0) with s5 = 12: s5 gives way to 1
 
-A size only ever gets smaller. What is found need not be valid: `check.py` tells.
+A size only ever gets smaller. The result need not be valid: `fake_check.py` checks it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,18 +18,18 @@ from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 Assignment = Mapping[SizePlace, int]
 
 MOST_PAIRS = 4096
-"""How many pairs of numbers are tried where two sizes must give way together."""
+"""Most pairs of numbers to try if two sizes must give way together."""
 
 MOST_REPAIRS = 32
-"""How many sizes give way, one after the other, before a choice is given up."""
+"""Most sizes that give way, one after the other, for one choice."""
 
 
 def assignments(relations: Relations, wanted: Mapping[Any, int]) -> Iterator[Assignment]:
-    """Yield sizes for every place with the wanted ones among them, the least demanding first.
+    """Yield sizes for every place with the wanted ones among them, with growing demands.
 
     1. Only exact equalities hold.
     2. Rounded quotients hold too: divisibility, the number of parts.
-    3. Literals give way to inequalities: an index stays below the size that it points into.
+    3. Literals give way to inequalities: an index stays below the size of the indexed dimension.
     """
     literals = {
         symbol for place, symbol in relations.trace.symbols.items() if place.kind == "literal"
@@ -101,12 +101,12 @@ def _way_out(demand: _Demand, values: Mapping[Any, Any], free: list[Any]) -> dic
 
 
 def _below(value: Any) -> Iterator[Any]:
-    """Yield smaller numbers down to 0, those close by first."""
+    """Yield smaller numbers down to 0, close ones first."""
     return (sympy.Integer(number) for number in range(int(value) - 1, -1, -1))
 
 
 def _assignment(relations: Relations, roots: Mapping[Any, Any]) -> Assignment | None:
-    """Return a number for each place; None if a size would grow, or be none at all."""
+    """Return a number for each place; None if a size would grow or vanish."""
     hints, found = relations.trace.hints, dict[SizePlace, int]()
     for place, symbol in relations.trace.symbols.items():
         value = _value(relations.formula(symbol), roots)

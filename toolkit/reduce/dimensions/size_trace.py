@@ -1,12 +1,12 @@
-"""What operators ask of the sizes of a case, each size being a symbol of its own.
+"""Trace the guards of operators on the sizes of a case, each size being a symbol.
 
-Every dimension above 1 of an input or constant, every number input and every literal above 1 gets
-a symbol. A node that refuses symbols among its arguments is run with its own literals. Sizes that
-Dynamo calls by one name (`Case.dynamic`) are one symbol.
+Every dimension above 1 of an input or constant, every number input and every literal above 1 gets a
+symbol. A node that refuses symbols among its arguments is run with its own literals. Sizes to which
+Dynamo gives one name (`Case.dynamic`) are one symbol.
 
-An operator without symbolic form wants numbers, and then its result has none but numbers either.
-Where one is equal to a size of an operand, or a multiple of it, or to a literal, it is taken for
-that (`relinked.py`); whether a choice is valid is found out with numbers anyway.
+An operator without symbolic form needs numbers, and its result has only numbers. A number that
+equals a size of an operand, a multiple of it, or a literal is taken for that (`size_links.py`); a
+later run with numbers shows whether a choice is valid.
 """
 
 import ast
@@ -32,16 +32,16 @@ from ctk.toolkit.reduce.graph_changes import size_symbol
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one run with symbols has shown.
+    """The result of one run with symbols.
 
     Attributes:
         symbols: The symbol (sympy) at each place, in the order of the program.
-        hints: The number that each symbol stands for now.
-        asked: What operators asked (sympy) and the answer.
-        empty: Paths of graphs and names of nodes whose values have no elements already now.
-        dynamic: Symbols that stand for sizes which Dynamo keeps symbolic.
-        computed: Symbols in the sizes of what nodes compute.
-        fixed: Symbols that an operator wanted as numbers, and that say nothing of its result.
+        hints: The current number of each symbol.
+        asked: The guards of operators (sympy), each with its answer.
+        empty: Values without elements before any change: path of the graph, name of the node.
+        dynamic: Symbols of sizes that Dynamo keeps symbolic.
+        computed: Symbols in the sizes of computed values.
+        fixed: Symbols that an operator needed as numbers, and that no size of its result follows.
     """
 
     symbols: Mapping[SizePlace, Any]
@@ -57,7 +57,7 @@ def trace_sizes(case: Case) -> Trace:
     """Run a case once with symbols for its sizes.
 
     Raises:
-        Exception: Fake tensors cannot run it, with its own sizes either.
+        Exception: Fake tensors cannot run it even with its own sizes.
     """
     sizes = _Symbolic(size_symbols(), _names(case))
     run = Propagation(sizes)
@@ -75,7 +75,7 @@ def trace_sizes(case: Case) -> Trace:
 
 
 def _names(case: Case) -> dict[SizePlace, str]:
-    """Return what Dynamo calls the sizes of inputs, by place; only those that are plain symbols."""
+    """Return Dynamo's names of the sizes of inputs, by place; plain symbols only."""
     found: dict[SizePlace, str] = {}
     for name, sizes in case.dynamic.items():
         for dim, size in enumerate(sizes):
@@ -89,9 +89,9 @@ def _names(case: Case) -> dict[SizePlace, str]:
 
 
 def _dynamo_equalities(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
-    """Yield what Dynamo says of sizes that are no plain symbols (`2*s77`), as equalities.
+    """Yield the sizes that are expressions for Dynamo (`2*s77`), as equalities.
 
-    A size whose expression is not understood stays what it is.
+    A size whose expression cannot be read is fixed.
     """
     named = {name: sizes.symbols.symbol(f"dynamic_{name}") for name in set(sizes.plain())}
     for name, expressions in case.dynamic.items():
@@ -141,7 +141,7 @@ class _Symbolic:
         return {each for each in self.symbols.answers if each.is_Symbol} | self.refused
 
     def plain(self) -> Iterator[str]:
-        """Yield the names by which Dynamo calls sizes."""
+        """Yield Dynamo's names of sizes."""
         made = set(self.named.values())
         yield from (n.removeprefix("dynamic_") for n in self.dynamic.values() if n in made)
 
@@ -156,14 +156,14 @@ class _Symbolic:
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    """Return whether a tensor is memory with strides and nothing else."""
+    """Return whether a tensor is nothing but strided memory."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
         return False
     return not (value.is_nested or value.is_quantized or value.is_conj() or value.is_neg())
 
 
 def _strides(value: torch.Tensor, sizes: list[Any]) -> list[Any]:
-    """Return strides without gaps in the order of a tensor's own; expanded dimensions stay so."""
+    """Return dense strides in the memory order of a tensor; expanded dimensions stay expanded."""
     order = sorted(range(value.dim()), key=lambda dim: (-value.stride(dim), dim))
     dense = dense_strides([1 if value.stride(dim) == 0 else sizes[dim] for dim in order])
     strides: list[Any] = [0] * value.dim()
@@ -173,11 +173,13 @@ def _strides(value: torch.Tensor, sizes: list[Any]) -> list[Any]:
 
 
 def size_expression_of(text: str, symbols: Mapping[str, Any]) -> Any | None:
-    """Return the sympy expression of a text; None if more than + - * is in it.
+    """Return the sympy expression of a text; None if it holds more than + - *.
+
+    sympy's own reader would execute the text as Python, and texts come with cases of strangers.
 
     Args:
         text: Names, whole numbers, and operators.
-        symbols: What each name stands for.
+        symbols: The symbol of each name.
     """
     try:
         return _expression(ast.parse(text, mode="eval").body, symbols)

@@ -1,4 +1,4 @@
-"""What is known of the sizes of one case, found out when it is first asked for and then kept."""
+"""The sizes of one case and their relations, computed once and kept with its facts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,10 +29,10 @@ class Sizing:
     """The sizes of one case.
 
     Attributes:
-        case: Whose they are.
-        relations: How they belong together.
-        checked: What was tried; None for what was not valid.
-        proposals: What the step proposes; empty before it was asked.
+        case: The case.
+        relations: The relations between its sizes.
+        checked: Sizes that were tried; None: not valid.
+        proposals: Proposals of the step; empty before the first call.
     """
 
     case: Case
@@ -52,12 +52,12 @@ class Sizing:
         return None
 
     def changed(self, sizes: Assignment) -> Assignment:
-        """Return those sizes that are not what the case has."""
+        """Return the sizes that differ from the case's own."""
         hints, symbols = self.relations.trace.hints, self.relations.trace.symbols
         return {place: size for place, size in sizes.items() if size != hints[symbols[place]]}
 
     def check(self, sizes: Assignment) -> Checked | None:
-        """Return what a run with other sizes shows; None if the case cannot run with them."""
+        """Return the result of a fake run with other sizes; None if the case cannot run."""
         sizes = self.changed(sizes)
         key = frozenset(sizes.items())
         if key not in self.checked:
@@ -66,11 +66,11 @@ class Sizing:
         return self.checked[key]
 
     def start(self, place: SizePlace, size: int, *, notable: bool = True) -> int:
-        """Return where the window of a dimension begins: late enough to hold what is notable."""
+        """Return the start of a window: late enough to hold the notable element."""
         return window_start(self._anchor(place), size) if notable else 0
 
     def has_notable(self, place: SizePlace) -> bool:
-        """Return whether something notable lies elsewhere than at the start of a dimension."""
+        """Return whether a notable element lies elsewhere than at the start of a dimension."""
         return self._anchor(place) > 0
 
     def _anchor(self, place: SizePlace) -> int:
@@ -93,7 +93,7 @@ class Sizing:
             more += 1 if more < 8 else more
 
     def _found_anchors(self) -> dict[Any, int]:
-        """Return where something notable stands, for each size of which a tensor has some."""
+        """Return the position of the notable element, for each size of a tensor that has one."""
         found: dict[Any, int] = {}
         symbols = self.relations.trace.symbols
         for value, place in tensors_with_places(self.case):
@@ -107,7 +107,7 @@ class Sizing:
 
 
 def tensors_with_places(case: Case) -> Iterator[tuple[torch.Tensor, Callable[[int], SizePlace]]]:
-    """Yield inputs and constants, each with what tells the place of a dimension of it."""
+    """Yield inputs and constants, each with a function from a dimension to its place."""
     for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
         if isinstance(value, torch.Tensor):
             yield value, partial(_dimension, "input", "", node.name)
@@ -124,13 +124,13 @@ def _dimension(kind: Any, path: str, name: str, dim: int) -> SizePlace:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The relations of graphs that were made by shrinking others: they need no run with symbols."""
+    """Relations of graphs that were made by shrinking others: they need no run with symbols."""
 
     relations: WeakKeyDictionary[GraphModule, Relations]
 
     @classmethod
     def of(cls, facts: Facts) -> "Made":
-        """Return what is known, handed on from one best case to the next."""
+        """Return the relations that one best case hands on to the next."""
         made = facts.handed_on.setdefault("sizes", cls(WeakKeyDictionary()))
         assert isinstance(made, Made)
         return made
@@ -138,13 +138,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Untraceable:
-    """Nothing is known of the sizes of a case: fake tensors cannot run it; `why` in one line."""
+    """Fake tensors cannot run the case, so that its sizes have no relations; `why` in one line."""
 
     why: str
 
 
 def sizing_of(case: Case, facts: Facts) -> Sizing | Untraceable:
-    """Return what is known of the sizes of a case."""
+    """Return the sizes of a case, or the reason why fake tensors cannot run it."""
     if "sizing" not in facts.notes:
         known = Made.of(facts).relations.get(case.graph)
         facts.notes["sizing"] = Sizing(case, known) if known else _sizing(case)

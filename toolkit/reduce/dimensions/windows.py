@@ -1,9 +1,9 @@
-"""Cut a window out of a tensor: fewer elements, and else what it was.
+"""Cut a window out of a tensor: fewer elements, with all other properties kept.
 
-The order of its dimensions in memory stays, expanded dimensions stay expanded, gaps between rows
-keep their width, what lies before it in its storage too, and a parameter is one. The window begins
-at the start, moved as little as is needed to hold what is notable: a NaN, an infinite, a number far
-above the others, or all that is not zero behind zeros.
+The memory order of its dimensions, expanded dimensions, the width of gaps between rows, its storage
+offset, and being a parameter stay. The window begins at the start, moved as little as is needed to
+hold the notable element: a NaN, an infinity, a number far above the others, or the last non-zero
+behind zeros.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import torch
 from ctk.compiler.fx.clone import extent, overlaps
 
 FAR_ABOVE = 8.0
-"""How many times the mean absolute value the largest must be to be notable."""
+"""Least ratio of the largest absolute value to the mean that makes it notable."""
 
 
 def strides_for(tensor: torch.Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -30,7 +30,7 @@ def strides_for(tensor: torch.Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
     if _is_interleaved(tensor):
         return tuple(tensor.stride())
     strides = [0] * tensor.dim()
-    before = after = 1  # how far what lies further inside reaches: in the tensor, in the window
+    before = after = 1  # extent of the inner dimensions: in the tensor, in the window
     for dim in sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim)):
         stride, size = tensor.stride(dim), tensor.shape[dim]
         if stride == 0:
@@ -55,18 +55,18 @@ def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) ->
 
 
 def window_start(index: int, size: int) -> int:
-    """Return where a window of a dimension begins that holds an index and the least before it.
+    """Return the start of a window that holds an index and as little as possible before it.
 
-    One without elements begins at the start.
+    A window without elements begins at 0.
     """
     return max(0, index - size + 1) if size else 0
 
 
 def notable_index(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """Return where a window must not end before; None if nothing is notable.
+    """Return the notable element, which a window must hold; None if there is none.
 
     Cases: 1. a NaN or infinite element; 2. one far above the mean; 3. in each dimension that begins
-    with zeros alone, the last element that is none.
+    with zeros only, the last non-zero.
     """
     if tensor.layout != torch.strided or tensor.is_meta or not tensor.numel():
         return None
@@ -103,7 +103,7 @@ def _is_interleaved(tensor: torch.Tensor) -> bool:
 
 
 def _copy_at(part: torch.Tensor, strides: Sequence[int], offset: int) -> torch.Tensor:
-    """Return a copy of a tensor elsewhere in a storage; elements that are one stay one."""
+    """Return a copy of a tensor at an offset of a new storage; overlapping elements stay one."""
     if _is_interleaved(part):
         reach = extent(part.shape, part.stride())
         memory = part.new_zeros(offset + reach)

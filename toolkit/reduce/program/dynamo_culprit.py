@@ -1,16 +1,16 @@
-"""Name what in Dynamo, or around compiled graphs, makes a program differ from eager.
+"""Name the part of Dynamo, or of the wrappers of compiled graphs, that makes a program fail.
 
 Counterfactuals decide, each a run of the same program:
 
     with `dynamic=False` it passes                      -> dynamic_shapes
-    compiled anew before each call, it passes          -> guards: one is missing
-    with one line run outside of Dynamo it passes       -> that line, and then by what differs:
+    compiled again before each call, it passes          -> guards: one is missing
+    with one line run outside of Dynamo it passes       -> that line, and by the difference:
         Python state, an argument, an alias             -> side_effects
         an exception                                    -> exceptions
         a value, after a graph break                    -> resumption
         a value                                         -> capture
 
-`confirmed` is said only where a counterfactual passes. What it does not do: name graphs and passes.
+The culprit is `confirmed` only if a counterfactual passes. Graphs and passes are not searched.
 """
 
 from dataclasses import dataclass, replace
@@ -23,22 +23,22 @@ from ctk.toolkit.execution.programs.program_protocol import Plan, PlayAnswer
 from ctk.toolkit.reduce.program.eager_lines import Outside, outside_calls, outside_lines
 
 MOST_LINES = 60
-"""So many lines are tried one by one: each is a compile."""
+"""Most lines to try one by one: each is a compile."""
 
 ERRORS = ("missing-error", "other-error", "runtime-error", "compile-error")
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """What a failing program was played for, and what that showed.
+    """The cause of a program's failure, as its counterfactuals show it.
 
     Attributes:
         cause: `guards`, `capture`, `side_effects`, `resumption`, `exceptions`, `dynamic_shapes`;
-            for the layer `runtime` what the wrapper does wrongly (`aliases`, `mutations`,
-            `strides`, `requires_grad`).
-        evidence: How we know.
-        confirmed: Whether a counterfactual passes.
-        passing: The counterfactual that must go on passing while the program is made smaller.
+            for the layer `runtime` the fault of the wrapper (`aliases`, `mutations`, `strides`,
+            `requires_grad`).
+        evidence: Its reasons.
+        confirmed: A counterfactual passes.
+        passing: The counterfactual that must keep passing while the program is made smaller.
     """
 
     cause: str
@@ -48,16 +48,16 @@ class Blamed:
 
 
 def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
-    """Return what in Dynamo is at fault, by what makes the program pass.
+    """Return the part of Dynamo that is at fault, by the counterfactual that passes.
 
     Args:
         player: Plays the counterfactuals.
         text: The program.
-        plan: With which it fails.
-        seen: How it fails.
+        plan: The failing plan.
+        seen: The failure.
     """
     first = seen.differences[0]
-    is_first = first.call == 1  # of a process that ended nobody knows in which call it was
+    is_first = first.call == 1  # unknown (0) for a process that ended
     static = replace(plan, dynamic=False)
     fresh = replace(plan, fresh=True)
     may_be_dynamic = plan.dynamic is not False and (plan.dynamic or not is_first)
@@ -65,7 +65,7 @@ def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
         return Blamed("dynamic_shapes", ("with dynamic=False it passes",), True, static)
     if not is_first and _passes(player, text, fresh):
         before = f"call {first.call}" if first.call else "each call"
-        said = f"compiled anew before {before}, it passes: what was compiled before is used again"
+        said = f"compiled again before {before}, it passes: a stale entry is reused"
         return Blamed("guards", (said,), True, fresh)
     return Blamed(_kind_of_cause(first.signature, seen))
 
@@ -85,7 +85,7 @@ def _kind_of_cause(signature: Signature, seen: PlayAnswer) -> str:
 
 
 def wrapper_of(signature: Signature) -> str:
-    """Return what a wrapper around compiled graphs does wrongly, by what differs."""
+    """Return the fault of the wrapper around compiled graphs, by the difference."""
     short = (signature.output or "").partition(".")[2]
     if signature.kind in ("alias", "stride", "requires-grad"):
         return {"alias": "aliases", "stride": "strides"}.get(signature.kind, "requires_grad")
@@ -95,10 +95,10 @@ def wrapper_of(signature: Signature) -> str:
 
 
 def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:
-    """Return the line with which run outside of Dynamo the program passes.
+    """Return the line that makes the program pass if it runs outside of Dynamo.
 
-    Lines that only call a function in which such a line stands are passed over: the innermost one
-    is named. Of a line with several calls it is the smallest part that must run outside.
+    Lines that only call a function with such a line are skipped: the innermost one is named. Of a
+    line with several calls the smallest sufficient part is returned.
     """
     lines = islice(outside_lines(text), MOST_LINES)
     passing = [each for each in lines if _passes(player, each.text, plan)]
@@ -113,13 +113,13 @@ def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:
 
 
 def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[EndToEnd, Blamed]:
-    """Return the answer with cause, line and proof, and what is known of the cause.
+    """Return the answer with cause, line and proof, and the cause.
 
     Args:
-        answer: Says that the program fails, and in which layer.
+        answer: The program fails, in this layer.
         player: Plays the program's file.
         text: The program, whole or made smaller.
-        plan: With which it is played: the backend of the layer.
+        plan: Plays it with the backend of the layer.
     """
     seen = player.played(text, plan)
     if not seen.differences:
@@ -140,6 +140,6 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
 
 
 def with_line(answer: EndToEnd, line: str, found: Outside) -> EndToEnd:
-    """Return the answer with the line that is at fault; `line` is `FILE:LINE`."""
+    """Return the answer with the guilty line; `line` is `FILE:LINE`."""
     said = f"with {line} `{found.source}` run outside of Dynamo it passes"
     return replace(answer, line=line, confirmed=True, evidence=(*answer.evidence, said))

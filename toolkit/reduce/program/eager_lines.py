@@ -1,4 +1,4 @@
-"""Programs in which one line runs outside of what is compiled: the counterfactual of a line.
+"""Programs in which one line runs outside of Dynamo: the counterfactual of a line.
 
     y = np.fix(x.numpy())      ->   y = _outside(lambda: np.fix(x.numpy()))
     self.calls += 1            ->   _outside(lambda: setattr(self, "calls", self.calls + 1))
@@ -6,9 +6,7 @@
 
 `_outside` calls its argument with Dynamo switched off. If exactly this makes a wrong program right,
 Dynamo handles that line wrongly. Statements that cannot be moved into a lambda (`with`, `raise`,
-`yield`, `super()`, plain names) are left out.
-
-What it does not do: run anything.
+`yield`, `super()`, plain names) are left out. Nothing is run here.
 """
 
 import ast
@@ -34,7 +32,7 @@ def _outside(run):
     return run()
 """
 AROUND = ("model", "inputs", "warmups", "between", "config")
-"""Functions of a program that run outside anyway; those that `model` defines do not."""
+"""Functions of a program that run outside anyway; functions defined in `model` do not."""
 
 _IMMOVABLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.NamedExpr)
 _BLOCKS = (ast.If, ast.For, ast.While)
@@ -50,8 +48,8 @@ class Outside:
 
     Attributes:
         line: Of the given text, from 1; `column` from 0.
-        source: What stands there.
-        calls: Functions of the program that it calls: what is wrong may be in them.
+        source: Its text.
+        calls: Functions of the program that it calls: the fault may be in them.
         text: The program with that line outside.
     """
 
@@ -130,7 +128,7 @@ def _inside(node: ast.AST, *, is_compiled: bool) -> Iterator[ast.AST]:
     if is_statement and (is_compiled or isinstance(node, ast.Lambda)):
         yield node
     if isinstance(node, ast.FunctionDef) and node.name in AROUND and not is_compiled:
-        for child in ast.walk(node):  # what it defines is compiled, what it does is not
+        for child in ast.walk(node):  # its inner functions are compiled, its own lines are not
             if child is not node and isinstance(child, (ast.FunctionDef, ast.Lambda)):
                 yield from _inside(child, is_compiled=False)
         return
@@ -139,7 +137,7 @@ def _inside(node: ast.AST, *, is_compiled: bool) -> Iterator[ast.AST]:
 
 
 def _move_out(node: ast.AST) -> bool:
-    """Move what a statement computes outside, in place; return whether that is possible."""
+    """Move the expression of a statement outside, in place; return whether that is possible."""
     match node:
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target], value=value):
             return _move_store_out(node, target, value)

@@ -8,7 +8,7 @@
     class M: forward      ->  def program, if it has nothing but `forward`, which needs no `self`
     randn(16, 64)         ->  randn(2, 64), and 16 in the whole program
 
-What it does not do: ask whether the result still fails (`search`); statements are dropped there.
+`statement_search` drops statements and asks the oracle.
 """
 
 import ast
@@ -64,7 +64,7 @@ def smaller_expressions(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _parts(node: ast.AST) -> Expressions:
-    """Return what could stand in the place of an expression."""
+    """Return the possible replacements of an expression."""
     match node:
         case ast.Call(func=ast.Attribute(value=value), args=args):
             return [value, *_plain(args)]

@@ -1,7 +1,7 @@
 """Write the script of a program that fails: `repro.py`, which needs torch and the target only.
 
-The program comes first, as it stands in `program.py`; below a line follows what plays and judges
-it: the functions of `repro_templates/` by which the reducer judges too, carried as source.
+The program comes first, as in `program.py`; below a line follows the code that plays and judges it:
+the functions of `repro_templates/` by which the reducer judges too, carried as source.
 """
 
 import ast
@@ -66,15 +66,15 @@ class ProgramFailure:
 def write_program_repro(
     failure: ProgramFailure, folder: Path, *, timeout_seconds: float = 600.0
 ) -> tuple[Path, ReproRun]:
-    """Write `program.py` and `repro.py`, run the script in a clean process, and note what it said.
+    """Write `program.py` and `repro.py`, run the script in a clean process, and record its verdict.
 
     Args:
-        failure: What is shown.
-        folder: Made if it does not exist.
-        timeout_seconds: Longest that the script may take.
+        failure: The failing program.
+        folder: Created if it does not exist.
+        timeout_seconds: Time limit of the script.
 
     Returns:
-        The script and what its run showed.
+        The script and the result of its run.
     """
     make_folder(folder)
     for file in files_of(failure.path)[1:]:
@@ -98,9 +98,9 @@ def render_program(
     """Return the text of the script.
 
     Args:
-        failure: What is shown.
-        clean_run: What a run in a clean process showed, for the header.
-        versions: Those of this process when None.
+        failure: The failing program.
+        clean_run: The result of a run in a clean process, for the header.
+        versions: Of this process if None.
     """
     ending = _ending(failure)
     target = target_of(failure.plan.target)
@@ -145,7 +145,7 @@ def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
 
 
 def _ending(failure: ProgramFailure) -> str:
-    """Return what stands below the carried code: how the program is compiled, and the main call."""
+    """Return the code below the carried functions: how to compile, and the main call."""
     plan, target = failure.plan, target_of(failure.plan.target)
     options = {**target.defaults, **plan.config}
     dynamic = f' | {{"dynamic": {plan.dynamic}}}' if plan.dynamic is not None else ""

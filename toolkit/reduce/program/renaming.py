@@ -16,7 +16,7 @@ _SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, *_COMPREHENSIONS)
 
 
 def bindings_of(tree: ast.Module) -> dict[str, str]:
-    """Return the names that the top of a file binds, with what imports bind them to.
+    """Return the names that the top of a file binds, with the imported names behind them.
 
     >>> bindings_of(ast.parse("import torch.nn as nn; from math import sin; x = 1"))
     {'nn': 'torch.nn', 'sin': 'math.sin', 'x': ''}
@@ -49,10 +49,10 @@ def rename_names(tree: ast.Module, names: set[str]) -> ast.Module:
 class _Renaming(ast.NodeVisitor):
     def __init__(self, names: set[str]) -> None:
         self._names = names
-        self._scopes: list[tuple[set[str], bool]] = []  # what each binds, and whether it is a class
+        self._scopes: list[tuple[set[str], bool]] = []  # names of each scope; is it a class?
 
     def _other(self, name: str) -> str:
-        """Return what a name becomes where it stands: itself, unless it means a global."""
+        """Return the new name in the current scope: unchanged unless it means a global."""
         around, inner = self._scopes[:-1], self._scopes[-1:]
         seen = [
             *(bound for bound, of_class in around if not of_class),
@@ -114,7 +114,7 @@ def _parameters(arguments: ast.arguments) -> set[str]:
 
 
 def _bound(body: Iterable[ast.AST]) -> set[str]:
-    """Return the names that a scope binds itself, but for those that it declares global."""
+    """Return the names that a scope binds itself, except its declared globals."""
     found, declared = _names_stored(body), set[str]()
     for node in _own(body):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
@@ -134,7 +134,7 @@ def _names_stored(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield nodes and what is in them, but for what stands in a scope inside of theirs."""
+    """Yield nodes and their descendants, except those in an inner scope."""
     for node in nodes:
         yield node
         if not isinstance(node, _SCOPES):

@@ -1,4 +1,4 @@
-"""The smallest program of a failure that no graph shows, who is to blame in it, and its repro.
+"""The smallest program of a failure that no graph shows, its culprit, and its repro.
 
     OUT/program.py   the smallest program that still fails in the same way, for the same cause
     OUT/repro.py     the same as a script that needs torch and the target only, verified
@@ -6,7 +6,7 @@
 It is played with the least of a compiler that shows the failure (`EndToEnd.backend`): Dynamo with
 the backend `eager`, which compiles nothing, AOT dispatch with `aot_eager`, else with the target.
 
-What it does not do: decide whether a program fails, or in which layer (layers.py).
+Whether a program fails, and in which layer, is decided before (layers.py).
 """
 
 from collections.abc import Callable
@@ -26,16 +26,16 @@ from ctk.toolkit.repro.script import limits_of
 
 @dataclass(frozen=True, slots=True)
 class ProgramQuestioned:
-    """A program that fails end to end, and how.
+    """A program that fails end to end.
 
     Attributes:
         path: Its file.
-        text: What the file says, with `model()` and `inputs()`.
-        answer: What was found end to end.
+        text: Its source, with `model()` and `inputs()`.
+        answer: The end-to-end answer.
         plan: How it was compiled.
-        limits: What the reduction may use.
-        timeout_seconds: Longest that one side of a program may take.
-        memory_nbytes: What one side may hold; None: most of what is free.
+        limits: Budget of the reduction.
+        timeout_seconds: Time limit of one side of a program.
+        memory_nbytes: Memory limit of one side; None: most of the free memory.
     """
 
     path: Path
@@ -49,13 +49,13 @@ class ProgramQuestioned:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What was found.
+    """The result of reducing a program.
 
     Attributes:
         answer: With cause, line and proof, as far as they are known.
-        reduction: The smallest program; None when the failure was not seen again.
+        reduction: The smallest program; None if the failure was not seen again.
         script: Its repro.
-        run: What the repro showed in a clean process.
+        run: The result of the repro in a clean process.
     """
 
     answer: EndToEnd
@@ -67,10 +67,10 @@ class Explained:
 def name_culprit(
     asked: ProgramQuestioned, say: Callable[[str], None] = lambda text: None
 ) -> EndToEnd:
-    """Find who is to blame, and leave the program as it is; the line is looked for in all of it."""
+    """Find the culprit in the program as it is, its guilty line included."""
     plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
-        say("look for what makes the program pass")
+        say("look for a change that makes the program pass")
         answer, blamed = refine(asked.answer, player, asked.text, plan)
         if not blamed.cause or answer.confirmed:
             return answer
@@ -82,17 +82,17 @@ def name_culprit(
 def explain_program(
     asked: ProgramQuestioned, folder: Path, say: Callable[[str], None] = lambda text: None
 ) -> Explained:
-    """Find who is to blame, make the program small, write it with its repro.
+    """Find the culprit, make the program small, write it with its repro.
 
     Args:
         asked: The failing program.
-        folder: For `program.py` and `repro.py`; made if it does not exist.
-        say: Told what happens.
+        folder: For `program.py` and `repro.py`; created if it does not exist.
+        say: Called with each stage.
     """
     text = asked.text
     plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
-        say("look for what makes the program pass")
+        say("look for a change that makes the program pass")
         answer, blamed = refine(asked.answer, player, text, plan)
         seen = player.played(text, plan)
         if not seen.differences:
@@ -129,5 +129,5 @@ def _with_line(
 
 
 def plan_of_layer(plan: Plan, answer: EndToEnd) -> Plan:
-    """Return how a program is played to see a failure of its layer."""
+    """Return the plan that shows a failure of the answer's layer."""
     return replace(plan, target=answer.backend, config={}) if answer.backend else plan

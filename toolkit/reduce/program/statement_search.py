@@ -1,13 +1,11 @@
 """Search the smallest program: drop statements by halves, then small edits, until nothing helps.
 
-    40 statements: without 20? without 10? ...     ddmin over each block, outermost blocks first
-    f(g(x)) * 2 + y: f(g(x)) * 2? y? f(g(x))? ...  one edit at a time (`edits`)
+    40 statements: without 20? without 10? ...     blocks of statements, outermost blocks first
+    f(g(x)) * 2 + y: f(g(x)) * 2? y? f(g(x))? ...  one edit at a time (`program_edits`)
 
-A candidate counts only if it is smaller by a total order and the oracle says that it reproduces the
-very failure, so the result never grows and never slips to another failure. The search is greedy and
-deterministic: the same program and answers give the same result.
-
-What it does not do: run programs; that is the oracle's.
+A candidate counts only if it is smaller by a total order and the oracle reproduces the very same
+failure, so the result never grows and never slips to another failure. The search is greedy and
+deterministic. The oracle runs the programs.
 """
 
 import ast
@@ -33,12 +31,12 @@ from ctk.toolkit.search.blocks import largest_subset
 from ctk.toolkit.search.questions import run_search
 
 Ask = Callable[[str], Judgement]
-"""Says of a program's text whether it still fails in the same way."""
+"""Judges the text of a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a search may use; None: any number."""
+    """The budget of a search; None: unlimited."""
 
     questions: int | None = None
     seconds: float | None = None
@@ -46,14 +44,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SmallProgram:
-    """The smallest program that was found.
+    """The smallest program found.
 
     Attributes:
         text: Its source.
-        statements_before: Of the program as it was given.
-        statements_after: Of the smallest one.
-        questions: How many were asked.
-        finished: Whether nothing smaller is left to try; else a limit or Ctrl-C has ended it.
+        statements_before: Number of statements of the given program.
+        statements_after: Number of statements of the smallest one.
+        questions: Number of questions.
+        finished: Nothing smaller is left to try; False if a limit or Ctrl-C has ended the search.
         lines: For each place (line, column) of the text, the line of the given program.
     """
 
@@ -78,13 +76,13 @@ def reduce_program(
     """Return the smallest program that still fails in the same way.
 
     Args:
-        text: A program file that `ask` says reproduces.
+        text: A program file that reproduces.
         ask: The oracle.
-        limits: What may be used.
-        on_smaller: Told each smaller program at once.
+        limits: The budget.
+        on_smaller: Called with each smaller program at once.
 
     Raises:
-        SyntaxError: The text is no Python.
+        SyntaxError: The text is not Python.
     """
     search = _Search(parse_program(text), ask, limits or Limits(), on_smaller)
     before = statements_in(search.best)
@@ -163,7 +161,7 @@ class _Search:
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of a program, outermost first; not one that is only `pass`."""
+    """Yield the blocks of a program, outermost first, except a lone `pass`."""
     for node in ast.walk(tree):
         for block in blocks_of(node):
             if not (len(block) == 1 and isinstance(block[0], ast.Pass)):

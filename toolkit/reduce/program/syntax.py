@@ -1,10 +1,9 @@
-"""Program text as a tree that edits can address: numbered nodes, copies, text, size.
+"""Program text as a tree for edits: numbered nodes, copies, text, size.
 
 Nodes are numbered in the order of `ast.walk`; a copy keeps the numbers, so that an edit names nodes
-of the tree that it was proposed for, and is applied to a copy. Nodes that were in the file also
-keep their `lineno`, so that what is left of a program still knows its lines.
-
-What it does not do: comments are lost, as `ast.unparse` has none.
+of the tree for which it was proposed, and is applied to a copy. Nodes of the file also keep their
+`lineno`, so that a reduced program still knows its lines. Comments are lost, as `ast.unparse` has
+none.
 """
 
 import ast
@@ -23,7 +22,7 @@ def parse_program(text: str) -> ast.Module:
     """Return the numbered tree of a program.
 
     Raises:
-        SyntaxError: It is no Python.
+        SyntaxError: The text is not Python.
     """
     return number_nodes(ast.parse(text))
 
@@ -36,7 +35,7 @@ def number_nodes(tree: ast.Module) -> ast.Module:
 
 
 def number_of(node: ast.AST) -> int:
-    """Return the number of a node; -1 for one that an edit made."""
+    """Return the number of a node; -1 for a node that an edit made."""
     return getattr(node, "number", -1)
 
 
@@ -86,7 +85,7 @@ def lines_of(tree: ast.Module) -> dict[tuple[int, int], int]:
     """Return for each place (line, column) in a tree's text the line of its file."""
     found: dict[tuple[int, int], int] = {}
     again = ast.parse(text_of(tree))
-    if ast.dump(again) != ast.dump(tree):  # an edit left out what Python fills in
+    if ast.dump(again) != ast.dump(tree):  # an edit left out optional fields
         return found
     for new, old in zip(ast.walk(again), ast.walk(tree), strict=True):
         if isinstance(new, (ast.stmt, ast.expr)) and (line := getattr(old, "lineno", 0)):
@@ -117,8 +116,8 @@ def without(tree: ast.Module, numbers: set[int]) -> ast.Module:
 def is_readable(tree: ast.Module) -> bool:
     """Return whether Python compiles a program and each name in it is bound somewhere.
 
-    It saves questions: a program with a name that nothing binds could not be run. What
-    `from x import *` binds is not known: then any name may be.
+    It saves questions: a program with an unbound name cannot run. After `from x import *` any name
+    may be bound.
     """
     try:
         compile(text_of(tree), "program.py", "exec", dont_inherit=True)

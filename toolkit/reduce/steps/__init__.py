@@ -1,6 +1,6 @@
 """The ordered table of steps. To add one: a file with a `STEP`, and a line here.
 
-Order matters for cost, not for the result: what removes much for few questions comes first.
+The order changes the cost, not the result: steps that remove much for few questions come first.
 """
 
 from ctk.toolkit.reduce.proposal import Step

@@ -1,4 +1,4 @@
-"""Drop nodes that are there for their effect: in-place ops, mode switches, assertions, ranges.
+"""Drop nodes with an effect: in-place ops, mode switches, assertions, ranges.
 
 Mode switches that belong together (autocast is entered and left) go together.
 """

@@ -9,7 +9,7 @@ from ctk.toolkit.reduce.settings_edits import DefaultModes, unusual_modes
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose any combination of modes that differ from those that torch starts with."""
+    """Propose any combination of modes that differ from torch's defaults."""
     modes = tuple(name for name in unusual_modes(case.modes) if name != "backward")
     return [Subset(DefaultModes, modes)] if modes else []
 

@@ -3,8 +3,8 @@
     cond(p, true, false, (x, y))      where neither reads its second input
     cond(p, true, false, (x,))
 
-What computed an operand is dropped by `drop_unused` then. The state of a loop is left alone: what
-one round returns is what the next one gets.
+`drop_unused` then drops the nodes that computed the operand. The state of a loop is left alone:
+each round gets the results of the one before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from ctk.toolkit.reduce.subgraphs import LOOPS, PLAIN_BODIES, Subgraph, operands
 
 @dataclass(frozen=True, slots=True)
 class DropOperands:
-    """Drop operands of calls and the inputs of sub-graphs that they feed: pairs (call, place)."""
+    """Drop operands of calls and the sub-graph inputs that they feed: pairs (call, position)."""
 
     places: tuple[tuple[str, int], ...]
 

@@ -1,7 +1,7 @@
 """Drop results: first all but the one computed last, then any combination.
 
-Truncation ends where the failure is, so that the last one most likely shows it. A part that is only
-taken out of what a node returns to be a result goes with its `getitem`, and nothing reads the node:
+Truncation ends at the failure, so that the last result most likely shows it. A result that is a
+part of a node's value goes with its `getitem`; the node then stays unread:
 
     split = split(x, 1)             split = split(x, 1)
     getitem = split[0]              return x
@@ -26,9 +26,9 @@ from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 
 @dataclass(frozen=True, slots=True)
 class LeaveUnread:
-    """Drop the parts of what nodes return that are only results; the nodes themselves stay.
+    """Drop results that are parts of a node's value; the node itself stays.
 
-    If no result is left, what the nodes read is handed on.
+    If no result is left, an operand of the nodes becomes one.
     """
 
     names: tuple[str, ...]
@@ -50,9 +50,9 @@ class LeaveUnread:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to keep only the result that is computed last; then to drop any combination.
+    """Propose to keep only the last computed result; then to drop any combination.
 
-    Last, to leave what nodes return unread.
+    Last, to leave the values of nodes unread.
     """
     leaves = output_leaves(case.graph)
     unread = tuple(_only_results(case))
@@ -68,7 +68,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _only_results(case: Case) -> Iterator[str]:
-    """Yield the nodes of whose values only parts are read, all of them as results alone."""
+    """Yield the nodes of whose values only parts are read, and these only as results."""
     for node in case.graph.graph.nodes:
         if node.op in CALLS and node.users and all(map(_is_only_result, node.users)):
             yield node.name

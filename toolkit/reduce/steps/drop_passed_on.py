@@ -1,4 +1,4 @@
-"""Drop results that no node computes: inputs and constants that are handed on.
+"""Drop results that are inputs or constants.
 
 They are left over where `remove` took the nodes that computed them. All at once first, since most
 likely none matters; `drop_outputs` tries them one by one, among the others.
@@ -16,7 +16,7 @@ from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to drop any of these results where there are computed ones, too."""
+    """Propose to drop any of these results if there are computed ones besides."""
     leaves = output_leaves(case.graph)
     passed_on = tuple(place for place, leaf in enumerate(leaves) if not _is_computed(leaf))
     return [Subset(DropOutputs, passed_on)] if 0 < len(passed_on) < len(leaves) else []

@@ -1,6 +1,6 @@
 """Start the program later: remove its first units.
 
-What they computed becomes inputs, with the values of an eager run.
+Their values become inputs, as computed by an eager run.
 """
 
 from collections.abc import Sequence

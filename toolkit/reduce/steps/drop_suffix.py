@@ -1,7 +1,7 @@
-"""End the program earlier: remove its last units. What they read becomes the results.
+"""End the program earlier: remove its last units; their operands become the results.
 
-All values that cross the place of the cut are kept as results, so that a longer prefix shows every
-failure that a shorter one shows; `drop_outputs` then drops those that are not needed.
+All values that cross the cut are kept as results, so that a longer prefix shows every failure that
+a shorter one shows; `drop_outputs` then drops the unneeded ones.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Drop what nothing uses: dead code that was in the graph from the start, and inputs without users.
+"""Drop dead calls and unused inputs.
 
-Nodes with an effect are no dead code (`drop_effects`), and a symbolic size stays while a tensor has
-it. A dead call may stay without the dead calls that read it: `split` without its `getitem`.
+Nodes with an effect are not dead (`drop_effects`), and a symbolic size stays while a tensor has it.
+A dead call may stay without the dead calls that read it: `split` without its `getitem`.
 """
 
 from collections.abc import Sequence

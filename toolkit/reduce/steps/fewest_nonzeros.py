@@ -1,10 +1,9 @@
-"""Set elements to zero until each that is left is needed: delta debugging over elements.
+"""Set elements to zero until each remaining one is needed: delta debugging over elements.
 
 Most failures that need a value need the largest one, or a NaN, so that is tried alone first. Else
-the elements are cut into four blocks, and what is left of them into four each, down to single
-elements. One needed element of n costs about 2 log2(n) questions without the first guess. Where all
-four blocks are needed the search ends there, after a few questions: it does not ask about each of a
-million elements.
+the elements are cut into four blocks, the kept blocks into four each, down to single elements. One
+needed element of n costs about 2 log2(n) questions without the first guess. If all four blocks are
+needed the search ends there, after a few questions, without trying each of a million elements.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,8 +40,8 @@ def _largest(names: tuple[str, ...], known: Mapping[str, Content]) -> Guesses:
 def _blocks(name: str, shape: tuple[int, ...], content: Content) -> Iterator[Proposal]:
     """Yield the choices of blocks to drop, level by level.
 
-    Left out: a level of which the one above shows that all of it is needed (no block there is all
-    zeros), and one that has a block for each of a few non-zeros, before the last level.
+    Left out: a level below a completely needed one (with no block of zeros), and a level with a
+    block for each of a few non-zeros, before the last level.
     """
     count, is_few = torch.Size(shape).numel(), content.nonzeros <= FEW
     above: tuple[int, ...] | None = ()

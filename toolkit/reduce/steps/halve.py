@@ -1,7 +1,7 @@
 """Keep one half of the program, again and again: the first, the second, or the middle one.
 
-What a failure needs lies most often close together: each question then halves the program and the
-cost of the next question. `drop_suffix` and `drop_prefix` find the exact ends afterwards.
+The nodes that a failure needs mostly lie close together: each question then halves the program and
+the cost of the next question. `drop_suffix` and `drop_prefix` find the exact ends afterwards.
 """
 
 from collections.abc import Sequence

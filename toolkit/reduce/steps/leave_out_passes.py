@@ -16,7 +16,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def only_these(guilty: Collection[str]) -> Step:
-    """Return a step from outside that leaves out all passes but those that somebody suspects."""
+    """Return a step that leaves out all passes but the suspected ones."""
 
     def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         running = target_of(case.target).passes(case.config)

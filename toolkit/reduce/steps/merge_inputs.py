@@ -1,7 +1,7 @@
-"""Read one input in the place of others of the same form, and inputs in the place of constants.
+"""Read one input in place of others of the same form, and inputs in place of constants.
 
-One of another rank is read where the readers take it (`[4]` for `[1, 4]`). A part that is taken
-twice out of what a node returns is taken once.
+An input of another rank is used if the readers accept it (`[4]` for `[1, 4]`). A part that is taken
+twice from a node's value is taken once.
 """
 
 import operator
@@ -43,11 +43,11 @@ class ReadInstead:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the first of each form in the place of any others; then each one's neighbours.
+    """Propose the first of each form in place of any others; then each one's neighbours.
 
     A form is shape, dtype and device. An input whose sizes are symbolic is left alone. Last, the
-    first of each form in the place of those that have more or fewer dimensions of size 1; all of
-    this at once is tried before, because each improvement less may save a sweep.
+    first of each form in place of inputs that have more or fewer dimensions of size 1; all of this
+    at once is tried before, because each avoided improvement may save a sweep.
     """
     firsts: list[tuple[str, str]] = []
     nexts: list[tuple[str, str]] = []
@@ -66,7 +66,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _of_other_ranks(case: Case, facts: Facts) -> Iterator[Subset[tuple[str, str]]]:
-    """Yield, for the first input of each form, what it may stand for, if fake tensors agree."""
+    """Yield, for the first input of each form, the inputs that it may replace."""
     nodes = by_name(case.graph)
     forms = _forms(case, facts).items()
     for form, (kept, *_) in forms:
@@ -82,7 +82,7 @@ def _of_other_ranks(case: Case, facts: Facts) -> Iterator[Subset[tuple[str, str]
 
 
 def _is_there(kept: Node, gone: Node) -> bool:
-    """Return whether whoever reads one input or constant may read another."""
+    """Return whether the readers of one input or constant may read another."""
     return kept.op == "placeholder" or kept < gone
 
 

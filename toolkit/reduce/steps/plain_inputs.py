@@ -1,7 +1,7 @@
 """Make all inputs plain at once: usual dtypes, contiguous, no gradients, zeros, one of each shape.
 
-Most failures need none of what is dropped, and then this is one question instead of five; each of
-the steps for one of these does it alone where it is needed.
+Most failures need none of these properties, and then this is one question instead of five; if one
+is needed, the step for each of the others still drops it alone.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""Do inside sub-graphs, at any depth, what other steps do to the whole case.
+"""Apply other steps inside sub-graphs, at any depth.
 
-To let another step in: a line in `INSIDE`; why a step is not: a line in `OUTSIDE`. Those that need
-other inputs or results than the caller of a sub-graph gives would propose nothing that can be done.
+A step that applies there has a line in `INSIDE`; any other step has its reason in `OUTSIDE`: for
+example, it needs other inputs or results than the caller of a sub-graph gives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ INSIDE = (
     simplify_arguments.STEP,
 )
 
-_FIXED = "what calls a sub-graph fixes what it takes and returns"
-_WHOLE = "it is about what stands around the graph"
+_FIXED = "the caller of a sub-graph fixes its inputs and results"
+_WHOLE = "it edits the settings around the graph"
 _ALL = "it changes sub-graphs together with the outermost graph"
 _TENSORS = "operands are the caller's; a sub-graph's own constants are changed from outside"
 
@@ -67,7 +67,7 @@ OUTSIDE: Mapping[str, str] = MappingProxyType({
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose what the steps of `INSIDE` do, step by step, sub-graphs in order."""
+    """Propose the edits of the steps of `INSIDE`, step by step, sub-graphs in order."""
     return list(lift_proposals(INSIDE, case, may_run=facts.may_run))
 
 

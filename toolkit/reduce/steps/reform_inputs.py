@@ -1,12 +1,12 @@
-"""Give inputs the form in which a value is wanted later: what brought it into that form goes.
+"""Give inputs the form that a later value has, and drop the nodes that brought it into that form.
 
     relu = relu(x)              x: float32[16]      relu = relu(x)      x: float32[4, 8]
     amax = amax(relu)                               mm = mm(relu, w)
     expand = amax.expand(4, 8)
     mm = mm(expand, w)
 
-The new input has the value that is wanted later, so that who reads it reads what it read before
-where the nodes between change nothing else.
+The new input has the later value, so that its readers get the same numbers as before if the nodes
+between change nothing else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 
 @dataclass(frozen=True, slots=True)
 class ReformInputs:
-    """Put an earlier value in the place of a later one, and give inputs the form of the later one.
+    """Replace a later value by an earlier one, and give inputs the form of the later one.
 
     Attributes:
-        node: The later value; it goes, with what only it reads.
+        node: The later value, removed with the nodes that only it reads.
         source: The earlier value.
         inputs: The inputs that get the later value's shape.
     """
@@ -64,7 +64,7 @@ def _like(value: torch.Tensor, info: TensorInfo) -> torch.Tensor:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose for each value its ancestors that have another shape: all, or what its node reads."""
+    """Propose for each value its ancestors of another shape: all, or the operands of its node."""
     is_small = not is_late(case, facts)
     alone = {unit[0] for unit in facts.units if len(unit) == 1}
     atoms = [

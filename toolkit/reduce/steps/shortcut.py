@@ -17,7 +17,7 @@ from ctk.toolkit.reduce.edits import Reconnect
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 EVERY_PAIR = 12
-"""Up to so many units, all ancestors are proposed; in a larger program, what a node reads."""
+"""Up to so many units, all ancestors are proposed; in a larger program, the operands of a node."""
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:

@@ -1,9 +1,9 @@
-"""Shrink dimensions through the whole graph: sizes that belong together go together.
+"""Shrink dimensions through the whole graph: dependent sizes shrink together.
 
-Sizes that may be chosen (`relations.py`) are tried at 1 (or the least that is valid), all at once,
-then in halves, then one by one, and those that are needed are bisected. Single dimensions of inputs
-are tried at 1 alone: they may broadcast. Last, sizes that are equal are tried together: a failure
-may need as many heads as tokens.
+The free sizes (`relations.py`) are tried at 1 (or the least valid number), all at once, then in
+halves, then one by one, and needed sizes are bisected. Single dimensions of inputs are tried at 1
+alone: they may broadcast. Last, equal sizes are tried together: a failure may need as many heads as
+tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,9 +46,9 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _without_relations(case: Case, why: str) -> Iterator[Proposal]:
-    """Yield what can be tried where nothing tells which sizes belong together: single dimensions.
+    """Yield proposals for a case whose sizes have no known relations: single dimensions.
 
-    And those that are equal now, as a whole; others that depend on each other are not tried.
+    And all equal sizes as a whole; other relations are not tried.
     """
     places = [pair for pair in _dimensions(case) if _is_static(pair[0], case)]
     sizes = [Resize(place, old, 1) for place, old in places if old > 1]
@@ -163,7 +163,7 @@ def _literal_sizes(relations: Relations) -> set[object]:
 
 
 def _is_of_tensor(relations: Relations, place: SizePlace) -> bool:
-    """Return whether the size of an input or constant depends on what stands at a place."""
+    """Return whether the size of an input or constant depends on the number at a place."""
     symbol = relations.trace.symbols[place]
     return any(each.kind != "literal" for each in relations.places(symbol))
 

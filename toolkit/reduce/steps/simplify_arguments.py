@@ -1,10 +1,10 @@
 """Leave out arguments that have defaults, and give calls simpler numbers: 1, powers of two.
 
-Lists of values that a call reads get shorter: `cat([a, b, b])` becomes `cat([a])`.
-Parts of what a node returns are taken from further in front: `split(x, 2)[3]` becomes `[0]`.
+Lists of values that a call reads get shorter: `cat([a, b, b])` becomes `cat([a])`. Earlier parts of
+a node's value are taken: `split(x, 2)[3]` becomes `[0]`.
 
-Only where a schema or a signature tells a default, or that an argument is a number of any kind:
-sizes and dimensions are `shrink_dimensions`'.
+Only if a schema or a signature gives a default, or declares a number of any kind: sizes and
+dimensions are `shrink_dimensions`'.
 """
 
 import operator
@@ -32,11 +32,11 @@ ARITHMETIC = frozenset((
     operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt,
     operator.gt, operator.le, operator.ge, operator.iadd, operator.isub, operator.imul,
 ))  # fmt: skip
-"""Python's operators: no schema tells that they take numbers."""
+"""Python's operators, which take numbers without a schema."""
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the defaults of what nodes compute, of what is written, shorter lists, numbers."""
+    """Propose defaults of computed and of literal arguments, shorter lists, simpler numbers."""
     nodes = [node for node in case.graph.graph.nodes if node.op in CALLS]
     given = [(node, key, value) for node in nodes for key, value in literals(node)]
     computed = tuple((node.name, key) for node in nodes for key in optional(node))
@@ -56,12 +56,12 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _in_front(name: str, place: int) -> Monotone:
-    """Return the proposal to take a part that stands further in front, the first one before all."""
+    """Return the proposal to take an earlier part, the first one before all."""
     return Monotone(lambda n: SetArgument(name, 1, place, place - n), place, strongest_first=True)
 
 
 def _is_number(node: Node, key: Key, value: float) -> bool:
-    """Return whether an argument may be any number, as far as its operator tells."""
+    """Return whether an argument may be any number, according to its operator."""
     if isinstance(value, bool) or value != value:
         return False
     if node.target in ARITHMETIC:

@@ -30,7 +30,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def usual(dtype: torch.dtype) -> torch.dtype:
-    """Return what is used in the place of a dtype, or itself if nothing is simpler."""
+    """Return the usual dtype of the same kind; itself if none is simpler."""
     if dtype == torch.bool:
         return dtype
     if dtype.is_complex:

@@ -1,7 +1,7 @@
-"""Give the values that are left simpler numbers: 1, the least whole number, round ones.
+"""Give the remaining values simpler numbers: 1, the least whole number, round ones.
 
-`x[3, 4] = 110.3` becomes 101 where more than 100 is needed, so that 100 is the neighbour that does
-not fail. Where many values are left they are rounded together.
+`x[3, 4] = 110.3` becomes 101 if more than 100 is needed, so that 100 is the neighbour that does not
+fail. If many values are left they are rounded together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ from ctk.toolkit.reduce.value_edits import (
 )
 
 FEW = 8
-"""So many numbers are made simpler one by one."""
+"""Most numbers that are made simpler one by one."""
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to round what is many, then simpler numbers for each run of what is few."""
+    """Propose to round tensors of many values, then simpler numbers for each run of few values."""
     found: list[Proposal] = []
     for name, tensor in changeable(case).items():
         content = facts.contents.of(tensor)

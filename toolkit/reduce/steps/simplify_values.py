@@ -19,8 +19,8 @@ from ctk.toolkit.reduce.value_edits import SetValues, changeable, core_shape
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose zeros for all, ones for all; zeros for any, ones for any; seeded values for any.
 
-    Ones only where there is more to say, seeded values (normal ones, a different seed for each, or
-    `arange`) only where a script could not build what there is.
+    Ones only if the current values are more complex, seeded values (normal ones, a different seed
+    for each, or `arange`) only if a script could not build the current values.
     """
     tensors = changeable(case)
     known = {name: facts.contents.of(tensor) for name, tensor in tensors.items()}
