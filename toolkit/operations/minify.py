@@ -39,7 +39,7 @@ from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, 
 from ctk.toolkit.operations.session.torch_silence import quiet
 from ctk.toolkit.operations.session.user_question import ask_again, is_measured, reduce_for_user
 from ctk.toolkit.operations.session.whole_program import explain_failing_program
-from ctk.toolkit.oracle.executors.base import jobs_of
+from ctk.toolkit.oracle.executors.base import make_jobs
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.choice import Choice, choice_of
 from ctk.toolkit.oracle.questions.same_failure import SameFailure, is_other
@@ -127,7 +127,7 @@ def open_reduction(
         ConfigError: A limit or a choice makes no sense, or there is no such program or function.
     """
     budget = budget_of(options.max_questions, options.max_seconds)
-    jobs = jobs_of(options.jobs, options.executor, options.resources)
+    jobs = make_jobs(options.jobs, options.executor, options.resources)
     terms = Terms(_choice_of(options), budget, options.on_progress)
     with open_operation(
         name, subject, inputs, options, keep=options.keep, jobs=jobs, choice=terms.choice

@@ -22,8 +22,8 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
 from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.oracle.executors.base import jobs_of
-from ctk.toolkit.oracle.executors.pool import cores
+from ctk.toolkit.oracle.executors.base import make_jobs
+from ctk.toolkit.oracle.executors.pool import count_cores
 from ctk.toolkit.oracle.executors.predicate_forks import ask_in_forks
 from ctk.toolkit.oracle.question import NotKnown, Question
 from ctk.toolkit.oracle.questions.user_function import NoAnswer, judgement_of, shorten_listing
@@ -89,7 +89,7 @@ def minimize(
             tensors do not tell what it would have given.
     """
     budget = budget_of(max_questions, max_seconds)
-    at_once = jobs_of(jobs, "local", None).count or cores()
+    at_once = make_jobs(jobs, "local", None).count or count_cores()
     _require_graph(gm)
     start = case_of_graph(gm, inputs, CaseOptions(target="predicate"))
     rate = _rate(oracle := _Oracle(fails), start)

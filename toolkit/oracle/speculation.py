@@ -29,8 +29,13 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor, Unavailable
-from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST, READY_SECONDS, lost, nobody_ready
-from ctk.toolkit.oracle.executors.protocol import Unwanted
+from ctk.toolkit.oracle.executors.pool import (
+    ASKED_AT_MOST,
+    READY_SECONDS,
+    make_lost_error,
+    make_not_ready_error,
+)
+from ctk.toolkit.oracle.executors.protocol import Cancelled
 from ctk.toolkit.oracle.question import NotKnown, Oracle, Question, look_up
 from ctk.toolkit.processes.closeable import Closeable
 
@@ -195,7 +200,7 @@ class Speculative(Closeable):
                     self._changed.wait(_LOOK_SECONDS)
                     since = time.monotonic() if self._running() else since
                     if time.monotonic() - since > READY_SECONDS:
-                        raise nobody_ready()
+                        raise make_not_ready_error()
             except BaseException:  # Ctrl-C
                 self._order = []
                 for running in self._running():
@@ -255,7 +260,7 @@ class Speculative(Closeable):
                     if task.state == "waiting":
                         task.state, task.lane = "running", lane
                         task.started = time.monotonic()
-                        lane.executor.want()
+                        lane.executor.resume()
                         return task
                 self._changed.wait()
             return None
@@ -265,8 +270,8 @@ class Speculative(Closeable):
             task.lane = None
             if isinstance(error, Unavailable):
                 task.losses += 1
-                error = lost(error) if task.losses == ASKED_AT_MOST else error
-            if isinstance(error, Unwanted | Unavailable):  # waits again, if it is still wanted
+                error = make_lost_error(error) if task.losses == ASKED_AT_MOST else error
+            if isinstance(error, Cancelled | Unavailable):  # waits again, if it is still wanted
                 task.state = "waiting"
                 self._forget()
             else:
@@ -278,7 +283,7 @@ class Speculative(Closeable):
 
 def _stop(task: _Task) -> None:
     if task.lane is not None:
-        task.lane.executor.unwant()
+        task.lane.executor.cancel()
 
 
 @contextmanager

@@ -181,7 +181,7 @@ def test_a_child_says_how_long_it_took_or_which_limit_has_ended_it(
     asked: list[ChildQuestion] = []
     answers = iter([Judgement(Verdict.PASSES), *[Judgement(Verdict.TIMEOUT, HANG)] * 2])
     executor = ChildProcess(60.0)
-    monkeypatch.setattr(executor, "_asked", lambda each: asked.append(each) or next(answers))
+    monkeypatch.setattr(executor, "_ask_workers", lambda each: asked.append(each) or next(answers))
     questions = [Question(case_for("right"), deadline_seconds=each) for each in (None, 2.0, None)]
     seconds = [executor.ask(question).seconds for question in questions]
     assert seconds[0] is not None and seconds[0] < 2.0

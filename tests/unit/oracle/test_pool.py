@@ -16,10 +16,10 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.executors import executor_for
-from ctk.toolkit.oracle.executors.base import Executor, Jobs, jobs_of
+from ctk.toolkit.oracle.executors.base import Executor, Jobs, make_jobs
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.pool import Pool, cores
-from ctk.toolkit.oracle.executors.protocol import Unwanted
+from ctk.toolkit.oracle.executors.pool import Pool, count_cores
+from ctk.toolkit.oracle.executors.protocol import Cancelled
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.same_failure import SameFailure
 from ctk.toolkit.oracle.speculation import speculating
@@ -70,12 +70,12 @@ def test_an_unwanted_question_ends_and_its_worker_goes_on():
         raised = in_thread(lambda: member.ask(Question(case_for("hang"))))
         wait_until(lambda: member._worker is not None and find_descendants(member._worker.pid))
         time.sleep(0.3)
-        member.unwant()
-        assert isinstance(raised(), Unwanted)
-        with pytest.raises(Unwanted):
+        member.cancel()
+        assert isinstance(raised(), Cancelled)
+        with pytest.raises(Cancelled):
             member.ask(Question(case_for("right")))
         worker = member._worker
-        member.want()
+        member.resume()
         assert member.ask(Question(case_for("right"))).verdict is Verdict.PASSES
         assert member._worker is worker
 
@@ -120,7 +120,7 @@ def test_a_warm_process_that_is_killed_is_started_again(pool: Pool):
 def test_workers_that_are_killed_again_and_again_are_told(monkeypatch: pytest.MonkeyPatch):
     executor = ChildProcess(60)
     monkeypatch.setattr(sys, "executable", str(warm_python()))
-    monkeypatch.setattr(executor, "_asked_of", lambda worker, question: None)
+    monkeypatch.setattr(executor, "_ask_worker", lambda worker, question: None)
     with executor, pytest.raises(CtkError, match="3 times in a row: something kills it"):
         executor.ask(Question(case_for("right")))
 
@@ -157,7 +157,7 @@ def test_many_jobs_need_children():
     with pytest.raises(ConfigError, match="--jobs works in a child process only"):
         executor_for([], isolate=False, jobs=Jobs(2))
     with executor_for([], jobs=Jobs(0)) as executor:
-        assert len(executor.members) == cores()
+        assert len(executor.members) == count_cores()
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_many_jobs_need_children():
 )
 def test_words_that_make_no_sense(words, said: str):
     with pytest.raises(ConfigError, match=said):
-        jobs_of(*words)
+        make_jobs(*words)
 
 
 def test_what_is_not_usual_is_told():
-    assert Jobs().told == {}
-    assert Jobs(2, "ray", {"CPU": 1}).told == {
+    assert Jobs().keywords == {}
+    assert Jobs(2, "ray", {"CPU": 1}).keywords == {
         "jobs": 2,
         "executor": "ray",
         "resources": {"CPU": 1},
@@ -228,7 +228,7 @@ def test_two_jobs_reduce_as_one_does_even_if_workers_are_killed(pool: Pool):
 def test_a_crash_that_is_looked_for_is_found_by_each(pool: Pool):
     wanted = Signature("signal", signal=signal.SIGSEGV)
     for member in pool.members:
-        member.want()  # the end of questions ahead has told it the opposite
+        member.resume()  # the end of questions ahead has told it the opposite
         assert member.ask(Question(case_for("segfault"), wanted)).verdict is Verdict.REPRODUCES
 
 

@@ -15,7 +15,7 @@ from ctk.toolkit.oracle.executors import remote as module
 from ctk.toolkit.oracle.executors.base import Jobs, Needs, Unavailable
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.pool import Pool
-from ctk.toolkit.oracle.executors.protocol import Unwanted
+from ctk.toolkit.oracle.executors.protocol import Cancelled
 from ctk.toolkit.oracle.executors.ray_cluster import Lost
 from ctk.toolkit.oracle.executors.remote import remote_pool
 from ctk.toolkit.oracle.executors.remote_worker import RemoteWorker, pack, surroundings
@@ -36,7 +36,7 @@ class Here:
     def is_ready(self, seconds: float) -> bool:
         return True
 
-    def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
+    def call(self, name: str, *arguments: object, is_cancelled: Callable[[], bool]) -> str:
         self.machines.calls.append(name)
         if name == "versions":
             return self.machines.versions or self.far.versions()
@@ -91,8 +91,8 @@ def child():
 @pytest.fixture(autouse=True)
 def one_worker(child: ChildProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     def init(self: RemoteWorker, *limits: object) -> None:
-        child.want()
-        self._executor, self._number, self._unwanted = child, 0, 0
+        child.resume()
+        self._executor, self._number, self._cancelled = child, 0, 0
         self._changing = threading.Lock()
 
     monkeypatch.setattr(RemoteWorker, "__init__", init)
@@ -162,8 +162,8 @@ def test_errors_keep_their_type_and_an_unwanted_question_ends():
         with pytest.raises(TargetError, match="no_such_backend"):
             pool.ask(Question(case_for("no_such_backend")))
         member = pool.members[0]
-        member.unwant()
-        with pytest.raises(Unwanted):
+        member.cancel()
+        with pytest.raises(Cancelled):
             member.ask(Question(case_for("right")))
         assert pool.ask(Question(case_for("right"))).verdict is Verdict.PASSES
         assert member.ask(Question(case_for("right"))).verdict is Verdict.PASSES
@@ -171,8 +171,8 @@ def test_errors_keep_their_type_and_an_unwanted_question_ends():
 
 def test_a_question_that_was_unwanted_before_it_came_is_not_asked():
     far = RemoteWorker(None, None)
-    far.unwant(2)
-    assert '"kind": "Unwanted"' in far.answer(2, "{}", b"")
+    far.cancel(2)
+    assert '"kind": "Cancelled"' in far.answer(2, "{}", b"")
 
 
 def test_another_version_is_refused():

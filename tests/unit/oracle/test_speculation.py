@@ -20,7 +20,7 @@ from ctk.toolkit.oracle import speculation as module
 from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.pool import Pool
-from ctk.toolkit.oracle.executors.protocol import Unwanted
+from ctk.toolkit.oracle.executors.protocol import Cancelled
 from ctk.toolkit.oracle.question import (
     NotKnown,
     ParallelOracle,
@@ -42,26 +42,26 @@ class Gate(Executor):
 
     def __init__(self, log: list[str], gates: dict[int, threading.Event]) -> None:
         self.log, self.gates = log, gates
-        self.unwanted = threading.Event()
+        self.cancelled = threading.Event()
 
     def judge(self, question: Question) -> Judgement:
         seed, within = question.case.modes.seed, question.deadline_seconds
         self.log.append(f"ask {seed}" if within is None else f"ask {seed} within {within}")
         while not self.gates.setdefault(seed, opened()).wait(0.005):
-            if self.unwanted.is_set():
+            if self.cancelled.is_set():
                 self.log.append(f"end {seed}")
-                raise Unwanted
+                raise Cancelled
         if seed == 13:
             raise CtkError("thirteen")
         if within is not None and within < SLOW_SECONDS.get(seed, 0.0):
             return Judgement(Verdict.TIMEOUT, Signature("timeout"), seconds=within)
         return Judgement(Verdict.REPRODUCES if seed % 2 else Verdict.PASSES)
 
-    def want(self) -> None:
-        self.unwanted.clear()
+    def resume(self) -> None:
+        self.cancelled.clear()
 
-    def unwant(self) -> None:
-        self.unwanted.set()
+    def cancel(self) -> None:
+        self.cancelled.set()
 
 
 def opened() -> threading.Event:

@@ -86,7 +86,7 @@ def open_operation(
         choice.check_resumable()
     with open_subject(subject, inputs, options, jobs) as it:
         digests = Digests()
-        told = {**options.told, **jobs.told, **choice.told}
+        told = {**options.told, **jobs.keywords, **choice.told}
         header = _header(name, subject, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{name_of(subject)}"

@@ -1,6 +1,6 @@
-"""Who runs a question: this process, a child that may crash or hang, or a machine of a cluster.
+"""Executors of questions: this process, a child that may crash or hang, machines of a cluster.
 
-Adding a way is one file with an `EXECUTOR` and one line in `EXECUTORS`.
+To add an executor, write one file with an `EXECUTOR` and one line in `EXECUTORS`.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ EXECUTORS: tuple[ExecutorKind, ...] = (
     child.EXECUTOR,
     in_process.EXECUTOR,
 )
-"""In the order in which they are asked; the first that serves the needs runs the questions."""
+"""In order of precedence; the first that serves the needs runs the questions."""
 
 HANG_SECONDS = 60.0
-"""Longest that a question about a case that records a hang may take, if nobody says otherwise."""
+"""Default time limit of a question about a case that records a hang."""
 
 
 def executor_for(
@@ -29,16 +29,16 @@ def executor_for(
     memory_nbytes: int | None = None,
     jobs: Jobs = ONE_JOB,
 ) -> Executor:
-    """Return who runs the questions about some cases; to be used in a `with` block.
+    """Return the executor for questions about some cases, to be used in a `with` block.
 
     Args:
-        cases: What will be asked about; a recorded crash or hang needs a child.
+        cases: The cases; a recorded crash or hang needs a child.
         isolate: Whether to ask in children; None leaves the choice to the other arguments.
-        timeout_seconds: Longest that one question may take; needs a child. A case that records a
-            hang has a limit in any case.
-        memory_nbytes: What one question, with all that it starts, may hold; needs a child. None
-            takes `CTK_MEMORY`, else most of what is free.
-        jobs: How many questions may be asked at the same time, and where; several need children.
+        timeout_seconds: Time limit of one question; needs a child. A case that records a hang
+            always has a limit.
+        memory_nbytes: Memory limit of one question and its processes; needs a child. None takes
+            `CTK_MEMORY`, else most of the free memory.
+        jobs: How many questions may run at the same time, and where; several need children.
 
     Raises:
         ConfigError: A limit, or several jobs, without a child.

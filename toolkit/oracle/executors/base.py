@@ -1,4 +1,4 @@
-"""The contract of an executor: who runs a question, and when it is the right one."""
+"""The contract of an executor, and the choice of one by the needs of an operation."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,16 +16,17 @@ from ctk.toolkit.processes.closeable import Closeable
 
 
 class Unavailable(CtkError):
-    """Who was asked has ended without an answer; another one may have it."""
+    """The executor has ended without an answer; another member of its pool may answer."""
 
 
 class Executor(Closeable, Protocol):
-    """Runs questions; a context manager that ends what it started.
+    """Runs questions; a context manager that ends its processes.
 
     Attributes:
-        isolates: Whether a crash or a hang of the compiled program leaves this process alone.
-        limit_seconds: Longest that it waits for an answer; None: as long as that takes.
-        memory: Names what a question may hold: that another amount was too little says nothing.
+        isolates: Whether this process survives a crash or a hang of the compiled program.
+        limit_seconds: Time limit of a question; None: no limit.
+        memory: The name of its memory limit, which is part of an answer: under another limit, a
+            question may not run out of memory.
     """
 
     isolates: bool
@@ -34,7 +35,7 @@ class Executor(Closeable, Protocol):
 
     @property
     def members(self) -> "tuple[Executor, ...]":
-        """Who may be asked at the same time, in a thread each; one executor is alone."""
+        """The executors that may be asked at the same time, in a thread each."""
         return (self,)
 
     def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
@@ -46,12 +47,12 @@ class Executor(Closeable, Protocol):
     def judge(self, question: Question) -> Judgement:
         """Compile, run and judge a case.
 
-        A question without a deadline may take `limit_seconds`. Where its time is limited, the
-        answer holds the time that it took.
+        A question without a deadline may take `limit_seconds`. If its time is limited, the answer
+        holds the time that it took.
 
         Raises:
-            CtkError: The target, its options or the case are wrong, or nobody can answer.
-            Unavailable: Who was asked has ended; another member of a pool can be asked.
+            CtkError: The target, its options or the case are wrong, or no process can answer.
+            Unavailable: This executor has ended; another member of its pool can be asked.
         """
         ...
 
@@ -59,21 +60,21 @@ class Executor(Closeable, Protocol):
         """Compare the compiled calls of a whole program with its eager calls.
 
         Raises:
-            CtkError: The target or its options are wrong, or nobody can answer.
+            CtkError: The target or its options are wrong, or no process can answer.
         """
         return ask(question)
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait up to so long until it can answer; who starts with a question always can."""
+        """Wait up to `seconds` until it can answer; return whether it can."""
         return True
 
-    def want(self) -> None:
-        """From now on answers are wanted (again)."""
+    def resume(self) -> None:
+        """Accept questions again after `cancel`."""
 
-    def unwant(self) -> None:
-        """Let the question that another thread asks here, if it does, raise `Unwanted` soon.
+    def cancel(self) -> None:
+        """Cancel the running question of another thread, and later ones until `resume`.
 
-        So do later ones, until `want`. Who cannot be stopped is let finish.
+        They raise `Cancelled`. An executor that cannot be stopped finishes the running question.
         """
 
     def close(self) -> None:
@@ -82,12 +83,12 @@ class Executor(Closeable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """How many questions may be asked at the same time, and where; see `jobs_of`.
+    """How many questions may run at the same time, and where; see `make_jobs`.
 
     Attributes:
-        count: How many; 0: one per core.
+        count: Number of questions; 0: one per core.
         executor: `local`, or `ray`: on the machines of a Ray cluster.
-        resources: What one question takes of the cluster, by name.
+        resources: The resources of one question on the cluster, by name.
     """
 
     count: int = 1
@@ -95,21 +96,21 @@ class Jobs:
     resources: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
-    def told(self) -> dict[str, object]:
-        """What is not the default, as the keywords of the library."""
-        told = {"jobs": self.count, "executor": self.executor, "resources": dict(self.resources)}
-        usual = {"jobs": 1, "executor": "local", "resources": {}}
-        return {name: value for name, value in told.items() if value != usual[name]}
+    def keywords(self) -> dict[str, object]:
+        """The fields without their defaults, as keywords of the library."""
+        values = {"jobs": self.count, "executor": self.executor, "resources": dict(self.resources)}
+        defaults = {"jobs": 1, "executor": "local", "resources": {}}
+        return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 ONE_JOB = Jobs()
 
 
-def jobs_of(jobs: object, executor: object, resources: Mapping[str, object] | None) -> Jobs:
-    """Return what a caller's words make.
+def make_jobs(jobs: object, executor: object, resources: Mapping[str, object] | None) -> Jobs:
+    """Return the jobs for some arguments, after checking them.
 
     Raises:
-        ConfigError: They make no sense.
+        ConfigError: An argument is wrong.
     """
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 0:
         raise ConfigError(f"jobs is {jobs!r}; it must be a count, or 0 for one per core")
@@ -134,14 +135,14 @@ def _number(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the questions of one operation need.
+    """The needs of the questions of one operation.
 
     Attributes:
-        isolate: Whether the user wants children; None leaves the choice to the rest.
-        timeout_seconds: Longest that one question may take.
-        memory_nbytes: What one question may hold; None: the default.
-        is_deadly: A case records a crash or a hang.
-        jobs: How many questions may be asked at the same time, and where.
+        isolate: Whether to ask in children; None leaves the choice to the other fields.
+        timeout_seconds: Time limit of one question.
+        memory_nbytes: Memory limit of one question; None: the default.
+        is_deadly: Whether a case records a crash or a hang.
+        jobs: How many questions may run at the same time, and where.
     """
 
     isolate: bool | None = None
@@ -156,9 +157,9 @@ class ExecutorKind:
     """One way to run questions.
 
     Attributes:
-        name: What it is called.
-        serves: Whether it is the right one for these needs.
-        start: Returns an executor; what it needs to start, it starts with the first question.
+        name: Its name.
+        serves: Whether it fits some needs.
+        start: Returns an executor, which starts its processes with the first question.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Run questions in a child process, which may crash or hang.
 
-For failures that kill or stop the process, and whenever a time limit is wanted. It costs one save
-and load of the case per question.
+It is for failures that kill or stop the process, and for time limits. It costs one save and load of
+the case per question.
 """
 
 import threading
@@ -19,12 +19,12 @@ from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.memory_gate import MemoryGate
-from ctk.toolkit.oracle.executors.pool import Pool, cores
+from ctk.toolkit.oracle.executors.pool import Pool, count_cores
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
+    Cancelled,
     ChildQuestion,
     Failure,
-    Unwanted,
     error_of,
 )
 from ctk.toolkit.oracle.executors.worker_client import Worker, Zygote, start_worker
@@ -33,27 +33,27 @@ from ctk.toolkit.processes.memory import default_limit_nbytes, describe_excess, 
 from ctk.toolkit.processes.scratch import scratch_root
 
 _BUSY = 10.0
-"""How many times a short limit a question may wait for a core, where there is no whole limit."""
+"""Limit of the wait for a core, as a multiple of a short deadline, without `limit_seconds`."""
 
 _WORKERS_PER_QUESTION = 3
-"""How many workers a question may lose: somebody may kill one, nobody kills three by chance."""
+"""How many workers a question may lose: one may be killed by chance, three are not."""
 
 
 class ChildProcess(Executor):
     """Judges in a child process, forked from a warm worker (`ctk.toolkit.oracle.executors.worker`).
 
-    A child that is killed by a signal gives a signature of kind `signal`, one that does not answer
-    in time the verdict `timeout` (and `reproduces`, if a timeout is the failure that is looked
-    for). The worker starts with the first question. Ctrl-C reaches this process only; it ends the
-    worker, and the next question starts another.
+    A child killed by a signal gives a signature of kind `signal`, a child past its deadline the
+    verdict `timeout` (`reproduces` if the expected failure is a timeout). The worker starts with
+    the first question. Ctrl-C reaches this process only; it ends the worker, and the next question
+    starts another.
 
     Args:
         timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
             Each question may have a shorter one (`ctk.toolkit.oracle.deadlines`).
-        memory_nbytes: What one question, with all that it starts, may hold; None takes
-            `CTK_MEMORY`, else most of what is free.
-        start: Starts a worker for the questions about a target.
-        gate: Of the questions that share the memory of this machine.
+        memory_nbytes: Memory limit of one question and its processes; None takes `CTK_MEMORY`, else
+            most of the free memory.
+        start: Starts a worker for questions about a target.
+        gate: The gate of the questions that share the memory of this machine.
     """
 
     isolates = True
@@ -71,7 +71,7 @@ class ChildProcess(Executor):
         self.memory = name_limit(self.memory_nbytes)
         self._start, self._gate = start, gate or MemoryGate(1)
         self._worker: Worker | None = None
-        self._unwanted = threading.Event()
+        self._cancelled = threading.Event()
 
     def judge(self, question: Question) -> Judgement:
         """Judge a case in a child."""
@@ -90,7 +90,8 @@ class ChildProcess(Executor):
         """Judge a case that is on disk.
 
         Args:
-            question: Its time is the whole limit where it names none; its memory is set here.
+            question: Without a time limit, it gets the limit of this executor; its memory limit is
+                set here.
         """
         whole = self.limit_seconds
         limit = whole if question.timeout_seconds is None else question.timeout_seconds
@@ -101,18 +102,18 @@ class ChildProcess(Executor):
         return replace(answer, seconds=seconds)
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
-        """Compare both sides of a program, each in a child; a callable, which has no file, here."""
+        """Compare both sides of a program, each in a child; a callable in this process."""
         return ask_apart(question, self.limit_seconds, self.memory_nbytes)
 
-    def want(self) -> None:
-        """From now on answers are wanted."""
-        self._unwanted.clear()
+    def resume(self) -> None:
+        """Accept questions again after `cancel`."""
+        self._cancelled.clear()
 
-    def unwant(self) -> None:
-        """End the child that another thread asks here."""
-        self._unwanted.set()
+    def cancel(self) -> None:
+        """End the child of the running question of another thread."""
+        self._cancelled.set()
         if (worker := self._worker) is not None:
-            worker.unwant()
+            worker.cancel()
 
     def close(self) -> None:
         """End the worker and its child, and wait for them."""
@@ -124,17 +125,17 @@ class ChildProcess(Executor):
         """Answer; repeat the question alone if it ran out of memory or was killed beside others."""
         most = self.memory_nbytes or default_limit_nbytes()
         share = self.memory_nbytes or (most and most // self._gate.size)
-        with self._gate.share(self._unwanted.is_set):
-            answer = self._asked(replace(question, memory_nbytes=share))
+        with self._gate.share(self._cancelled.is_set):
+            answer = self._ask_workers(replace(question, memory_nbytes=share))
         seen = answer.signature
         if seen is None or seen.kind != "memory" or self._gate.size == 1:
             return answer
         if self.memory_nbytes is not None and seen.message == describe_excess(self.memory_nbytes):
             return answer
-        with self._gate.exclude(self._unwanted.is_set):
-            return self._asked(replace(question, memory_nbytes=most))
+        with self._gate.exclude(self._cancelled.is_set):
+            return self._ask_workers(replace(question, memory_nbytes=most))
 
-    def _asked(self, question: ChildQuestion) -> Judgement:
+    def _ask_workers(self, question: ChildQuestion) -> Judgement:
         """Ask a worker, and another one if it has ended meanwhile.
 
         Raises:
@@ -143,30 +144,30 @@ class ChildProcess(Executor):
         log = ""
         for _ in range(_WORKERS_PER_QUESTION):
             worker = self._worker = self._worker or self._start(question.target)
-            answer = self._asked_of(worker, question)
+            answer = self._ask_worker(worker, question)
             if isinstance(answer, Failure):
-                raise Unwanted if answer.kind == Unwanted.__name__ else error_of(answer)
+                raise Cancelled if answer.kind == Cancelled.__name__ else error_of(answer)
             if answer is not None:
                 return _with_log(answer, worker)
             log = worker.tail()
             self.close()
         raise CtkError(
-            f"the oracle's worker process ended while it was asked, {_WORKERS_PER_QUESTION} times "
+            f"the oracle's worker process ended during a question, {_WORKERS_PER_QUESTION} times "
             f"in a row: something kills it, or no memory is left\n{log}"
         )
 
-    def _asked_of(self, worker: Worker, question: ChildQuestion) -> Answer | None:
+    def _ask_worker(self, worker: Worker, question: ChildQuestion) -> Answer | None:
         """Return the worker's answer; None if it has ended."""
-        if self._unwanted.is_set():
-            raise Unwanted
+        if self._cancelled.is_set():
+            raise Cancelled
         try:
             worker.send(question)
-            if self._unwanted.is_set():  # set before the question was sent
-                worker.unwant()
+            if self._cancelled.is_set():  # set before the question was sent
+                worker.cancel()
             answer = worker.receive()
         except (BrokenPipeError, ConnectionResetError):
             return None
-        except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
+        except BaseException:  # Ctrl-C: the next question would read this answer
             self.close()
             raise
         return answer
@@ -190,7 +191,7 @@ def _serves(needs: Needs) -> bool:
 
 
 def _start_for(needs: Needs) -> Executor:
-    jobs = needs.jobs.count or cores()
+    jobs = needs.jobs.count or count_cores()
     if jobs == 1:
         return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
     zygote, gate = Zygote(), MemoryGate(jobs)

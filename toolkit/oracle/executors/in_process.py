@@ -1,4 +1,4 @@
-"""Run questions in this process: fastest, but a crash of the compiled program is ours."""
+"""Run questions in this process: fastest, but a crash of the compiled program ends it."""
 
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.judgement import Judgement
@@ -19,7 +19,7 @@ class InProcess(Executor):
     isolates = False
 
     def judge(self, question: Question) -> Judgement:
-        """Judge a case here; nothing ends it, however long it takes.
+        """Judge a case in this process, without limits.
 
         Raises:
             CtkError: An earlier question has broken CUDA.
@@ -33,11 +33,11 @@ class InProcess(Executor):
         return judge(question.case, expected=question.expected, observer=observer)
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
-        """Compare both sides of a program here; in children once CUDA is lost here."""
+        """Compare both sides of a program in this process; in children once CUDA is lost here."""
         if not has_lost_cuda():
-            found = ask(question)
+            answer = ask(question)
             if not has_lost_cuda():
-                return found
+                return answer
         return ask_apart(question, None, None)
 
 

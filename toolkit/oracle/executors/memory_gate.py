@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from ctk.toolkit.oracle.executors.protocol import Unwanted
+from ctk.toolkit.oracle.executors.protocol import Cancelled
 
 _LOOK_SECONDS = 0.1
 
@@ -29,10 +29,10 @@ class MemoryGate:
         self._is_exclusive = False
 
     @contextmanager
-    def share(self, is_unwanted: Callable[[], bool]) -> Generator[None]:
-        """Run the block beside others; raises `Unwanted` if cancelled while it waits."""
+    def share(self, is_cancelled: Callable[[], bool]) -> Generator[None]:
+        """Run the block beside others; raises `Cancelled` if cancelled while it waits."""
         with self._changed:
-            self._wait(lambda: not self._is_exclusive, is_unwanted)
+            self._wait(lambda: not self._is_exclusive, is_cancelled)
             self._sharing += 1
         try:
             yield
@@ -42,22 +42,22 @@ class MemoryGate:
                 self._changed.notify_all()
 
     @contextmanager
-    def exclude(self, is_unwanted: Callable[[], bool]) -> Generator[None]:
-        """Run the block while no other question runs; raises `Unwanted` if cancelled meanwhile."""
+    def exclude(self, is_cancelled: Callable[[], bool]) -> Generator[None]:
+        """Run the block while no other question runs; raises `Cancelled` if cancelled meanwhile."""
         with self._changed:
-            self._wait(lambda: not self._is_exclusive, is_unwanted)
+            self._wait(lambda: not self._is_exclusive, is_cancelled)
             self._is_exclusive = True
         try:
             with self._changed:
-                self._wait(lambda: self._sharing == 0, is_unwanted)
+                self._wait(lambda: self._sharing == 0, is_cancelled)
             yield
         finally:
             with self._changed:
                 self._is_exclusive = False
                 self._changed.notify_all()
 
-    def _wait(self, condition: Callable[[], bool], is_unwanted: Callable[[], bool]) -> None:
+    def _wait(self, condition: Callable[[], bool], is_cancelled: Callable[[], bool]) -> None:
         while not condition():
-            if is_unwanted():
-                raise Unwanted
+            if is_cancelled():
+                raise Cancelled
             self._changed.wait(_LOOK_SECONDS)

@@ -1,6 +1,6 @@
 """Several executors of one kind, each of which answers one question at a time.
 
-It does not decide what is asked at the same time (`ctk.toolkit.oracle.speculation`).
+It does not choose the questions that run at the same time (`ctk.toolkit.oracle.speculation`).
 """
 
 import os
@@ -16,28 +16,28 @@ from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.closeable import Closeable
 
 ASKED_AT_MOST = 3
-"""How many may be lost with one question: more is no accident."""
+"""How many executors may be lost with one question: more are not lost by chance."""
 
 READY_SECONDS = 120.0
-"""Longest that a question waits until somebody can answer it."""
+"""Longest time that a question waits for an executor."""
 
 _LOOK_SECONDS = 0.5
 
 
-def lost(last: Unavailable) -> CtkError:
-    """Return what is raised for a question that nobody survives."""
+def make_lost_error(last: Unavailable) -> CtkError:
+    """Return the error for a question with which each executor was lost."""
     return CtkError(f"a question was lost {ASKED_AT_MOST} times, and is given up; {last}")
 
 
-def nobody_ready() -> CtkError:
-    """Return what is raised where nobody can be asked."""
+def make_not_ready_error() -> CtkError:
+    """Return the error for a pool in which no executor becomes ready."""
     return CtkError(
         f"no machine of the cluster has had room for a question for {READY_SECONDS:g} seconds\n"
-        "next: see what it is busy with (ray status), or ask for less: --jobs, --resources"
+        "next: check its load (ray status), or request less: --jobs, --resources"
     )
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -45,11 +45,11 @@ def cores() -> int:
 
 
 class Pool(Executor):
-    """Asks the first of its members; whoever asks several at once asks them directly.
+    """Asks its first ready member; callers with several questions ask the members directly.
 
     Args:
-        members: Who answers; one at least, all of them isolating.
-        shared: What they stand on; closed after them.
+        members: At least one executor; all of them isolate.
+        shared: The zygote or cluster that they share; closed after them.
     """
 
     isolates = True
@@ -66,32 +66,32 @@ class Pool(Executor):
         """Judge a case, with the first member that is ready.
 
         Raises:
-            CtkError: Each that was asked has ended, or nobody becomes ready.
+            CtkError: Each asked member has ended, or none becomes ready.
         """
         losses: list[Unavailable] = []
         while len(losses) < ASKED_AT_MOST:
-            member = self._ready()
-            member.want()  # the end of questions ahead has told it the opposite
+            member = self._await_member()
+            member.resume()  # the end of a speculation may have cancelled it
             try:
                 return member.judge(question)
             except Unavailable as error:
                 losses.append(error)
-        raise lost(losses[-1]) from losses[-1]
+        raise make_lost_error(losses[-1]) from losses[-1]
 
-    def _ready(self) -> Executor:
+    def _await_member(self) -> Executor:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             for member in self._members:
                 if member.is_ready(_LOOK_SECONDS):
                     return member
-        raise nobody_ready()
+        raise make_not_ready_error()
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
         """Compare both sides of a program, with the first member."""
         return self._members[0].ask_program(question)
 
     def close(self) -> None:
-        """End all members, and then what they stand on."""
+        """End all members, and then the process or cluster that they share."""
         for member in self._members:
             member.close()
         if self._shared is not None:

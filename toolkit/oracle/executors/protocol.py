@@ -11,7 +11,7 @@ from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 
-UNWANTED = b"\n"
+CANCEL = b"\n"
 """The message that cancels the running question."""
 
 
@@ -55,7 +55,7 @@ class Failure:
 Answer = Judgement | Failure
 
 
-class Unwanted(CtkError):
+class Cancelled(CtkError):
     """The question was cancelled."""
 
 
@@ -70,7 +70,7 @@ def read_question(file: BinaryIO) -> ChildQuestion | None:
 
     Empty lines are skipped: they cancelled questions that had been answered already.
     """
-    while (line := file.readline()) == UNWANTED:
+    while (line := file.readline()) == CANCEL:
         pass
     return decode(ChildQuestion, line, where="question") if line.endswith(b"\n") else None
 

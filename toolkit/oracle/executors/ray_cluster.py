@@ -39,7 +39,7 @@ class Machine(Protocol):
         """Wait up to `seconds` until the slot is ready; raises `Lost`."""
         ...
 
-    def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
+    def call(self, name: str, *arguments: object, is_cancelled: Callable[[], bool]) -> str:
         """Call a method of the `RemoteWorker` and return its result; raises `Lost`.
 
         If the question is cancelled, the call is cancelled there as well.
@@ -165,13 +165,13 @@ class _RayMachine(Machine):
         done, _ = self._ray.wait([self._started], timeout=seconds)
         return bool(done)
 
-    def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
+    def call(self, name: str, *arguments: object, is_cancelled: Callable[[], bool]) -> str:
         answer = getattr(self._actor, name).remote(*arguments)
         is_told = False
         with self._losses():
             while not self._ray.wait([answer], timeout=_LOOK_SECONDS)[0]:
-                if is_unwanted() and not is_told:
-                    self._actor.unwant.remote(*arguments[:1])
+                if is_cancelled() and not is_told:
+                    self._actor.cancel.remote(*arguments[:1])
                     is_told = True
             return str(self._ray.get(answer))
 

@@ -1,7 +1,7 @@
-"""Run questions on the machines of a cluster; each of them in a child there, as it would be here.
+"""Run questions on the machines of a cluster, each in a child there.
 
-A machine that is lost costs one answer: its question is asked again elsewhere, and its room is
-looked for anew, for as long as the others work on. Resources are held by a room, not by a question.
+A lost machine costs one answer: its question is asked again on another machine, and a new slot is
+requested while the other members work on. A slot holds its resources between questions.
 
     --jobs 8 --executor ray --resources CPU=2,GPU=0.5
 """
@@ -21,9 +21,9 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Unavailable
 from ctk.toolkit.oracle.executors.pool import Pool
 from ctk.toolkit.oracle.executors.protocol import (
+    Cancelled,
     ChildQuestion,
     Failure,
-    Unwanted,
     error_of,
     read_answer,
 )
@@ -32,13 +32,13 @@ from ctk.toolkit.oracle.executors.remote_worker import pack, versions
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.memory import name_limit
 
-USUAL = {"CPU": 1.0}
-"""What one question takes of the cluster, unless `--resources` says otherwise."""
+DEFAULT_RESOURCES = {"CPU": 1.0}
+"""Default resources of one question on the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What is the same for each question."""
+    """The resources and limits of each question."""
 
     resources: dict[str, float]
     timeout_seconds: float | None
@@ -50,7 +50,7 @@ class RemoteExecutor(Executor):
 
     Args:
         machines: The cluster.
-        size: What a question takes.
+        size: Resources and limits of a question.
     """
 
     isolates = True
@@ -61,18 +61,18 @@ class RemoteExecutor(Executor):
         self.memory = name_limit(size.memory_nbytes or read_environment().memory_nbytes, "theirs")
         self._machine: Machine | None = None
         self._is_checked = False
-        self._unwanted = threading.Event()
+        self._cancelled = threading.Event()
         self._number = 0
 
     def is_ready(self, seconds: float) -> bool:
-        """Wait up to so long until a machine has room."""
+        """Wait up to `seconds` until a machine has a free slot; return whether one has."""
         try:
-            return self._room().is_ready(seconds)
+            return self._open_slot().is_ready(seconds)
         except Lost:
             self.close()
             return False
 
-    def _room(self) -> Machine:
+    def _open_slot(self) -> Machine:
         if self._machine is None:
             self._is_checked = False
             self._machine = self._machines.start(
@@ -83,13 +83,13 @@ class RemoteExecutor(Executor):
         return self._machine
 
     def judge(self, question: Question) -> Judgement:
-        """Judge a case on the machine that has room for it.
+        """Judge a case on the machine of the slot.
 
         Raises:
-            Unavailable: It was lost.
+            Unavailable: The machine was lost.
         """
-        if self._unwanted.is_set():
-            raise Unwanted
+        if self._cancelled.is_set():
+            raise Cancelled
         sent = ChildQuestion(
             question.case.target,
             "",
@@ -100,28 +100,28 @@ class RemoteExecutor(Executor):
         words = json.dumps(encode(sent))
         self._number += 1
         try:
-            self._check(self._room())
-            found = self._room().call(
+            self._check(self._open_slot())
+            line = self._open_slot().call(
                 "answer",
                 self._number,
                 words,
                 pack(question.case),
-                is_unwanted=self._unwanted.is_set,
+                is_cancelled=self._cancelled.is_set,
             )
         except Lost as error:
             self.close()
             raise Unavailable(f"a machine of the cluster was lost: {error}") from error
-        return _judgement(found)
+        return _read_judgement(line)
 
     def _check(self, machine: Machine) -> None:
-        """Make sure that answers from there are those that this machine would give.
+        """Check that a machine has the versions of this one, so that answers agree.
 
         Raises:
-            CtkError: Something else is installed there.
+            CtkError: It has other versions.
         """
         if self._is_checked:
             return
-        theirs = machine.call("versions", is_unwanted=self._unwanted.is_set)
+        theirs = machine.call("versions", is_cancelled=self._cancelled.is_set)
         if theirs != versions():
             raise CtkError(
                 f"a machine of the cluster has {theirs}, and this one {versions()}: their answers "
@@ -133,26 +133,26 @@ class RemoteExecutor(Executor):
         """Compare both sides of a program, on this machine, each in a child."""
         return ask_apart(question, self._size.timeout_seconds, self._size.memory_nbytes)
 
-    def want(self) -> None:
-        """From now on answers are wanted."""
-        self._unwanted.clear()
+    def resume(self) -> None:
+        """Accept questions again after `cancel`."""
+        self._cancelled.clear()
 
-    def unwant(self) -> None:
-        """End the question that another thread asks here."""
-        self._unwanted.set()
+    def cancel(self) -> None:
+        """Cancel the running question of another thread."""
+        self._cancelled.set()
 
     def close(self) -> None:
-        """Give the room back."""
+        """Release the slot."""
         machine, self._machine = self._machine, None
         if machine is not None:
             machine.close()
 
 
-def _judgement(found: str) -> Judgement:
-    answer = read_answer(io.BytesIO(found.encode() + b"\n"))
+def _read_judgement(line: str) -> Judgement:
+    answer = read_answer(io.BytesIO(line.encode() + b"\n"))
     assert answer is not None, "a whole line is an answer"
     if isinstance(answer, Failure):
-        raise Unwanted if answer.kind == Unwanted.__name__ else error_of(answer)
+        raise Cancelled if answer.kind == Cancelled.__name__ else error_of(answer)
     return answer
 
 
@@ -161,12 +161,12 @@ def remote_pool(machines: Machines, needs: Needs) -> Pool:
 
     Args:
         machines: The cluster; closed with the pool.
-        needs: How many jobs, and what one takes; 0 jobs: as many as there is room for.
+        needs: The jobs and their resources; 0 jobs: as many as fit.
 
     Raises:
-        ConfigError: There is no room for so many, or for any.
+        ConfigError: So many do not fit, or none fits.
     """
-    resources = dict(needs.jobs.resources) or dict(USUAL)
+    resources = dict(needs.jobs.resources) or dict(DEFAULT_RESOURCES)
     rooms = machines.rooms(resources)
     wanted = ", ".join(f"{name}={amount:g}" for name, amount in resources.items())
     if rooms == 0 or needs.jobs.count > rooms:

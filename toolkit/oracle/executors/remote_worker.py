@@ -22,7 +22,7 @@ from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.protocol import ChildQuestion, Unwanted, failure_of
+from ctk.toolkit.oracle.executors.protocol import Cancelled, ChildQuestion, failure_of
 from ctk.toolkit.processes.scratch import scratch_root
 
 _CASE = "case"
@@ -73,7 +73,7 @@ class RemoteWorker:
     def __init__(self, timeout_seconds: float | None, memory_nbytes: int | None) -> None:
         self._executor = ChildProcess(timeout_seconds, memory_nbytes)
         self._changing = threading.Lock()
-        self._number, self._unwanted = 0, 0
+        self._number, self._cancelled = 0, 0
 
     def versions(self) -> str:
         """Return the versions that must be equal on each machine."""
@@ -89,11 +89,11 @@ class RemoteWorker:
         """
         with self._changing:
             self._number = number
-            self._executor.want()
-            is_wanted = self._unwanted < number
+            self._executor.resume()
+            is_wanted = self._cancelled < number
         try:
             if not is_wanted:
-                raise Unwanted
+                raise Cancelled
             return self._judge(question, case)
         except Exception as error:
             return json.dumps(encode(failure_of(error)))
@@ -107,12 +107,12 @@ class RemoteWorker:
             found = self._executor.ask_saved(asked)
         return json.dumps(encode(found))
 
-    def unwant(self, number: int) -> None:
+    def cancel(self, number: int) -> None:
         """Cancel a question that runs or comes later."""
         with self._changing:
-            self._unwanted = max(self._unwanted, number)
+            self._cancelled = max(self._cancelled, number)
             if self._number == number:
-                self._executor.unwant()
+                self._executor.cancel()
 
     def close(self) -> None:
         """End the child."""

@@ -33,9 +33,9 @@ from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
+    Cancelled,
     ChildQuestion,
     Failure,
-    Unwanted,
     failure_of,
     read_answer,
     read_question,
@@ -112,7 +112,7 @@ def main() -> None:
                 target_of(question.target).preload()
             try:
                 child, answer = _answer(child, question, parent)
-            except Unwanted as error:
+            except Cancelled as error:
                 child, answer = None, failure_of(error)
             write_line(parent.answers, answer)
     except (ParentGone, BrokenPipeError):
@@ -203,7 +203,7 @@ def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> An
 
     Raises:
         ParentGone: The parent closed its pipe meanwhile; the child has been killed.
-        Unwanted: The parent cancelled the question; the child has been killed.
+        Cancelled: The parent cancelled the question; the child has been killed.
     """
     clock = _Clock.of(question)
     with contextlib.suppress(BrokenPipeError):
@@ -217,7 +217,7 @@ def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> An
             return answer if answer is not None else ChildEnd(_end(_await_death(child)))
         if parent.requests in ready:
             _end(child)
-            raise Unwanted if parent.requests.read(1) else ParentGone
+            raise Cancelled if parent.requests.read(1) else ParentGone
         if left <= 0:
             return ChildEnd(_end(child), "time")
         if _holds_too_much(question):

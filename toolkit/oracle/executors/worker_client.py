@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.formats.schema import encode
-from ctk.toolkit.oracle.executors.protocol import UNWANTED, Answer, ChildQuestion, read_answer
+from ctk.toolkit.oracle.executors.protocol import CANCEL, Answer, ChildQuestion, read_answer
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.warm import (
     WarmServer,
@@ -53,12 +53,12 @@ class Worker:
             self._is_asked = False
         return answer
 
-    def unwant(self) -> None:
-        """Cancel the question, from any thread; its answer is a failure of kind `Unwanted`."""
+    def cancel(self) -> None:
+        """Cancel the question, from any thread; its answer is a failure of kind `Cancelled`."""
         with self._writing, suppress(OSError, ValueError):
             if self._is_asked:
                 self._is_asked = False
-                self.server.requests.write(UNWANTED)
+                self.server.requests.write(CANCEL)
                 self.server.requests.flush()
 
     def tail(self) -> str:
