@@ -26,13 +26,13 @@ _NEXT = """next: if you trust who made it: --trust (in Python: trust=True)
 
 
 def code_names_of(manifest: Manifest, graph: Json) -> CodeNames:
-    """Return the words of a case that can name code."""
+    """Return the names in a case that can refer to code."""
     calls = dict.fromkeys(target_names(graph))
     return CodeNames(manifest.target, manifest.config, manifest.imports, tuple(calls))
 
 
 def demands_in(folder: Path) -> tuple[Demand, ...]:
-    """Return what the case in a folder would run, import or set; of a broken graph, nothing.
+    """Return the demands of the case in a folder; a broken graph demands nothing.
 
     Raises:
         CaseError: Its manifest cannot be read.
@@ -54,49 +54,48 @@ def check_trust(
     allow_imports: Collection[str],
     alias: str,
 ) -> None:
-    """Refuse a case that would run, import or set anything but torch's own.
+    """Refuse a case that would run, import or set anything beyond torch.
 
     Args:
         folder: Of the case, for the message.
-        words: Those of the case.
-        given: Those of the user.
+        words: The names of the case.
+        given: The overrides of the user.
         allow_imports: Modules that the user allows.
         alias: The target by the name of its copy.
 
     Raises:
-        TrustError: The case has demands; names each, and says how to trust or to replace them.
+        TrustError: The case has demands; the message lists them and how to trust or replace them.
     """
     demands = demands_of(words, given, allow_imports=allow_imports, aliases=(alias,))
     if demands:
         more = len(demands) - _SHOWN
         lines = [*map(str, demands[:_SHOWN]), *([f"and {more} more"] if more > 0 else [])]
-        said = "\n".join(f"  {line}" for line in lines)
+        listed = "\n".join(f"  {line}" for line in lines)
         raise TrustError(
-            f"{folder} is not trusted, and more than torch's own operators would run:\n{said}\n"
+            f"{folder} is not trusted, and more than torch's own operators would run:\n{listed}\n"
             f"{_NEXT.format(folder=shlex.quote(str(folder)))}"
         )
 
 
 def trust_option(subject: Case | Path) -> str:
-    """Return ` --trust` for a command about a case that needs it, else nothing.
+    """Return ` --trust` for a command on a case that needs it, else an empty string.
 
     Args:
-        subject: A case that is or will be saved, or the folder of one; for a folder that cannot be
-            read the command will say so.
+        subject: A case, or its folder; the command reports an unreadable folder itself.
     """
     try:
         if isinstance(subject, Path):
-            found = demands_in(subject)
+            demands = demands_in(subject)
         else:
             calls = names_of_calls(subject.graph)
-            found = demands_of(CodeNames(subject.target, subject.config, calls=calls))
+            demands = demands_of(CodeNames(subject.target, subject.config, calls=calls))
     except CaseError:
         return ""
-    return " --trust" if found else ""
+    return " --trust" if demands else ""
 
 
 def command_on(verb: str, folder: Path, case: Case | None = None) -> str:
-    """Return `ctk VERB FOLDER`, as a shell takes it, with `--trust` where the case needs it.
+    """Return `ctk VERB FOLDER`, as a shell takes it, with `--trust` if the case needs it.
 
     Args:
         verb: Such as `diagnose`.

@@ -1,14 +1,14 @@
-"""The user's own files in a case: which are copied, and how target and options name the copies.
+"""The user's files in a case: select and copy them, and rename references to the copies.
 
-A case must open in any folder, so it carries the files that its target and options name, and what
-these import from beside them; inside the folder they are called `sources/...`:
+A case must open in any folder, so it carries the files that its target and options name, and the
+neighbours that these import, as `sources/...`:
 
     --target my.py:backend   saved as   sources/my.py:backend
                              loaded as  /where/the/case/is/sources/my.py:backend
 
-A module (`my_passes:fold`) is found by its name where it can be, and in the copies where not.
-A copy holds what the names need, and no more of the file (`usercode.slicing`). What it does not do:
-it loads none of them (`ctk.toolkit.targets`).
+A module (`my_passes:fold`) is imported by name if possible, else loaded from the copies. A copy
+holds only the code that the names need (`usercode.slicing`). Targets load the files
+(`ctk.toolkit.targets`).
 """
 
 import importlib.util
@@ -33,16 +33,16 @@ FOLDER = "sources"
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """How the user's files of a case are written into a folder.
+    """The user's files of a case, and their places in a folder.
 
     Attributes:
         target: The target spec, with `sources/...` for a file that is copied.
         config: The options, likewise; JSON values.
         copies: The file to copy, by its place in the folder (`sources/my.py`).
-        listed: The places of `Case.sources` and of what target and options name; the other copies
-            are their neighbours.
-        texts: What is written to each place of `copies`.
-        registering: The places of what registers operators of the graph.
+        listed: The places of `Case.sources` and of the files that target and options name; the
+            other copies are their neighbours.
+        texts: The content for each place of `copies`.
+        registering: The places of files that register operators of the graph.
     """
 
     target: str
@@ -60,14 +60,14 @@ class SourcePlan:
 
 
 def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
-    """Decide which files go along with a case.
+    """Select the files that a case carries.
 
     Args:
         case: The case; references in it that are relative start at the working folder.
         modules: Also name copies in place of modules (`my_passes:fold`).
 
     Raises:
-        CaseError: A listed source is missing or cannot be read, or an option is no JSON value.
+        CaseError: A listed source is missing or unreadable, or an option is not a JSON value.
     """
     for path in case.sources:
         if not path.is_file():
@@ -94,7 +94,7 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
 
 
 def _registering(case: Case) -> dict[Path, set[str]]:
-    """Return what registers operators, without files that are gone: a cell of a notebook."""
+    """Return the files that register operators; a deleted one (a notebook cell) is left out."""
     names = {path.name for path in case.sources}
     found = registering_files(case.graph).items()
     return {path: spaces for path, spaces in found if path.is_file() or path.name in names}
@@ -106,7 +106,7 @@ def _cut(
     placed: Mapping[str, Path],
     operators: Mapping[Path, set[str]],
 ) -> dict[Path, bytes]:
-    """Return what is copied of each file; one that nothing names, but the case lists, is whole."""
+    """Return the content to copy of each file: all of it if only the case lists the file."""
     names: dict[Path, set[str]] = {path: set() for path in files}
     spaces = {space for found in operators.values() for space in found}
     for text in (case.target, *strings_in(case.config)):
@@ -127,9 +127,9 @@ def _cut(
 
 
 def _files(case: Case, operators: Collection[Path]) -> list[Path]:
-    """Return the sources of a case and what its references name; a module may be a copy already.
+    """Return the sources of a case and the files of its references.
 
-    So may a file that registers operators: they are then those of the file that came first.
+    A module, or a file that registers operators, may be a copy already; the first one counts.
     """
     listed = [path.resolve() for path in case.sources]
     names = {path.name for path in listed}
@@ -144,28 +144,28 @@ def _files(case: Case, operators: Collection[Path]) -> list[Path]:
 
 
 def copy_sources(plan: SourcePlan, folder: Path) -> None:
-    """Copy the files into a folder; one that lies there already stays."""
+    """Copy the files into a folder; a file that is already there stays."""
     for name, path in plan.copies.items():
         place = folder / name
         _check_no_link(folder, place)
         make_folder(place.parent)
         if path != place.resolve():
-            replace_file(place, _scrubbed(plan.texts[name]))
+            replace_file(place, _scrub_source(plan.texts[name]))
 
 
 def _check_no_link(folder: Path, place: Path) -> None:
-    """Refuse a folder of copies that is a link: somebody planted it, and it leads elsewhere."""
+    """Refuse a folder of copies that is a link, which may lead out of the case folder."""
     for name in place.relative_to(folder).parents:
         part = folder / name
         if part != folder and part.is_symlink():
             raise StorageError(
-                f"{part} is a link, and ctk writes through none; next: remove it, or name another "
-                "folder: --out DIR"
+                f"{part} is a link, and ctk does not write through links; next: remove it, or name "
+                "another folder: --out DIR"
             )
 
 
-def _scrubbed(data: bytes) -> bytes:
-    """Return a source without secrets and home paths; a last comment says which lines changed."""
+def _scrub_source(data: bytes) -> bytes:
+    """Return a source without secrets and home paths; a last comment lists the changed lines."""
     try:
         text = data.decode()
     except UnicodeDecodeError:  # declares another encoding: bytes below 128 mean the same in all
@@ -180,7 +180,7 @@ def _scrubbed(data: bytes) -> bytes:
 
 
 def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
-    """Return modules and files to import, a file that is gone by the copy that a case lists."""
+    """Return modules and files to import; a deleted file is replaced by its copy."""
     copies = {path.name: str(path) for path in case.sources}
     return tuple(
         each if not is_file(each) or Path(each).is_file() else copies.get(Path(each).name, each)
@@ -189,7 +189,7 @@ def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
 
 
 def absolute_references(case: Case) -> tuple[str, dict[str, object]]:
-    """Return target and options with absolute paths, for a process that runs elsewhere."""
+    """Return target and options with absolute paths, for a process in another folder."""
 
     def absolute(text: str) -> str:
         reference = Reference.parse(text)
@@ -219,7 +219,7 @@ def resolve_references(manifest: Manifest, folder: Path) -> tuple[str, dict[str,
 
 
 def _is_importable(module: str) -> bool:
-    """Return whether Python finds a module; one in a package is not looked for: that runs code."""
+    """Return whether Python finds a module; submodules count, because a lookup runs code."""
     try:
         return "." in module or importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
@@ -227,7 +227,7 @@ def _is_importable(module: str) -> bool:
 
 
 def _copy_of(reference: Reference, copies: Mapping[str, Path]) -> str | None:
-    """Return the copy of a file; of one that is gone, and of a module, the copy of its name."""
+    """Return the copy of a file; for a deleted file or a module, the copy of that name."""
     if reference.is_file and reference.path().exists():
         return next((name for name, path in copies.items() if path == reference.path()), None)
     wanted = Path(

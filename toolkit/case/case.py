@@ -54,14 +54,14 @@ class Case:
         config: Target options that differ from the default; JSON values only.
         signature: The failure that the case must show; None if it was never judged.
         name: Short label (`graph0`), used in folder names.
-        sources: Files that hold the user's own passes or backend named in `config` or `target`.
-            Saving copies them, and what they import from beside them, into the folder, and names
-            the copies there; a loaded case names them by their absolute paths.
+        sources: Files of the user's passes or backend that `config` or `target` names. Saving
+            copies them and their imported neighbours into the folder, and refers to the copies; a
+            loaded case refers to them by absolute paths.
         dynamic: For each placeholder that is a tensor with symbolic sizes, its name and per
             dimension the symbol's name or None (`{"l_x_": ("s77", None)}`).
-        synthetic: Names of the placeholders whose values are not the program's own (rebuilt from
-            a recipe, or replaced by a reduction).
-        roles: What tensors are in the user's program, if they are more than plain inputs: by name
+        synthetic: Placeholders whose values are not the program's own (rebuilt from a recipe, or
+            replaced by a reduction).
+        roles: Tensors that the user's program holds as parameters, buffers or attributes: by name
             of the placeholder, or as `self.NAME` for an attribute of the graph.
     """
 

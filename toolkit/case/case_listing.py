@@ -1,6 +1,6 @@
 """Find the cases below a folder, half-written and damaged ones included, and describe each.
 
-Reads manifests and sizes only: it loads no graph, verifies no hashes and imports nobody's modules.
+Reads manifests and sizes only: no graph is loaded, no hash verified and no module imported.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from ctk.toolkit.case.replacing import is_part_of_case, whole_case
 HALF_WRITTEN = "half-written: the process died, had no disk space left, or is still writing"
 
 NOT_SAVED = "not_saved.txt"
-"""What a watched program leaves in place of a case that could not be written: the reason."""
+"""Holds the reason why a watched program could not write the case."""
 
 _LEFT_BEHIND = (NOT_SAVED, "events.jsonl")
-"""Files of a graph's dump, which may be there without its case."""
+"""Files of a graph's dump that may exist without its case."""
 
 _REASON_NBYTES = 1000
 
@@ -34,7 +34,7 @@ class CaseEntry:
     """A case folder.
 
     Attributes:
-        path: Where it is.
+        path: Of the folder.
         name: Label of the case; empty when its manifest cannot be read.
         target: Target spec.
         failure: The recorded signature; None if the case was never judged to fail.
@@ -58,7 +58,7 @@ def find_cases(walk: Walk) -> list[CaseEntry]:
 
 
 def _case_folders(walk: Walk) -> Iterator[Path]:
-    """Yield folders that are cases, or were to become some; does not look inside them."""
+    """Yield folders that are cases or the start of one, without descending into them."""
     for folder, subfolders, files in walk:
         is_case = not {MANIFEST, GRAPH, *_LEFT_BEHIND}.isdisjoint(files)
         if is_case or any(map(is_part_of_case, subfolders)) or is_partial(folder):
@@ -67,7 +67,7 @@ def _case_folders(walk: Walk) -> Iterator[Path]:
 
 
 def describe(folder: Path) -> CaseEntry:
-    """Return one case's entry; what is wrong with it becomes its `problem`."""
+    """Return the entry of a case; an error becomes its `problem`."""
     folder, outer = whole_case(folder), folder
     if is_partial(folder) or not (folder / MANIFEST).exists():
         return CaseEntry(outer, age_seconds=_age_of_file(folder), problem=_why_half(folder))
@@ -89,16 +89,16 @@ def describe(folder: Path) -> CaseEntry:
 
 
 def _why_half(folder: Path) -> str:
-    """Return why a folder is no whole case: what its writer said last, or what it may have been."""
+    """Return why a folder is not a whole case: the recorded reason, or the likely ones."""
     path = folder / NOT_SAVED
     if path.is_symlink():
         return HALF_WRITTEN
     try:
         with path.open("rb") as file:
-            said = file.read(_REASON_NBYTES).decode(errors="replace")
+            reason = file.read(_REASON_NBYTES).decode(errors="replace")
     except OSError:
         return HALF_WRITTEN
-    return one_line(f"not saved: {said.partition(chr(10))[0]}")
+    return one_line(f"not saved: {reason.partition(chr(10))[0]}")
 
 
 def _damage(folder: Path, sizes: dict[str, int]) -> str | None:
@@ -120,7 +120,11 @@ def count_calls(path: Path) -> int | None:
 
 
 def _calls(graph: Json) -> int:
-    """Count calls, as a `CaseError` where something is no graph."""
+    """Count calls.
+
+    Raises:
+        CaseError: A part is not a graph.
+    """
     nodes = items(graph, "nodes", dict, "graph")
     own = sum(str(node.get("op", "")).startswith("call_") for node in nodes)
     subgraphs = member(graph, "subgraphs", dict, "graph")

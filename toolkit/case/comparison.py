@@ -1,8 +1,7 @@
-"""What differs between two cases on disk: their graphs, their inputs, how they are compiled.
+"""Compare two cases on disk: their graphs, their inputs, and how they are compiled.
 
-It compares what ctk loads (`graph.json`, not the `graph.py` for people), file by file as the
-manifests list them: it builds no graph, and runs and imports nothing that a case names. What it
-does not do: compile (`ctk diff` with one case compares two compiles).
+It compares the files that ctk loads (`graph.json`, not the `graph.py` for people) without building
+a graph, and runs and imports no code of a case. (`ctk diff` with one case compares two compiles.)
 """
 
 import difflib
@@ -30,19 +29,18 @@ from ctk.toolkit.case.tensor_comparison import NOTHING, CaseDifference, StoredVa
 _NEXT = "copy the folder again"
 _SETTINGS = ("target", "config", "modes", "dynamic", "roles")
 _SHOWN = 300
-"""Characters of what a line does not show of a node."""
+"""Characters of a fact about a node that its line does not show."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseDiff:
-    """What differs between two cases.
+    """The differences between two cases.
 
     Attributes:
-        graph: The unified difference of the graphs as text, without its head; empty where that is
-            the same.
-        facts: What differs of nodes whose lines are the same: strides that were recorded, say.
+        graph: Unified diff of the graphs as text, without its head; empty if they are equal.
+        facts: Of nodes with equal lines, such as recorded strides.
         inputs: One for each input that differs, by name.
-        constants: The same for the tensors that the graph holds.
+        constants: One for each tensor of the graph that differs.
         settings: One for each of target, options, modes, symbolic sizes, roles, sources of the
             user, recorded failure that differs.
     """
@@ -65,7 +63,7 @@ class CaseDiff:
 
     def __str__(self) -> str:
         lines = [line for line in self.graph.splitlines() if line[:1] in ("+", "-")]
-        parts = [f"{len(lines)} lines of the graph"] * bool(lines)
+        parts = [f"{len(lines)} lines of the graph"] if lines else []
         parts += [f"input {each.what}" for each in self.inputs]
         parts += [f"constant {each.what}" for each in self.constants]
         parts += [each.what for each in (*self.settings, *self.facts)]
@@ -73,10 +71,10 @@ class CaseDiff:
 
 
 def compare_cases(left: Path, right: Path) -> CaseDiff:
-    """Return what differs between the cases in two folders.
+    """Return the differences between the cases in two folders.
 
     Raises:
-        CaseError: One of them is no case, or a file of it is missing, damaged or was changed.
+        CaseError: A folder is not a case, or a file of it is missing, damaged or changed.
     """
     one, other = _CaseFiles.of(left), _CaseFiles.of(right)
     mine, others = one.rows, other.rows
@@ -94,7 +92,7 @@ def compare_cases(left: Path, right: Path) -> CaseDiff:
 
 @dataclass(frozen=True, slots=True)
 class _CaseFiles:
-    """A case whose files are whole."""
+    """A case with checked files."""
 
     folder: Path
     manifest: Manifest
@@ -131,21 +129,21 @@ class _CaseFiles:
 
 
 def _facts(left: list[Row], right: list[Row]) -> Iterator[CaseDifference]:
-    """Yield what differs of nodes whose lines are the same."""
-    others = {row.what: row for row in right}
+    """Yield the differences of nodes with equal lines."""
+    others = {row.subject: row for row in right}
     for row in left:
-        other = others.get(row.what)
+        other = others.get(row.subject)
         if other is None or other.line != row.line:
             continue
         for key in dict.fromkeys([*row.data, *other.data]):
             mine, theirs = row.data.get(key), other.data.get(key)
             if mine != theirs:
                 said = [one_line(json.dumps(each), _SHOWN) for each in (mine, theirs)]
-                yield CaseDifference(one_line(f"{key} of {row.what}"), *said)
+                yield CaseDifference(one_line(f"{key} of {row.subject}"), *said)
 
 
 def _settings(left: Manifest, right: Manifest) -> Iterator[CaseDifference]:
-    """Yield what is set otherwise; of options and modes, each that differs."""
+    """Yield the settings that differ; options and modes one by one."""
     mine, others = encode(left), encode(right)
     for name in _SETTINGS:
         one, other = _by_key(mine[name]), _by_key(others[name])

@@ -1,4 +1,4 @@
-"""What makes two failures the same: the signature that a case must show."""
+"""The signature of a failure: two failures with matching signatures are the same."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -18,8 +18,8 @@ gradient on one side only; `state`: Python state (a list, an attribute) differs 
 `exit` ends the process without an exception (`os._exit`); `memory` is more of it than the limit
 of a child, where eager needs less; `nan` is a NaN or Inf pattern that differs; `structure` is
 another number or nesting of results. `slow` and `peak-memory`: the compiled call takes `limit`
-times eager's time, or memory at its peak; seen only by whoever measures it. `oracle`: what a
-command or function of the user calls a failure.
+times eager's time, or memory at its peak; seen only by a measurement. `oracle`: a failure by the
+user's own command or function.
 """
 
 
@@ -27,8 +27,8 @@ FailureOrigin = Literal[
     "dynamo", "runtime",
     "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered",
 ]  # fmt: skip
-"""Where a failure comes from: a `Stage` of the pipeline, or a place that no graph shows. `dynamo`:
-capture, guards, resumption, side effects. `runtime`: what is wrapped around compiled graphs.
+"""The origin of a failure: a `Stage` of the pipeline, or code outside of graphs. `dynamo`: capture,
+guards, resumption, side effects. `runtime`: the wrappers of compiled graphs.
 """
 
 
@@ -39,10 +39,10 @@ def _is_stage_place(where: str | None) -> bool:
 @document
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What makes two failures the same.
+    """The identity of a failure.
 
     Attributes:
-        kind: What was observed.
+        kind: Of the observed difference.
         exception: Type name of the exception, for errors.
         where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame
             outside ctk, for errors; for `missing-error` the operator that raises in eager.
@@ -50,7 +50,7 @@ class Signature:
         output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
             because a reduction renumbers results.
         message: First line of the exception, or the measured errors: information only.
-        limit: For what is measured: from how many times eager's on it is a failure.
+        limit: For a measured failure: the ratio to eager that counts as one.
     """
 
     kind: FailureKind
@@ -63,17 +63,17 @@ class Signature:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is seen only by measuring time or memory beside eager's."""
+        """Whether only a measurement of time or memory against eager shows it."""
         return self.kind in ("slow", "peak-memory")
 
     @property
     def is_deadly(self) -> bool:
-        """Whether the process that shows it can show nothing else: it ends, stops or loses CUDA."""
+        """Whether it makes its process unusable: it ends, stops or loses CUDA."""
         return self.ends_process or self.exception == "AcceleratorError"
 
     @property
     def breaks_eager(self) -> bool:
-        """Whether eager itself breaks CUDA for its process: nobody may run it and go on."""
+        """Whether eager itself breaks CUDA for its process, which cannot continue."""
         return self.kind == "missing-error" and self.is_deadly
 
     @property
@@ -83,19 +83,19 @@ class Signature:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it was ended by a limit of ours: with another limit it may do something else."""
+        """Whether a limit of ctk ended it: under another limit it may behave differently."""
         return self.kind in ("timeout", "memory")
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the results have the right form, and wrong values."""
+        """Whether the results have the right form but wrong values."""
         return self.kind in ("accuracy", "nan")
 
     def matches(self, other: "Signature") -> bool:
         """Return whether `other` is the same failure; `output` and `message` do not count.
 
-        A place in the pipeline (seen when the compile was observed) and a frame (seen when it was
-        not) say nothing about each other.
+        A place in the pipeline (of an observed compile) and a frame (of an unobserved one) cannot
+        be compared, so they match.
         """
         mine = (self.kind, self.exception, self.signal, self.limit)
         if mine != (other.kind, other.exception, other.signal, other.limit):

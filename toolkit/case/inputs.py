@@ -1,7 +1,7 @@
 """The inputs of a case: numbers as JSON, tensors stored or as recipes, one per placeholder.
 
-What is stored decides what leaks: weights and large activations are never stored unless asked for.
-What it does not do: files (`store`).
+Weights and large activations may be confidential, so they are stored on request only.
+`store` writes the files.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from ctk.toolkit.case.graphs.graph_json import constants_of
 
 SMALL_INPUT = 64
 """Activations of up to so many elements are stored whole in recipe mode; larger ones may be user
-data, and become synthetic."""
+data and become synthetic."""
 
 SMALL_BUFFER = 4096
 """Buffers and constants of up to so many elements are stored whole: tables, masks, statistics."""
@@ -51,12 +51,12 @@ def _placeholders(case: Case) -> list[Node]:
 @document
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `inputs.json` holds.
+    """The document `inputs.json`.
 
     Attributes:
         names: The placeholders, in order.
-        values: The inputs that are no tensors, by name, as arguments of a graph are written.
-        tensors: The others.
+        values: The inputs other than tensors, by name, encoded as arguments of a graph.
+        tensors: The tensors.
     """
 
     names: tuple[str, ...]
@@ -97,7 +97,7 @@ def unpack_inputs(
     """Return the inputs of a graph.
 
     Args:
-        inputs: Of `pack_inputs`, perhaps from a stranger.
+        inputs: Of `pack_inputs`, possibly untrusted.
         arrays: Stored values.
         graph: The graph whose placeholders they are for.
         device: Put tensors there instead of on the recorded device.
@@ -115,11 +115,11 @@ def unpack_inputs(
     values = {
         name: decoder.decode(value, f"{_WHERE}: {name}") for name, value in inputs.values.items()
     }
-    found: Mapping[str, object] = {**tensors, **values}
-    missing = [name for name in wanted if name not in found]
+    by_name: Mapping[str, object] = {**tensors, **values}
+    missing = [name for name in wanted if name not in by_name]
     if missing:
-        raise CaseError(f"{_WHERE}: {missing[0]!r} has no value{nearest(missing[0], found)}")
-    return tuple(found[name] for name in wanted)
+        raise CaseError(f"{_WHERE}: {missing[0]!r} has no value{nearest(missing[0], by_name)}")
+    return tuple(by_name[name] for name in wanted)
 
 
 def _no_function(name: str) -> object:

@@ -1,4 +1,4 @@
-"""What an oracle answers: a verdict and what was seen. Never a bool."""
+"""The answer of an oracle: a verdict and the observed failure. Never a bool."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -8,12 +8,12 @@ from ctk.toolkit.case.formats.schema import document
 
 
 class Verdict(Enum):
-    """What an oracle says of a case, compared with the failure it is looking for."""
+    """The result of a case, compared with the failure that the oracle looks for."""
 
     REPRODUCES = "reproduces"
     PASSES = "passes"
     DIFFERENT = "different"  # it fails, but with another signature
-    INVALID = "invalid"  # the case does not fit together, or breaks the process: no question to ask
+    INVALID = "invalid"  # the case is inconsistent or breaks the process
     FLAKY = "flaky"  # two runs of the same program differ (random ops, races)
     TIMEOUT = "timeout"
 
@@ -21,14 +21,14 @@ class Verdict(Enum):
 @document
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An oracle's answer: the verdict, and the failure that was seen, if any.
+    """The answer of an oracle: the verdict, and the observed failure, if any.
 
     Attributes:
-        verdict: Compared with the failure that is looked for.
-        signature: What was seen.
-        detail: More of it, for people.
-        seconds: How long it took; of one that a limit of time has ended, that limit. None where
-            nobody measures. Two answers that differ in it are the same.
+        verdict: Compared with the failure that the oracle looks for.
+        signature: Of the observed failure.
+        detail: For people.
+        seconds: The time it took; after a timeout, the limit; None if not measured. Not part of the
+            identity of an answer.
     """
 
     verdict: Verdict
@@ -38,30 +38,30 @@ class Judgement:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether a limit of time has ended it: with more time it may be another answer."""
+        """Whether a time limit ended it: with more time the answer may differ."""
         return self.signature is not None and self.signature.kind == "timeout"
 
     def holds(self, seconds: float | None) -> bool:
-        """Return whether it would be the same with a limit of so many seconds; None: no limit."""
+        """Return whether the answer holds under a limit of so many seconds; None: no limit."""
         if not self.is_out_of_time:
             return True
         return seconds is not None and self.seconds is not None and self.seconds >= seconds
 
     @property
     def fails(self) -> bool:
-        """Whether a failure was seen: the one that is looked for, or another."""
+        """Whether a failure was observed: the expected one, or another."""
         return self.verdict in (Verdict.REPRODUCES, Verdict.DIFFERENT)
 
     @property
     def tells_of_the_program(self) -> bool:
-        """Whether the whole program need not be asked: its graph fails, or gives no answer in time.
+        """Whether the whole program need not be judged: its graph fails or times out.
 
-        A program with a graph that hangs hangs too.
+        A program with a graph that hangs hangs as well.
         """
         return self.fails or self.verdict is Verdict.TIMEOUT
 
     @property
     def telling(self) -> int:
-        """How much it says of a program of several graphs: one failing graph makes it fail."""
+        """Severity, for the verdict of a program of several graphs: one failing graph decides."""
         order = {Verdict.PASSES: 0, Verdict.DIFFERENT: 2, Verdict.REPRODUCES: 3}
         return order.get(self.verdict, 1)

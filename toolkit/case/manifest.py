@@ -1,8 +1,7 @@
-"""The manifest of a case folder: what it is, how to run it, and what else is in the folder.
+"""The manifest of a case folder: the case's settings, its provenance, and the list of its files.
 
-Plain data, declared as a schema; paths under the home folder are written with `~`, and of the
-environment only the variables of an exact list are recorded. What it does not do: graphs and
-values (`store`).
+Plain data, declared as a schema. Paths under the home folder are written with `~`; of the
+environment only the variables of an exact list are recorded. `store` writes graphs and values.
 """
 
 import hashlib
@@ -37,7 +36,7 @@ from ctk.toolkit.case.formats.strict_json import Json, dump_json
 from ctk.toolkit.case.roles import Role
 
 SCHEMA: Final = 2
-"""Raised whenever an older ctk could misread what this one writes, or this one what it wrote."""
+"""Incremented when an older and this version of ctk could misread each other's cases."""
 
 MANIFEST, GRAPH = "manifest.json", "graph.json"
 VALUES = ".safetensors"
@@ -48,20 +47,20 @@ _DAMAGED = (
 )
 
 
-def _checked_path(name: str) -> str:
+def _check_path(name: str) -> str:
     """Return a path inside the folder.
 
     Raises:
-        ValueError: It is absolute, leads out of the folder, or is no plain path.
+        ValueError: It is absolute, leads out of the folder, or has odd characters.
     """
     path = PurePosixPath(name)
     plain = re.fullmatch(r"[\w.+ -]+(/[\w.+ -]+)*", name)
     if len(name) <= NAME_LENGTH and plain and not path.is_absolute() and ".." not in path.parts:
         return name
-    raise ValueError(f"{quote_value(name)} leads out of the case folder, or is no plain path")
+    raise ValueError(f"{quote_value(name)} leads out of the case folder, or is not a plain path")
 
 
-FileName = Annotated[str, AfterValidator(_checked_path)]
+FileName = Annotated[str, AfterValidator(_check_path)]
 """A path inside the case folder, with `/`."""
 
 
@@ -77,7 +76,7 @@ class FileRecord:
 @document
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Who wrote a case, where and when; nothing secret (see `recorded_variables`)."""
+    """Origin of a case; nothing secret (see `select_recorded_variables`)."""
 
     created: Line
     ctk: Line
@@ -90,7 +89,7 @@ class Provenance:
 @document
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What `manifest.json` holds.
+    """The document `manifest.json`.
 
     Attributes:
         name: Label of the case.
@@ -107,7 +106,7 @@ class Manifest:
             that it must run: they register operators.
         sources: Files of the user that were copied into the folder, relative to it.
         files: Every file that was written, relative to the folder.
-        provenance: Who wrote it: versions, platform, environment, time.
+        provenance: Versions, platform, environment, time.
         schema: Version of the case format.
     """
 
@@ -144,7 +143,7 @@ RECORDED = (
     "PYTHONHASHSEED",
     "TORCHDYNAMO_DISABLE",
 )
-"""The only variables whose values are ever written to a dump."""
+"""The variables whose values a dump records, by exact name: a pattern could match tokens."""
 
 
 def select_recorded_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -154,7 +153,7 @@ def select_recorded_variables(environ: Mapping[str, str] | None = None) -> dict[
 
 
 def make_provenance() -> Provenance:
-    """Return who writes a case, where and when."""
+    """Return the provenance of a case that is written now."""
     return Provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         ctk=ctk_version(),
@@ -178,13 +177,13 @@ def ctk_version() -> str:
 
 def write_manifest(manifest: Manifest, folder: Path, *, exact: bool = False) -> None:
     """Write `manifest.json` in one step, scrubbed unless `exact`."""
-    change = _same if exact else scrub
+    change = _identity if exact else scrub
     data = cast("Json", map_strings(encode(manifest), change))
     data = {"schema": data.pop("schema"), **data}
     replace_file(folder / MANIFEST, dump_json(data).encode())
 
 
-def _same(text: str) -> str:
+def _identity(text: str) -> str:
     return text
 
 
@@ -192,7 +191,7 @@ def map_strings(value: object, change: Callable[[str], str], where: str = "confi
     """Return a JSON value with each of its strings changed, keys excepted; tuples become lists.
 
     Raises:
-        CaseError: It is no JSON value; `where` and the place in it are named.
+        CaseError: It is not a JSON value; the message names `where` and the place in it.
     """
     if isinstance(value, str | Path):
         return change(str(value))
@@ -213,7 +212,7 @@ def map_strings(value: object, change: Callable[[str], str], where: str = "confi
 
 
 def expand_home(text: str) -> str:
-    """Undo what `scrub` did to a path: `~/passes.py:fold` names a file of this user."""
+    """Replace `~` at the start of a path by the home folder: `~/passes.py:fold`."""
     return str(Path(text).expanduser()) if text.startswith("~/") else text
 
 
@@ -237,16 +236,16 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise CaseError(f"{folder} has no {MANIFEST}: it is no case, or {_DAMAGED}")
+        raise CaseError(f"{folder} has no {MANIFEST}: it is not a case, or {_DAMAGED}")
     return read_document(Manifest, path, next_step=_DAMAGED, schema=SCHEMA)
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Check that every file of the manifest is there, whole and unchanged, and no source besides.
+    """Check that every file of the manifest is there, unchanged, and that no other source is.
 
     Raises:
-        CaseError: One is missing, has another size or hash, is a link or lies behind one; or there
-            is a source that is not listed (a listed one could import it).
+        CaseError: A file is missing, changed, or lies behind a link; or a source is not listed (a
+            listed one could import it).
     """
     _check_listed(folder, manifest)
     for name, wanted in manifest.files.items():
@@ -258,11 +257,11 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         check_nbytes(path, nbytes, memory_nbytes() if path.suffix == VALUES else GRAPH_NBYTES)
         if nbytes != wanted.nbytes:
             raise CaseError(
-                f"{folder}: file {name} has {nbytes} bytes, the manifest says {wanted.nbytes}; "
+                f"{folder}: file {name} has {nbytes} bytes, the manifest lists {wanted.nbytes}; "
                 f"{_DAMAGED}"
             )
         if path.suffix == VALUES:
-            check_header(path)  # costs nothing; the hash of a hole of many gigabytes costs minutes
+            check_header(path)  # before hashing, which takes minutes for a hole of many gigabytes
         if file_record(path) != wanted:
             raise CaseError(
                 f"{folder}: file {name} was changed after the case was written (its SHA-256 "
@@ -271,7 +270,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def _check_listed(folder: Path, manifest: Manifest) -> None:
-    """Check that the manifest lists what is read of a case: the others are nobody's."""
+    """Check that the manifest lists each file that is read of a case."""
     for name in (GRAPH, "inputs.json", *manifest.sources):
         if name not in manifest.files:
             raise CaseError(f"{folder}: the manifest does not list {name}; {_DAMAGED}")

@@ -1,6 +1,6 @@
-"""Say where an exception was raised, so that the same failure gives the same words in every run.
+"""Name the place where an exception was raised, equal for equal failures in every run.
 
-Line numbers, generated names and hashes are left out. What it does not do: it does not judge.
+Line numbers, generated names and hashes are left out.
 """
 
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 from types import FrameType
 
 OURS = "ctk"
-"""Our package: its frames are not the place of a failure."""
+"""The package of ctk: its frames are not the place of a failure."""
 
 FROM_FILE = "ctk_folder_"
-"""How modules are named that `ctk.compiler.usercode.python_files` loads from a path: by its hash."""
+"""Prefix of modules that `ctk.compiler.usercode.python_files` loads from a path."""
 
 GENERATED = re.compile(r"<eval_with_key>|<string>|torchinductor_|compile_tasks|^c[a-z2-7]{50,}$")
 """File or module names of code that was generated for one compile."""
@@ -32,9 +32,9 @@ def root_error(error: BaseException) -> BaseException:
 def find_raise_site(error: BaseException) -> str:
     """Return `stage/pass` when the pipeline left it on the exception, else `module:function`.
 
-    1. `ctk_where` on the exception, on the one that it wraps, or on one in its chain of causes.
-    2. The innermost frame outside ctk; `generated` for code that was made in this compile.
-    3. The innermost frame, when all are ours.
+    1. `ctk_where` on the exception, on the exception inside it, or on one of its causes.
+    2. The innermost frame outside ctk; `generated` for code generated in this compile.
+    3. The innermost frame, if all are in ctk.
     """
     for each in _chain(error):
         where = getattr(each, "ctk_where", None)

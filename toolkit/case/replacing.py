@@ -1,15 +1,15 @@
-"""Put a new case in place of the one in a folder, so that at every moment one of them is whole.
+"""Replace the case in a folder atomically: at every moment the old or the new case is whole.
 
-A case is several files, and several files cannot be renamed at once. So the new one is first
-written whole into a folder of its own beside the old files, and one rename makes it the case:
+A case is several files, which cannot be renamed at once. So the new case is first written into a
+folder of its own beside the old files, and one rename makes it the case:
 
     .new.partial/    being written; the old files are the case        kill: the old case
     .new/            renamed; from here on, this is the case          kill: the new case
     graph.json, ...  the same files (links) replace the old ones      kill: the new case, in .new/
     (.new/ removed)  the folder holds the new case and nothing else
 
-Who opens the folder asks `whole_case`. The next save finishes what a killed process left, and
-removes what it left half-written. What it does not do: it holds no two writers of one folder apart.
+Readers call `whole_case`. The next save completes the replacement of a killed process, or removes
+its half-written folder. Two writers of one folder are not synchronized.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from ctk.toolkit.case.formats.files import (
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
 
 NEW = ".new"
-"""A complete case that takes the place of the one around it."""
+"""The folder of a complete case that replaces the case around it."""
 
 _OLD = "old"
 
@@ -39,7 +39,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENO
 
 
 def is_part_of_case(name: str) -> bool:
-    """Return whether a folder of this name is a new case, whole or half, of the one around it."""
+    """Return whether a folder of this name is a new case, complete or not, inside of a case."""
     return name == NEW or (name.startswith(NEW) and name.endswith(PARTIAL))
 
 
@@ -51,7 +51,7 @@ def whole_case(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def replace_case(folder: Path) -> Generator[Path]:
-    """Give a folder to write a case into; it takes the place of the case in `folder`.
+    """Yield a folder to write a case into; afterwards it replaces the case in `folder`.
 
     Args:
         folder: Exists. Files in it that belong to no case stay.
@@ -64,7 +64,7 @@ def replace_case(folder: Path) -> Generator[Path]:
     with scratch_folder(folder / NEW.removeprefix(".")) as partial:
         yield partial
         with raise_storage_errors(folder / NEW):
-            shutil.rmtree(folder / NEW, ignore_errors=True)  # none that is whole: see `_finish`
+            shutil.rmtree(folder / NEW, ignore_errors=True)  # an incomplete one: see `_finish`
             partial.rename(folder / NEW)
     _finish(folder)
 
@@ -84,7 +84,7 @@ def _finish(folder: Path) -> None:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Remove what the writer of a case that was killed has left under temporary names."""
+    """Remove the temporary files of a writer that was killed."""
     files = {GRAPH, MANIFEST, *map(str, _old_files(folder))}
     places = {folder / NEW.removeprefix("."), folder / _OLD, *(folder / name for name in files)}
     for place in places:
@@ -94,7 +94,7 @@ def _remove_half_written(folder: Path) -> None:
 
 
 def _old_files(folder: Path) -> set[Path]:
-    """Return the files of the case that goes; of a damaged one, none."""
+    """Return the files of the old case; none if it is damaged."""
     with contextlib.suppress(CaseError):
         return {Path(name) for name in read_manifest(folder).files}
     return set()
@@ -107,7 +107,7 @@ def _remove(folder: Path, names: set[Path]) -> None:
 
 
 def _place(file: Path, place: Path) -> None:
-    """Put a file at a second place, in one step; the first stays."""
+    """Link or copy a file to a second place in one step."""
     make_folder(place.parent)
     with scratch_folder(place) as partial, raise_storage_errors(place):
         try:

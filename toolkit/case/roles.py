@@ -1,13 +1,13 @@
-"""What each tensor of a case is in the user's program: a parameter, a buffer or an input.
+"""The role of each tensor of a case in the user's program: parameter, buffer or input.
 
-Compilers treat them differently: `freezing` folds parameters, CUDA graphs do not copy what has a
-static address. Dynamo says where it found each tensor, in a graph's inputs or in its attributes:
+Compilers treat them differently: `freezing` folds parameters, CUDA graphs do not copy tensors with
+a static address. Dynamo records the source of each tensor, an input or attribute of the graph:
 
-    the input `l_self_modules_c_parameters_weight_`, for which Dynamo says
-    L['self']._modules['c']._parameters['weight'], is the parameter `c.weight`; its address stays
+    the input `l_self_modules_c_parameters_weight_` with the source
+    L['self']._modules['c']._parameters['weight'] is the parameter `c.weight`; its address is static
 
-A role is known by the name of the placeholder, or as `self.NAME` for an attribute of the graph.
-What it does not do: values (`inputs`); a tensor without a role is a plain input.
+The key of a role is the name of the placeholder, or `self.NAME` for an attribute of the graph. A
+tensor without a role is a plain input.
 """
 
 import re
@@ -26,10 +26,10 @@ from ctk.toolkit.case.formats.schema import document
 
 RoleKind = Literal["parameter", "buffer", "input"]
 Static = Literal["guarded", "unguarded"]
-"""Dynamo's word: whether a call with another address compiles anew."""
+"""Dynamo's term: whether a call with another address recompiles."""
 
 HELD = "self."
-"""Before the name of an attribute of the graph."""
+"""Prefix of an attribute of the graph."""
 
 _STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]|\['?([^'\]]*)'?\]|\.(\w+)")
 _TABLE = re.compile(r"\._(parameters|buffers)\['[^']*'\]$")
@@ -38,12 +38,12 @@ _TABLE = re.compile(r"\._(parameters|buffers)\['[^']*'\]$")
 @document
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a tensor is in the user's program.
+    """The role of a tensor in the user's program.
 
     Attributes:
         kind: A tensor that is a plain attribute of a module is an input with a name.
         name: Its name in the user's module (`encoder.layers.0.weight`); empty if it is in none.
-        static: Whether its address stays, and whether Dynamo guards that; None: it may change.
+        static: Whether Dynamo guards its static address; None: the address may change.
     """
 
     kind: RoleKind
@@ -52,7 +52,7 @@ class Role:
 
     @property
     def is_held(self) -> bool:
-        """Whether the user's module holds it, so that it is the same tensor in each call."""
+        """Whether the user's module holds it, so that each call gets the same tensor."""
         return self.static is not None
 
 
@@ -60,12 +60,12 @@ def roles_of(gm: GraphModule, inputs: Sequence[object]) -> dict[str, Role]:
     """Return the roles of the tensors of a graph that Dynamo hands to its backend.
 
     Args:
-        gm: As Dynamo gives it; later Dynamo takes away what it says here.
+        gm: As Dynamo gives it; Dynamo removes its sources later.
         inputs: One value per placeholder.
 
     Returns:
-        Those that are more than plain inputs; the names keep the name of the module (`net.weight`)
-        only where there are several.
+        The roles other than plain inputs; names start with the name of the module (`net.weight`)
+        if there are several modules.
     """
     found = {key: _role(source, value) for key, source, value in _tensors(gm, inputs)}
     roots = {root for root, role in found.values() if role.name}
@@ -77,14 +77,14 @@ def roles_of(gm: GraphModule, inputs: Sequence[object]) -> dict[str, Role]:
 
 
 def roles_in(gm: GraphModule, roles: Mapping[str, Role]) -> dict[str, Role]:
-    """Return those of `roles` whose tensors a graph still has."""
+    """Return the roles of the tensors that a graph still has."""
     held = {HELD + target for target in attribute_targets(gm.graph)}
     known = {node.name for node in placeholders(gm)} | held
     return {key: role for key, role in roles.items() if key in known}
 
 
 def _tensors(gm: GraphModule, inputs: Sequence[object]) -> Iterator[tuple[str, str, Tensor]]:
-    """Yield the key of each tensor, where Dynamo found it, and the tensor."""
+    """Yield the key of each tensor, its source in Dynamo, and the tensor."""
     for node, value in zip(placeholders(gm), inputs, strict=True):
         if isinstance(value, Tensor):
             yield node.name, torch_roles.placeholder_source(node) or "", value

@@ -1,13 +1,13 @@
-"""Save and load cases: a folder that can be opened without running anyone's code.
+"""Save and load cases: a folder that can be opened without running foreign code.
 
-    manifest.json          what it is and how to run it; names every other file with its hash
+    manifest.json          settings of the case; lists every other file with its hash
     graph.json             the graph (`graph_json`)      graph.py   the same for people
     constants.safetensors  values of its constants
     inputs.json            the inputs: numbers, and how tensors lie in memory (`tensors`)
     inputs.safetensors     values of the inputs that were stored
     sources/               the user's own passes or backend, as they were
 
-What it does not do: repros, dumps of passes (others put their files beside these).
+Repros and dumps of passes put their files beside these.
 """
 
 import dataclasses
@@ -79,12 +79,12 @@ def save_case(
 
     Args:
         case: The case; only read. Fake tensors among its inputs become synthetic ones.
-        folder: Where to; it must not exist, or be empty.
+        folder: The destination; it must not exist, or be empty.
         inputs: `full`: store every value. `recipe`: store small buffers, constants and inputs, and
-            what `case.synthetic` names; give the others synthetic values of the same statistics.
+            those of `case.synthetic`; give the others synthetic values of the same statistics.
             `none`: no values and no statistics.
-        overwrite: Put the case into a folder that may hold other files (they stay), in place of the
-            case that may be in it.
+        overwrite: Write into a folder that may hold other files, which stay, and replace the case
+            in it, if any.
         portable: Copy the user's own files into the folder and refer to the copies, so that it can
             be moved. False, for a child process: name the files where they are, and write every
             text as it is (a case for others is scrubbed of secrets and home paths).
@@ -93,8 +93,8 @@ def save_case(
         The folder.
 
     Raises:
-        CaseError: Something is there already, or the case holds what cannot be kept.
-        StorageError: It cannot be written; a case that it was to replace is still whole.
+        CaseError: The folder is occupied, or the case holds a value that cannot be saved.
+        StorageError: It cannot be written; a case to be replaced is still whole.
     """
     if inputs not in get_args(InputsMode):
         modes = get_args(InputsMode)
@@ -145,12 +145,12 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
 
 
 def _write_exact(path: Path, text: str) -> None:
-    """Write what only a child process reads, for as long as its question lasts."""
+    """Write a text for a child process, unscrubbed."""
     replace_file(path, text.encode())
 
 
 def _symbols(case: Case) -> dict[str, object]:
-    """Return the hint of each symbol; the inputs know better than the graph's first capture."""
+    """Return the hint of each symbol; inputs take precedence over the graph's first capture."""
     found = symbol_hints(case.graph)
     placeholders = case.graph.graph.find_nodes(op="placeholder")
     for node, value in zip(placeholders, case.inputs, strict=True):
@@ -168,7 +168,7 @@ def _synthetic_names(case: Case, graph: Json, inputs: Inputs) -> tuple[str, ...]
 
 
 def _imports(case: Case, graph: Json, plan: SourcePlan, *, portable: bool) -> tuple[str, ...]:
-    """Return what loading imports: modules by name, files by their place in the folder."""
+    """Return the imports of a load: modules by name, files by their place in the folder."""
     modules = (module_of_target(name) for name in target_names(graph))
     found = dict.fromkeys(module for module in modules if module is not None)
     if not portable:
@@ -199,9 +199,9 @@ def load_case(
     given: UserOverrides = NO_OVERRIDES,
     device: str | None = None,
 ) -> Case:
-    """Read a case; one that names code, or options that reach further, is refused without trust.
+    """Read a case; without trust, a case that names code or unsafe options is refused.
 
-    So whoever holds a `Case` may judge it: its user vouches for it, or it is harmless.
+    So every `Case` may be judged: its user trusts it, or it is harmless.
 
     >>> import ctk, torch
     >>> (graph,) = ctk.repro(torch.relu, torch.ones(2)).graphs
@@ -211,17 +211,17 @@ def load_case(
 
     Args:
         folder: A case folder.
-        trust: Whether the user trusts who made the case: then its modules are imported, and its
-            target, passes and options are taken as they are.
-        allow_imports: Modules that may be imported, of those that the manifest lists: the finer
-            way to trust a case that only calls functions or operators of these.
-        given: What the user says in place of the case's own words: that needs no trust.
-        device: Put all tensors, and everything that names a device, there instead.
+        trust: Whether the user trusts the author of the case: then its modules are imported, and
+            its target, passes and options are used as they are.
+        allow_imports: Modules of the manifest that may be imported: for a case that only calls
+            functions or operators of these.
+        given: Replaces target and options of the case; needs no trust.
+        device: Put all tensors, and every argument that is a device, there instead.
 
     Raises:
-        CaseError: No such folder, a half-written or damaged one, one from a newer ctk, or a graph
-            that names something that is not allowed.
-        TrustError: It would run or set more than torch's own; says what, and how to trust it.
+        CaseError: The folder is missing, half-written, damaged or from a newer ctk, or the graph
+            calls something that is not allowed.
+        TrustError: It would run or set more than torch's own; the message lists it.
     """
     folder = _existing(Path(folder))
     manifest = read_manifest(folder)
@@ -258,7 +258,7 @@ def _graph_and_inputs(
     trust: bool,
     device: str | None,
 ) -> tuple[GraphModule, tuple[object, ...]]:
-    """Build the graph of `graph.json`, whose JSON is given, and the inputs beside it."""
+    """Build the graph of `graph.json` and the inputs."""
     try:
         arrays = _arrays(folder, CONSTANTS, manifest)
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
@@ -274,7 +274,7 @@ def _existing(folder: Path) -> Path:
     """Return a case folder that exists.
 
     Raises:
-        CaseError: It does not, or its name says that its writer died.
+        CaseError: It does not, or it is half-written.
     """
     folder = folder.expanduser()
     folder = folder.parent if folder.name == MANIFEST else folder
@@ -283,7 +283,7 @@ def _existing(folder: Path) -> Path:
     if not folder.is_dir():
         there = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise CaseError(
-            f"no such folder: {folder}{nearest(folder.name, there)}; see what there is: ctk ls"
+            f"no such folder: {folder}{nearest(folder.name, there)}; list the cases: ctk ls"
         )
     if is_partial(folder):
         raise CaseError(f"{folder} is half-written: the process that wrote it died; {_NEXT}")

@@ -1,9 +1,9 @@
-"""What differs between the inputs, or the constants, of two cases on disk.
+"""Compare the inputs, or the constants, of two cases on disk.
 
     x    float32[4, 6], strides [6, 1], offset 40, cpu    float32[4, 6], strides [6, 1], cpu
 
-Of each tensor: type, strides, offset, device, whose memory it shares and how much of that there is,
-autograd; then its values, which are put together as for a run. Nothing is imported or run.
+Of each tensor: type, strides, offset, device, shared memory, autograd; then its values, rebuilt as
+for a run. Nothing is imported or run.
 """
 
 from collections.abc import Iterator, KeysView, Mapping, Sequence
@@ -25,7 +25,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True)
 class CaseDifference:
-    """One thing that two cases have otherwise: what, on the left, on the right."""
+    """A difference of two cases: its subject, the left and the right value."""
 
     what: str
     left: str
@@ -34,15 +34,15 @@ class CaseDifference:
 
 @dataclass(frozen=True, slots=True)
 class StoredValues:
-    """Values of one case by name, as they are stored.
+    """The stored values of one case by name.
 
     Attributes:
-        file: What says how they lie in memory, for errors.
-        names: All of them, in order, quickly found.
-        others: Those that are no tensors, as text.
-        index: How the tensors lie in memory.
-        arrays: Stored values.
-        lookers: The tensors that look at each piece of memory, each tensor once.
+        file: The file of the index, for errors.
+        names: Of all values, in order.
+        others: Values other than tensors, as text.
+        index: Memory layout of the tensors.
+        arrays: Values by storage.
+        viewers: The tensors on each storage, each tensor once.
     """
 
     file: Path
@@ -50,7 +50,7 @@ class StoredValues:
     others: Mapping[str, str]
     index: TensorIndex
     arrays: Mapping[str, Tensor]
-    lookers: Mapping[str, Sequence[str]]
+    viewers: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(
@@ -62,35 +62,36 @@ class StoredValues:
         arrays: Mapping[str, Tensor],
     ) -> "StoredValues":
         """Return the values that a file describes; see the attributes."""
-        lookers: dict[str, list[str]] = {}
+        viewers: dict[str, list[str]] = {}
         for name, entry in index.entries.items():
-            lookers.setdefault(entry.storage, []).append(name)
-        return cls(file, dict.fromkeys(names).keys(), others, index, arrays, lookers)
+            viewers.setdefault(entry.storage, []).append(name)
+        return cls(file, dict.fromkeys(names).keys(), others, index, arrays, viewers)
 
     def find(self, name: str) -> tuple[TensorEntry, Storage]:
-        """Return how a tensor looks at memory, and that memory.
+        """Return the entry and the storage of a tensor.
 
         Raises:
-            CaseError: It is not described: somebody has changed the file.
+            CaseError: The index lacks it: the file was changed.
         """
         entry = self.index.entries.get(self.index.same.get(name, name))
         storage = self.index.storages.get(entry.storage) if entry else None
         if entry is None or storage is None:
             raise CaseError(
-                f"{self.file.name} in {self.file.parent} says nothing of {one_line(name, 80)}: the "
+                f"{self.file.name} in {self.file.parent} lacks {one_line(name, 80)}: the "
                 "case was changed by hand; copy the folder again"
             )
         return entry, storage
 
-    def says(self, name: str) -> str:
-        """Return what a value is: type and layout of a tensor, else the value itself."""
+    def describe(self, name: str) -> str:
+        """Return type and layout of a tensor, or another value as text."""
         if name not in self.names:
             return NOTHING
         if name in self.others:
             return one_line(self.others[name])
         entry, storage = self.find(name)
         parts = [tensor_text(entry.dtype, entry.shape), f"strides {list(entry.stride)}"]
-        parts += [f"offset {entry.offset}"] * bool(entry.offset)
+        if entry.offset:
+            parts.append(f"offset {entry.offset}")
         parts += [entry.device, *self._memory(name, entry, storage)]
         marks = {
             "conjugated": entry.conj,
@@ -102,11 +103,11 @@ class StoredValues:
         return one_line(", ".join([*parts, *(mark for mark, is_so in marks.items() if is_so)]))
 
     def _memory(self, name: str, entry: TensorEntry, storage: Storage) -> Iterator[str]:
-        """Yield what is unusual of its memory: who else has it, and where it is more than shown."""
+        """Yield how a tensor shares memory, and its storage if it is a part of it."""
         first = self.index.same.get(name)
         if first is not None:
             yield f"the same tensor as {first}"
-        sharing = [each for each in self.lookers[entry.storage] if each not in (name, first)]
+        sharing = [each for each in self.viewers[entry.storage] if each not in (name, first)]
         if sharing:
             yield f"shares memory with {', '.join(sharing)}"
         end = storage.first + extent(storage.shape, storage.stride)
@@ -127,11 +128,11 @@ class StoredValues:
 
 
 def compare_stored(left: StoredValues, right: StoredValues) -> Iterator[CaseDifference]:
-    """Yield one for each value that differs, by name; then memory behind tensors that agree."""
+    """Yield each value that differs, by name; then memory that no tensor covers."""
     agreeing: list[str] = []
     for name in dict.fromkeys([*left.names, *right.names]):
-        mine, others = left.says(name), right.says(name)
-        changed = "" if NOTHING in (mine, others) else _changed(left, right, name)
+        mine, others = left.describe(name), right.describe(name)
+        changed = "" if NOTHING in (mine, others) else _compare_values(left, right, name)
         if mine != others:
             yield CaseDifference(
                 one_line(name), mine, f"{others}; {changed}" if changed else others
@@ -143,8 +144,8 @@ def compare_stored(left: StoredValues, right: StoredValues) -> Iterator[CaseDiff
     yield from _behind(left, right, agreeing)
 
 
-def _changed(left: StoredValues, right: StoredValues, name: str) -> str:
-    """Return how the values of two tensors of one type differ; empty where nothing is compared."""
+def _compare_values(left: StoredValues, right: StoredValues, name: str) -> str:
+    """Return how the values of two tensors of one type differ; empty if not compared."""
     if name in left.others or name in right.others:
         return ""
     (entry, storage), (other_entry, other) = left.find(name), right.find(name)
@@ -161,12 +162,12 @@ def _changed(left: StoredValues, right: StoredValues, name: str) -> str:
 def _behind(
     left: StoredValues, right: StoredValues, agreeing: Sequence[str]
 ) -> Iterator[CaseDifference]:
-    """Yield memory that differs where none of the tensors that look at it does: in gaps."""
+    """Yield memory that differs only in gaps between equal tensors."""
     known = set(agreeing)
     for name in agreeing:
         key = left.find(name)[0].storage
-        lookers = left.lookers[key]
-        is_first = name == lookers[0] and known.issuperset(lookers)
+        viewers = left.viewers[key]
+        is_first = name == viewers[0] and known.issuperset(viewers)
         if is_first and not _is_same_memory(left, right, name):
             yield CaseDifference(
                 one_line(f"memory of {key}"), "", "other values that no tensor shows"
@@ -182,6 +183,6 @@ def _is_same_memory(left: StoredValues, right: StoredValues, name: str) -> bool:
 
 
 def _bytes(values: Tensor) -> Tensor:
-    """Return the bytes of each value: a NaN is equal to itself."""
+    """Return the bytes of each value, so that a NaN equals itself."""
     plain = values.detach().resolve_conj().resolve_neg()
     return plain.reshape(-1, 1).contiguous().view(torch.uint8)

@@ -10,7 +10,7 @@ from torch.fx import symbolic_trace
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.comparison import CaseDiff, Difference, compare_cases
+from ctk.toolkit.case.comparison import CaseDiff, CaseDifference, compare_cases
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.manifest import file_record
 from ctk.toolkit.case.store import save_case
@@ -68,8 +68,8 @@ def test_settings(tmp_path: Path) -> None:
     modes = replace(CASE.modes, grad=False)
     found = compared(tmp_path, CASE, replace(CASE, target="inductor", modes=modes))
     assert found.settings == (
-        Difference("target", "ctk", "inductor"),
-        Difference("modes.grad", "True", "False"),
+        CaseDifference("target", "ctk", "inductor"),
+        CaseDifference("modes.grad", "True", "False"),
     )
 
 

@@ -54,7 +54,7 @@ def test_a_missing_cut_or_changed_file_is_a_case_error(folder: Path, name: str) 
     path = folder / name
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with pytest.raises(CaseError, match=rf"file {name} has \d+ bytes, the manifest says \d+"):
+    with pytest.raises(CaseError, match=rf"file {name} has \d+ bytes, the manifest lists \d+"):
         load_case(folder)
     path.write_bytes(whole[:-3] + b"xyz")
     with pytest.raises(CaseError, match=rf"file {name} was changed"):

@@ -1,7 +1,4 @@
-"""Read a file that a stranger made: a plain file of bounded size, no link, nothing that blocks.
-
-What it does not do: it does not say what is in it.
-"""
+"""Read an untrusted file: a plain file of bounded size, not a link, not a pipe or device."""
 
 import errno
 import os
@@ -15,11 +12,11 @@ def read_bounded(path: Path, limit: int) -> bytes:
     """Return the bytes of a file.
 
     Args:
-        path: Perhaps a pipe, a device, a folder or a link: refused, never waited for or followed.
-        limit: Of its size in bytes, looked at before anything is read.
+        path: A pipe, device, folder or link is refused without waiting for or following it.
+        limit: Of its size in bytes, checked before reading.
 
     Raises:
-        CaseError: It is larger, or no plain file.
+        CaseError: It is larger, or not a plain file.
         OSError: It is missing or cannot be read.
     """
     try:
@@ -31,7 +28,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
     known = os.fstat(descriptor)
     if not stat.S_ISREG(known.st_mode):
         os.close(descriptor)
-        raise CaseError(f"{path.name} in {path.parent} is no plain file: refused")
+        raise CaseError(f"{path.name} in {path.parent} is not a plain file: refused")
     with os.fdopen(descriptor, "rb") as file:
         check_nbytes(path, known.st_size, limit)
         return file.read(limit)
@@ -41,7 +38,7 @@ def check_no_link(folder: Path, path: Path) -> None:
     """Check that neither a file nor a folder between it and `folder` is a link.
 
     Raises:
-        CaseError: One is.
+        CaseError: A part of the path is a link.
     """
     place = path.relative_to(folder)
     for part in (place, *place.parents):
@@ -58,5 +55,5 @@ def check_nbytes(path: Path, nbytes: int, limit: int) -> None:
     if nbytes > limit:
         raise CaseError(
             f"{path.name} in {path.parent} has {nbytes:,} bytes, more than the {limit:,} that ctk "
-            "reads of such a file: it is no file that ctk wrote"
+            "reads of such a file: ctk did not write it"
         )

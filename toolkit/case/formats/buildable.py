@@ -1,7 +1,4 @@
-"""Input values that a script can build without a data file, simplest first.
-
-What a tensor holds already is told by `content`.
-"""
+"""Input values that a script can build without a data file, simplest first."""
 
 from collections.abc import Callable
 from typing import cast
@@ -15,11 +12,11 @@ RECIPE_SEEDS = range(16)
 """Seeds with which a float tensor is compared with `torch.randn`."""
 
 FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEEDS))
-"""Names of fillings, from the simplest on. `randn:3` is normal with seed 3."""
+"""Names of fillings, the simplest first. `randn:3` is normal with seed 3."""
 
 
 def fill_tensor(value: object, filling: str) -> object:
-    """Return a tensor with other values; all else stays (`rewritten`).
+    """Return a tensor with other values and the same layout (`rewrite_tensor`).
 
     Args:
         value: Only read; anything but a tensor is returned as it is.
@@ -33,12 +30,11 @@ def fill_tensor(value: object, filling: str) -> object:
 def rewrite_tensor(
     tensor: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    """Return a leaf with other values; all else stays, the place in its storage too.
+    """Return a leaf with other values; layout and place in its storage stay.
 
     Args:
         tensor: Only read. Strided.
-        write: Returns the new values for those that it is given, without the repetitions of
-            expanded dimensions.
+        write: Gets the values, expanded dimensions once; returns the new ones.
     """
     clone = cast("torch.Tensor", clone_inputs([tensor])[0])
     with torch.no_grad():

@@ -1,7 +1,7 @@
-"""Types for the fields of documents: what a stranger may write there, checked when it is read.
+"""Types for the fields of documents, checked when an untrusted document is read.
 
-`Line` is text for people and comes out printable, in one line; the others are refused when wrong.
-What it does not do: documents that ctk makes itself are not checked, only what is read from a file.
+`Line` is text for people and made printable; values of the other types are refused when wrong.
+Documents that ctk creates itself are not checked.
 """
 
 import re
@@ -28,7 +28,7 @@ def _matching(pattern: str, what: str) -> AfterValidator:
     def check(text: str) -> str:
         if len(text) <= NAME_LENGTH and compiled.fullmatch(text):
             return text
-        raise ValueError(f"{quote_value(text)} is no {what}")
+        raise ValueError(f"{quote_value(text)} is not a {what}")
 
     return AfterValidator(check)
 
@@ -37,7 +37,7 @@ def _float_dtype(name: str) -> str:
     found = dtypes().get(name)
     if found is not None and found.is_floating_point:
         return name
-    raise ValueError(f"{quote_value(name)} is no floating dtype (`float32`)")
+    raise ValueError(f"{quote_value(name)} is not a floating dtype (`float32`)")
 
 
 def _settings(found: Mapping[str, bool | str]) -> Mapping[str, bool | str]:
@@ -45,7 +45,7 @@ def _settings(found: Mapping[str, bool | str]) -> Mapping[str, bool | str]:
         known = SETTINGS.get(name)
         if known is None or value not in known.allowed:
             raise ValueError(
-                f"{quote_value(name)} = {quote_value(str(value))} is no setting of torch"
+                f"{quote_value(name)} = {quote_value(str(value))} is not a setting of torch"
             )
     return found
 
@@ -53,14 +53,14 @@ def _settings(found: Mapping[str, bool | str]) -> Mapping[str, bool | str]:
 def _seed(value: int) -> int:
     if -(1 << 63) <= value < 1 << 64:
         return value
-    raise ValueError(f"{value} is no seed of 64 bits")
+    raise ValueError(f"{value} is not a seed of 64 bits")
 
 
 Line = Annotated[str, AfterValidator(one_line)]
 """Text for people, in one printable line."""
 
 Spec = Annotated[str, AfterValidator(_spec)]
-"""A text that ctk uses as it is (a target): refused unless it is one printable line."""
+"""A text that ctk uses unchanged (a target): one printable line."""
 
 Module = Annotated[
     str,
@@ -78,7 +78,7 @@ DefaultDevice = Annotated[str, _matching(r"([a-z]{2,20}(:\d{1,3})?)?", "device (
 """A device of torch, or nothing."""
 
 Settings = Annotated[Mapping[str, bool | str], AfterValidator(_settings)]
-"""Settings of torch by name, each with a value that it may have."""
+"""Settings of torch by name, with allowed values."""
 
 NumberText = Annotated[str, _matching(r"True|False|[-+0-9a-z.()]{1,64}", "number")]
 """A number as Python writes it."""

@@ -1,15 +1,15 @@
-"""What a tensor holds, in as few words as possible: the recipe with which a script builds it.
+"""The content of a tensor as the shortest recipe with which a script can rebuild it.
 
-Four kinds, from the simplest on; each rebuilds the same bits (`built`):
+Four kinds, the simplest first; `build_content` rebuilds the same bits:
 
-1. `zeros`: zeros, but for a few runs of one number each: `ones` is one run, `x[3, 4] = 101` too;
-2. `arange`, 3. `randn:SEED`: a filling, but for a few runs of zeros;
+1. `zeros`: zeros except for a few runs of one number each: `ones` or `x[3, 4] = 101` is one run;
+2. `arange`, 3. `randn:SEED`: a filling except for a few runs of zeros;
 4. `data`: anything else. A script needs the numbers themselves.
 
-    [0, 0, 7, 7, 0, 1]   is   zeros, Run(2, 4, 7.0), Run(5, 6, 1.0)
+    [0, 0, 7, 7, 0, 1]   is   zeros, ContentRun(2, 4, 7.0), ContentRun(5, 6, 1.0)
 
-Places count elements in row-major order, without the repetitions of expanded dimensions. It says
-nothing of strides, devices and gradients, and nothing of quantized and sparse tensors.
+Indices count elements in row-major order, expanded dimensions once. Strides, devices and gradients
+are not part of the content; quantized and sparse tensors have none.
 """
 
 import functools
@@ -56,17 +56,17 @@ class ContentRun:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a tensor holds.
+    """The content of a tensor.
 
     Attributes:
         kind: `zeros`, `arange`, `randn:SEED` or `data`.
-        runs: What differs from it.
-        nonzeros: How many elements have a bit that is set (-0.0 has).
+        runs: The exceptions to it.
+        nonzeros: The number of elements with a bit that is set (-0.0 has one).
         roughness: Of `data`: 0 if all are -1, 0 or 1; 1 if all are small whole numbers; 2 if all
             are finite; else 3.
-        blocks: For each level, the blocks that are not all zeros; None where these are more than
-            `BLOCKS`. Level n cuts the elements into `BRANCHES ** (n + 1)` blocks (`block_range`),
-            the last level has one element in each.
+        blocks: For each level, the blocks with a non-zero; None if there are more than `BLOCKS`.
+            Level n cuts the elements into `BRANCHES ** (n + 1)` blocks (`block_range`); a block of
+            the last level has one element.
     """
 
     kind: str
@@ -77,14 +77,14 @@ class Content:
 
     @property
     def is_recipe(self) -> bool:
-        """Whether a script can build it without the numbers themselves."""
+        """Whether a script can build it without a data file."""
         return self.kind != _DATA
 
     @property
     def rank(self) -> tuple[int, ...]:
         """The order of contents, the simplest first.
 
-        Kind, non-zeros, runs, how rough numbers (or which seed), and how far from the front.
+        Kind, non-zeros, runs, roughness (or seed), and distance from the front.
         """
         kind, _, seed = self.kind.partition(":")
         rough = self.roughness + int(seed or 0) + sum(rank_of(run.value) for run in self.runs)
@@ -93,14 +93,14 @@ class Content:
 
 
 NOTHING = Content("zeros")
-"""Of what has no elements: as simple as can be."""
+"""The content of a value without elements."""
 
 
 @dataclass(slots=True)
 class ContentCache:
-    """What tensors hold, worked out once for each.
+    """A cache of contents.
 
-    A tensor is known by its identity, as long as it lives and is not written to.
+    The key is the identity of a tensor, valid while it lives and is not written to.
     """
 
     known: dict[int, tuple[weakref.ref[torch.Tensor], int, Content]] = field(
@@ -108,7 +108,7 @@ class ContentCache:
     )
 
     def of(self, value: object) -> Content:
-        """Return what a value holds; what is no tensor, or has no numbers, holds nothing."""
+        """Return the content of a value; `NOTHING` unless it is a tensor with numbers."""
         if not isinstance(value, torch.Tensor):
             return NOTHING
         version = -1 if value.is_inference() else value._version
@@ -116,7 +116,7 @@ class ContentCache:
         if found is not None and found() is value and seen == version:
             return content
         content = content_of(value)
-        if version >= 0:  # an inference tensor does not say when it is written to
+        if version >= 0:  # an inference tensor has no version
             number, known = id(value), self.known
             ref = weakref.ref(value, lambda _: known.pop(number, None) and None)
             known[number] = (ref, version, content)
@@ -124,23 +124,23 @@ class ContentCache:
 
 
 def content_of(tensor: torch.Tensor) -> Content:
-    """Return what a tensor holds; it is only read."""
+    """Return the content of a tensor, which is only read."""
     is_plain = type(tensor) in PLAIN_CLASSES and tensor.layout == torch.strided
     if not is_plain or tensor.is_quantized or tensor.is_meta or not tensor.numel():
         return NOTHING
     core = core_of(tensor.detach().resolve_conj().resolve_neg()).cpu().contiguous()
     is_set = _is_set(core)
-    nonzeros, blocks = int(is_set.sum()), tuple(_occupied(is_set))
+    nonzeros, blocks = int(is_set.sum()), tuple(_list_blocks(is_set))
     runs = _runs(core)
     if runs is not None:
         return Content("zeros", runs, nonzeros, blocks=blocks)
-    kind, holes = _seeded(core, is_set) or (_DATA, ())
+    kind, holes = _find_filling(core, is_set) or (_DATA, ())
     roughness = _roughness(core) if kind == _DATA else 0
     return Content(kind, holes, nonzeros, roughness, blocks)
 
 
 def short_content(tensor: torch.Tensor) -> Content | None:
-    """Return what a plain tensor holds if it is zeros or `arange` but for a few runs."""
+    """Return the content of a plain tensor if it is zeros except for a few runs, or `arange`."""
     if not tensor.numel():
         return None
     core = core_of(tensor.detach()).cpu().contiguous()
@@ -187,7 +187,7 @@ def index_of(place: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def rank_of(value: Number) -> int:
-    """Return how far a number is from the simplest: 0, 1, -1, 2, ... 1000, 0.5, 1e9, inf, nan.
+    """Return the rank of a number by simplicity: 0, 1, -1, 2, ... 1000, 0.5, 1e9, inf, nan.
 
     1. Whole numbers up to 1024 by magnitude, then -0.0.
     2. Others by the digits that they need, then by their power of ten.
@@ -206,7 +206,7 @@ def rank_of(value: Number) -> int:
 
 
 def text_of(value: Number) -> str:
-    """Return a number as Python writes it; a NaN says its sign, as processors make both."""
+    """Return a number as Python writes it; NaN with its sign, because processors make both."""
     if isinstance(value, complex):
         imaginary = text_of(value.imag)
         plus = "" if imaginary.startswith("-") else "+"
@@ -220,7 +220,7 @@ def number_from(text: str, dtype: torch.dtype) -> Number:
     """Return the number of a text of `text_of`.
 
     Raises:
-        ValueError: It is no number of this dtype.
+        ValueError: It is not a number of this dtype.
     """
     if dtype == torch.bool:
         if text not in ("True", "False"):
@@ -275,20 +275,20 @@ def _is_set(core: torch.Tensor) -> torch.Tensor:
     return _any(_bits(core) != 0)
 
 
-def _occupied(is_set: torch.Tensor) -> Iterator[tuple[int, ...] | None]:
+def _list_blocks(is_set: torch.Tensor) -> Iterator[tuple[int, ...] | None]:
     """Yield the blocks with non-zeros, level by level."""
     count = levels(is_set.numel())
-    found: list[tuple[int, ...] | None] = []
+    levels_of_blocks: list[tuple[int, ...] | None] = []
     for _ in range(count):
         is_few = int(is_set.sum()) <= BLOCKS
-        found.append(tuple(is_set.nonzero().reshape(-1).tolist()) if is_few else None)
+        levels_of_blocks.append(tuple(is_set.nonzero().reshape(-1).tolist()) if is_few else None)
         padded = torch.nn.functional.pad(is_set, (0, -is_set.numel() % BRANCHES))
         is_set = functools.reduce(torch.logical_or, padded.view(-1, BRANCHES).unbind(1))
-    yield from reversed(found)
+    yield from reversed(levels_of_blocks)
 
 
 def _runs(core: torch.Tensor) -> tuple[ContentRun, ...] | None:
-    """Return the runs of non-zeros if they are few and Python can say their numbers."""
+    """Return the runs of non-zeros if they are few and Python can express their numbers."""
     bits = _bits(core)
     is_new = _any(bits[1:] != bits[:-1])
     if int(is_new.sum()) > 2 * RUNS:
@@ -306,7 +306,7 @@ def _runs(core: torch.Tensor) -> tuple[ContentRun, ...] | None:
 
 
 def _rebuilds(flat: torch.Tensor, runs: tuple[ContentRun, ...]) -> bool:
-    """Return whether Python's numbers give the same bits again: other NaN than torch's do not."""
+    """Return whether Python's numbers rebuild the same bits: NaNs with a payload do not."""
     firsts = torch.stack([flat[run.start] for run in runs]) if runs else flat[:0]
     again = torch.zeros(len(runs), dtype=flat.dtype, device="cpu")
     texts = [text_of(run.value) for run in runs]
@@ -314,8 +314,10 @@ def _rebuilds(flat: torch.Tensor, runs: tuple[ContentRun, ...]) -> bool:
     return same_bits(firsts, again)
 
 
-def _seeded(core: torch.Tensor, is_set: torch.Tensor) -> tuple[str, tuple[ContentRun, ...]] | None:
-    """Return the filling that a tensor holds but for a few runs of zeros, and these."""
+def _find_filling(
+    core: torch.Tensor, is_set: torch.Tensor
+) -> tuple[str, tuple[ContentRun, ...]] | None:
+    """Return the filling of a tensor and its runs of zeros, if these are few."""
     if core.is_complex() or core.dtype == torch.bool:
         return None
     starts = _edges(is_set)
@@ -329,12 +331,12 @@ def _seeded(core: torch.Tensor, is_set: torch.Tensor) -> tuple[str, tuple[Conten
             core, build_content(Content(kind, holes), *_form(core))
         ):
             is_natural = kind == "arange" and holes[:1] == (ContentRun(0, 1, zero),)
-            return kind, holes[is_natural:]
+            return kind, holes[1:] if is_natural else holes
     return None
 
 
 def _edges(is_set: torch.Tensor) -> list[tuple[int, int]] | None:
-    """Return where runs of zeros start and stop; None if they are many."""
+    """Return the bounds of the runs of zeros; None if they are many."""
     changes = (is_set[1:] != is_set[:-1]).nonzero().reshape(-1) + 1
     if len(changes) > 2 * RUNS:
         return None
@@ -345,7 +347,7 @@ def _edges(is_set: torch.Tensor) -> list[tuple[int, int]] | None:
 
 
 def _may_be(kind: str, core: torch.Tensor) -> bool:
-    """Return whether the first numbers fit a filling: it is not made whole for each seed."""
+    """Return whether the first numbers fit a filling, without building all of it."""
     if not kind.startswith("randn") or core.numel() <= _PREFIX:
         return True
     count = _PREFIX

@@ -1,19 +1,18 @@
-"""The one door through which ctk writes: private files and folders that appear whole or not at all.
+"""Write private files and folders atomically. All files of ctk are written through this module.
 
-1. **Private.** A folder is made 0700 and a file 0600 whatever the umask, from its first moment on;
-   with `CTK_SHARE=1` the umask decides. A folder that exists keeps its mode.
-2. **Whole.** `replace_file` and `atomic_folder` write under a name that ends in `.partial` and
-   rename; `append_line` adds a line by one write, so that a kill can tear no more than the last.
-3. **Ours.** A new file is opened with `O_EXCL` and `O_NOFOLLOW`: a link that somebody planted under
-   our name is refused, not followed.
-4. **Scrubbed.** Functions that take text remove secrets and home paths from it (`scrub`); those
-   that take bytes write them as they are.
-5. **Said.** An `OSError` becomes a `StorageError`: the path, the reason, what to do next.
+1. Private: a folder is created with mode 0700 and a file with 0600, under any umask; with
+   `CTK_SHARE=1` the umask decides. An existing folder keeps its mode.
+2. Atomic: `replace_file` and `atomic_folder` write under a name that ends in `.partial`, and
+   rename it; `append_line` adds a line by one write, so that a kill can tear only the last line.
+3. No links: a new file is opened with `O_EXCL` and `O_NOFOLLOW`, so that a planted link is refused.
+4. Scrubbed: functions that take text remove secrets and home paths (`scrub`); functions that take
+   bytes write them unchanged.
+5. An `OSError` becomes a `StorageError` with the path, the reason and the next step.
 
     replace_file(out / "a.json", data)   # .a.json-4711-9f.partial -> rename -> a.json, -rw-------
 
-What it does not do: no fsync (a crash of the machine may lose the last seconds), and nothing holds
-two writers of one file apart, except that each of their lines stays whole.
+Without fsync, a crash of the machine may lose the last seconds. Two writers of one file are not
+synchronized, but each of their lines stays whole.
 """
 
 import contextlib
@@ -46,13 +45,13 @@ NEXT_STEPS = {
     errno.EACCES: _ELSEWHERE,
     errno.EPERM: _ELSEWHERE,
     errno.EIO: "the device reports an error: look at the system's log",
-    errno.EPIPE: "whoever was to read it has gone away",
+    errno.EPIPE: "its reader has exited",
     errno.EFBIG: "raise the limit of a file's size: ulimit -f unlimited",
     errno.ENAMETOOLONG: "choose a shorter name or path",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
     errno.ELOOP: "a link is in its place, and ctk writes through no links: remove it",
 }
-"""What to do next, by the number of an `OSError` that says that something cannot be written."""
+"""The next step, by the number of an `OSError` of a write."""
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -62,8 +61,8 @@ def replace_file(path: Path, data: bytes) -> None:
     """Write a file in one step: readers see the old content or the new one.
 
     Args:
-        path: In an existing folder. What is there stays if anything fails.
-        data: Written as it is; text for people goes through `write_text`.
+        path: In an existing folder. An old file stays if anything fails.
+        data: Written unchanged; text for people goes through `write_text`.
 
     Raises:
         StorageError: It cannot be written.
@@ -91,8 +90,8 @@ def write_text(path: Path, text: str) -> None:
 def append_line(path: Path, line: str) -> None:
     """Add one line to a file, scrubbed, by one write; the file and its folder are made if missing.
 
-    A line is there whole, or not at all, except the last one of a process that was killed: that one
-    may be torn, and the next line starts on a line of its own.
+    A line is written whole or not at all, except that a killed process may tear its last line; the
+    next line then starts on a line of its own.
 
     Args:
         path: The file.
@@ -112,18 +111,18 @@ def append_text(path: Path, text: str) -> None:
         handle = os.open(path, _APPENDED, _file_mode())
         try:
             _keep_to_owner(handle)
-            with contextlib.suppress(OSError):  # a disk without locks: one writer at a time is fine
-                fcntl.flock(handle, fcntl.LOCK_EX)  # let go of when the file is closed
+            with contextlib.suppress(OSError):  # a disk without locks: there is mostly one writer
+                fcntl.flock(handle, fcntl.LOCK_EX)  # released on close
             _append(handle, data)
         finally:
             os.close(handle)
 
 
 def new_file(path: Path) -> Path:
-    """Make an empty file for somebody else's code to fill, which opens it by its name.
+    """Create an empty file for foreign code, which opens it by its name.
 
     Raises:
-        StorageError: It cannot be made, or something is there.
+        StorageError: It cannot be created, or exists.
     """
     with raise_storage_errors(path):
         _write_new(path, b"")
@@ -133,7 +132,7 @@ def new_file(path: Path) -> Path:
 def free_path(path: Path) -> Path:
     """Return `path`, or the first of `stem_2`, `stem_3`, … (with its suffix) that does not exist.
 
-    For one process alone; `unique_folder` also holds against others.
+    Not safe against other processes, unlike `unique_folder`.
     """
     names = (f"{path.stem}_{number}{path.suffix}" for number in itertools.count(2))
     candidates = itertools.chain([path], map(path.with_name, names))
@@ -141,7 +140,7 @@ def free_path(path: Path) -> Path:
 
 
 def is_partial(path: Path) -> bool:
-    """Return whether a name is that of something half-written."""
+    """Return whether a name is that of a half-written file or folder."""
     return path.name.endswith(PARTIAL)
 
 
@@ -149,7 +148,7 @@ def is_partial(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder and its missing parents; those that exist keep their modes.
+    """Make a folder and its missing parents; existing ones keep their modes.
 
     Raises:
         StorageError: It cannot be made, or is a file.
@@ -166,14 +165,14 @@ def make_folder(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def atomic_folder(destination: Path) -> Generator[Path]:
-    """Give a new folder to write into; it becomes `destination` if the block ends well.
+    """Yield a new folder to write into; it becomes `destination` unless the block raises.
 
     Args:
         destination: A path that does not exist, or an empty folder, whose mode stays. Parents are
             made.
 
     Raises:
-        CaseError: There is something at `destination`, before or by the time the block ends.
+        CaseError: `destination` is occupied, before or by the time the block ends.
         StorageError: It cannot be written.
     """
     check_free(destination)
@@ -192,7 +191,7 @@ def atomic_folder(destination: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def scratch_folder(destination: Path) -> Generator[Path]:
-    """Give a new folder beside `destination`, on the same disk; it is gone when the block ends."""
+    """Yield a new folder beside `destination`, on the same disk; removed after the block."""
     partial = unique_folder(destination.parent, f".{destination.name}", suffix=PARTIAL)
     try:
         yield partial
@@ -202,7 +201,7 @@ def scratch_folder(destination: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str, root: str | Path | None = None) -> Generator[Path]:
-    """Give a private folder in `root` (the temporary directory); gone when the block ends."""
+    """Yield a private folder in `root` (the temporary directory); removed after the block."""
     with contextlib.ExitStack() as stack:
         with raise_storage_errors(Path(root or tempfile.gettempdir())):
             name = stack.enter_context(
@@ -213,7 +212,7 @@ def temporary_folder(prefix: str, root: str | Path | None = None) -> Generator[P
 
 
 def is_free(destination: Path) -> bool:
-    """Return whether nothing is at a path, or an empty folder."""
+    """Return whether a path does not exist, or is an empty folder."""
     if destination.is_dir() and not destination.is_symlink():
         return not any(destination.iterdir())
     return not os.path.lexists(destination)
@@ -223,7 +222,7 @@ def check_free(destination: Path) -> None:
     """Check that a folder can be written without overwriting anything.
 
     Raises:
-        CaseError: There is something already.
+        CaseError: It is occupied.
     """
     if not is_free(destination):
         raise CaseError(
@@ -233,10 +232,10 @@ def check_free(destination: Path) -> None:
 
 
 def unique_folder(parent: Path, stem: str, *, suffix: str = "") -> Path:
-    """Make and return a folder that no other graph, process or rank has.
+    """Make and return a folder of its own for each graph, process and rank.
 
-    The name is `stem`, with the rank where there are several, and with the process id and a number
-    where that name is taken: `graph0`, `graph0-rank1`, `graph0-rank1-4711-2`.
+    The name is `stem`, with the rank if there are several, and with the process id and a number if
+    that name is taken: `graph0`, `graph0-rank1`, `graph0-rank1-4711-2`.
 
     Args:
         parent: An existing folder.
@@ -251,7 +250,7 @@ def unique_folder(parent: Path, stem: str, *, suffix: str = "") -> Path:
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:
-    """Make and return the first folder that does not exist; of two processes, one gets it.
+    """Make and return the first folder that does not exist; safe against other processes.
 
     Raises:
         StorageError: It cannot be made.
@@ -267,7 +266,7 @@ def make_output_folder(out: str | Path | None, default: str) -> Path:
     """Make and return an empty folder: `out`, else the first free `<default>[_N]` here.
 
     Raises:
-        CaseError: `out` holds something already.
+        CaseError: `out` is not empty.
         StorageError: It cannot be made.
     """
     folder = Path(out).expanduser() if out is not None else free_path(Path(default))
@@ -291,7 +290,7 @@ def raise_storage_errors(path: Path) -> Generator[None]:
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """Return what a user is told: which path, why not, and what to do next."""
+    """Return an error with the path, the reason and the next step."""
     folder = path.parent
     next_step = NEXT_STEPS.get(error.errno or 0, "choose a folder that you may write to: --out DIR")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
@@ -315,12 +314,12 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir()
         return
     folder.mkdir(0o700)
-    if folder.stat().st_mode & 0o700 != 0o700:  # a umask that takes from the owner as well
+    if folder.stat().st_mode & 0o700 != 0o700:  # a umask that restricts the owner
         folder.chmod(0o700)
 
 
 def _keep_to_owner(handle: int) -> None:
-    """Give the owner back what an odd umask took; what others may do was settled by `open`."""
+    """Restore the owner's permissions under an odd umask; `open` has set those of others."""
     if not shares_files() and os.fstat(handle).st_mode & 0o600 != 0o600:
         os.fchmod(handle, 0o600)
 

@@ -1,4 +1,4 @@
-"""Walk the folders below one, in order; a tree that is too large ends the walk, not the day."""
+"""Walk the folders below a root in order, up to a limit."""
 
 import os
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from ctk.toolkit.case.formats.limits import FOLDERS
 
 @dataclass(slots=True)
 class Walk:
-    """The folders at and below one; links are not followed.
+    """The root and the folders below it; links are not followed.
 
     Attributes:
-        root: Where it starts.
-        limit: How many folders are looked into.
-        is_cut: Whether there were more; known at the end.
+        root: The first folder.
+        limit: The largest number of folders to visit.
+        is_cut: Whether there were more; valid after the walk.
     """
 
     root: Path
@@ -25,7 +25,7 @@ class Walk:
     def __iter__(self) -> Iterator[tuple[Path, list[str], list[str]]]:
         """Yield each folder with the names of its folders, and of its files.
 
-        Whoever removes names of folders from their list keeps the walk out of them.
+        The walk skips folders that the caller removes from the list of names.
         """
         for number, (folder, subfolders, files) in enumerate(os.walk(self.root)):
             if number >= self.limit:

@@ -1,16 +1,15 @@
-"""A file of JSON lines that only grows: a line is on disk, whole, when `append` returns.
+"""An append-only file of JSON lines: a line is on disk, whole, when `append` returns.
 
-Each line starts with a digest of itself and of the line before: one that was changed, lost or put
-elsewhere is noticed. A process that dies while it writes tears at most the last line, which
-has no line end then, and which the next reader leaves out:
+Each line starts with a digest of itself and of the line before, which detects changed, lost and
+moved lines. A process that dies during a write tears at most the last line, which then has no line
+end and is skipped by the next reader:
 
     {"sum":"0f3a…","kind":"header",…}
     {"sum":"77b1…","kind":"Judgement",…}
     {"sum":"c0                               (torn)
 
-One process writes: the file is locked, and the lock dies with the process (a forked child does not
-have it). What this does not do: survive the end of the machine (nothing is fsynced), or know what
-the lines mean.
+One process writes: the file is locked, and the lock ends with the process (a forked child does not
+hold it). Without fsync, a crash of the machine may lose lines.
 """
 
 import errno
@@ -38,10 +37,9 @@ class GrowingFile(Closeable):
     """The open file, locked; a context manager.
 
     Attributes:
-        path: Where it is.
+        path: Of the file.
         lines: The JSON text of each whole line, without its digest.
-        problem: Why the last lines are not on disk; empty when they are. They are tried again with
-            the next one.
+        problem: Why the last lines are not on disk; empty if they are. The next `append` retries.
     """
 
     path: Path
@@ -53,7 +51,7 @@ class GrowingFile(Closeable):
     _waiting: list[bytes] = field(default_factory=list[bytes])
 
     def append(self, text: str) -> None:
-        """Write a JSON object as a line; a disk that is full is told in `problem`."""
+        """Write a JSON object as a line; on a full disk, set `problem`."""
         assert text.startswith("{") and "\n" not in text
         body = text.encode()[1:]
         self._sum = _digest(self._sum, body)
@@ -63,7 +61,7 @@ class GrowingFile(Closeable):
 
     def _write(self) -> None:
         data = b"".join(self._waiting)
-        try:  # at its place: what a full disk took of it the last time is written over
+        try:  # at its offset: overwrites a partial write to a full disk
             written = os.pwrite(self.descriptor, data, self._size)
             if written < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -83,7 +81,7 @@ def create(path: Path) -> GrowingFile:
     """Make an empty file and lock it.
 
     Raises:
-        CaseError: There is one already. StorageError: It cannot be made.
+        CaseError: It exists. StorageError: It cannot be created.
     """
     return GrowingFile(path, _open(path, os.O_CREAT | os.O_EXCL), [])
 
@@ -98,7 +96,7 @@ def reopen(path: Path) -> GrowingFile:
     try:
         data = _read(path, descriptor)
         whole = data[: data.rfind(b"\n") + 1]
-        lines, last = _checked(path, whole)
+        lines, last = _check_digests(path, whole)
         os.ftruncate(descriptor, len(whole))
     except OSError as error:
         os.close(descriptor)
@@ -112,7 +110,7 @@ def reopen(path: Path) -> GrowingFile:
 def read_lines(path: Path) -> list[bytes]:
     """Return the JSON text of each whole line, also while another process writes it.
 
-    Not for a file that this process has open: its lock would be let go of.
+    Not for a file that this process has open: closing it again would release the lock.
 
     Raises:
         CaseError: It cannot be read, or is damaged.
@@ -121,7 +119,7 @@ def read_lines(path: Path) -> list[bytes]:
         data = read_bounded(path, MAX_BYTES)
     except OSError as error:
         raise CaseError(f"{path} cannot be read: {error.strerror}") from error
-    return _checked(path, data[: data.rfind(b"\n") + 1])[0]
+    return _check_digests(path, data[: data.rfind(b"\n") + 1])[0]
 
 
 def _open(path: Path, more: int) -> int:
@@ -146,7 +144,7 @@ def _open(path: Path, more: int) -> int:
 
 
 def _read(path: Path, descriptor: int) -> bytes:
-    """Read an open file: to close another descriptor of it would let go of our lock."""
+    """Read an open file by its descriptor: closing another one would release the lock."""
     check_nbytes(path, os.fstat(descriptor).st_size, MAX_BYTES)
     parts: list[bytes] = []
     while part := os.pread(descriptor, 1 << 20, sum(map(len, parts))):
@@ -154,11 +152,11 @@ def _read(path: Path, descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _checked(path: Path, whole: bytes) -> tuple[list[bytes], bytes]:
+def _check_digests(path: Path, whole: bytes) -> tuple[list[bytes], bytes]:
     """Return the lines without their digests, and the last digest.
 
     Raises:
-        CaseError: A digest is not that of its line.
+        CaseError: A digest does not match its line.
     """
     lines: list[bytes] = []
     last = b""

@@ -1,8 +1,8 @@
-"""How large a case may be: every bound on what a stranger wrote, with its reason, in one place.
+"""Limits on the size of untrusted documents, with their reasons.
 
-Each is checked before what it bounds is built, so that a hostile case costs a moment and a
-sentence. They are far above what programs make: the largest captured graphs have 20,000 nodes.
-What it does not do: weights. Of those there may be as many as the machine has memory for.
+Each is checked before the bounded object is built, so that a hostile case fails fast. They are far
+above real programs: the largest captured graphs have 20,000 nodes. Weights are limited by the
+memory of the machine only.
 """
 
 import os
@@ -23,13 +23,13 @@ EVENTS_NBYTES = 64 << 20
 """`events.jsonl`: a line has about 200 bytes, a compile makes some thousands."""
 
 TEXT_NBYTES = 16 << 20
-"""A text that is shown (`graph.py`, the diff of a pass), and a source file of the user."""
+"""A displayed text (`graph.py`, the diff of a pass), and a source file of the user."""
 
 HEADER_NBYTES = 16 << 20
 """The header of a safetensors file: about 100 bytes per tensor."""
 
 DEPTH = 100
-"""How deep JSON may be nested; Python's own parser, which reads what FX writes, ends at 200."""
+"""Nesting of JSON; Python's own parser, which reads FX's code, ends at 200."""
 
 BRACKETS = 16_000_000
 """Brackets of a JSON text; a node of a graph has about 30."""
@@ -44,10 +44,10 @@ FILES = 10_000
 """Files that a manifest lists."""
 
 FOLDERS = 20_000
-"""Folders that a listing looks into; a dump of a long training run has some hundreds."""
+"""Folders that a listing visits; a dump of a long training run has some hundreds."""
 
 LINE_NBYTES = 1 << 20
-"""A line of `events.jsonl`; a longer one is passed over."""
+"""A line of `events.jsonl`; a longer one is skipped."""
 
 EVENTS = 50_000
 """Passes, or kernels, that are read from one `events.jsonl`."""
@@ -65,7 +65,7 @@ DIMENSIONS = 64
 """Dimensions of a tensor; torch's own iterators end there."""
 
 INT64 = range(-(1 << 63), 1 << 63)
-"""What torch holds as a size, a stride, an offset or an element."""
+"""Range of a size, a stride, an offset or an element in torch."""
 
 INT_BITS = 1 << 20
 """Bits of a number that a graph may compute with Python's integers (torch has 64)."""
@@ -75,9 +75,9 @@ SEQUENCE = 1_000_000
 
 
 def memory_nbytes() -> int:
-    """Return how many bytes this process can use: what is free, or its own limit if that is less.
+    """Return the bytes that this process can use: the free memory, or its own limit if smaller.
 
-    Where the system does not say what is free, all of the memory counts as free.
+    If the system does not report free memory, all memory counts as free.
     """
     free = free_nbytes()
     if free is None:
@@ -94,16 +94,16 @@ def _own_limit() -> int:
     return INT64[-1] if limit == resource.RLIM_INFINITY else limit
 
 
-def check_at_most(found: int, limit: int, what: str) -> None:
+def check_at_most(size: int, limit: int, subject: str) -> None:
     """Check a size or count.
 
     Args:
-        found: The value that was seen.
+        size: The actual size or count.
         limit: One of the limits of this module.
-        what: File and place, and what is counted: `graph.json: nodes`.
+        subject: File, place and unit: `graph.json: nodes`.
 
     Raises:
         CaseError: It is larger.
     """
-    if found > limit:
-        raise CaseError(f"{what}: {found:,}, more than the {limit:,} that ctk takes")
+    if size > limit:
+        raise CaseError(f"{subject}: {size:,}, more than the {limit:,} that ctk takes")

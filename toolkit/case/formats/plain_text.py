@@ -1,13 +1,13 @@
-r"""A stranger's text as people may see it: nothing in it moves a cursor, hides or forges a line.
+r"""Escape untrusted text for display, so that it cannot move a cursor, or hide or forge a line.
 
-What is not printable (control characters and with them ANSI escapes, line breaks, characters that
-turn the direction of writing, lone surrogates) is written as Python writes it in a string. Text
-that is printable comes back as it is.
+Unprintable characters (control characters and ANSI escapes, line breaks, characters that turn the
+direction of writing, lone surrogates) are escaped as in a Python string. Printable text is returned
+unchanged.
 
     one_line("done\x1b[2K\rno failure")   done\x1b[2K\rno failure   (18 characters more, one line)
 
-Every text of a case goes through here where it is read (`manifest`, `as_json`, `dump`) or shown.
-What it does not do: paths of this machine and secrets (`scrub`).
+Every text of a case is escaped when it is read (`manifest`, `as_json`, `dump`) or displayed.
+`scrub` removes paths of this machine and secrets.
 """
 
 from ctk.toolkit.case.formats.limits import TEXT_LENGTH
@@ -16,7 +16,7 @@ LINE_LENGTH = 2_000
 """Characters of one line for people; the middle of a longer text is left out."""
 
 REASON_LENGTH = 300
-"""Characters of one thing among others in a line or table: a failure, why something was refused."""
+"""Characters of one item in a line or table: a failure, the reason of a refusal."""
 
 
 def one_line(text: str, limit: int = LINE_LENGTH) -> str:
@@ -30,17 +30,17 @@ def one_line(text: str, limit: int = LINE_LENGTH) -> str:
         text = f"{text[:half]} ... {text[-half:]}"
     if text.isprintable():
         return text
-    return "".join(part if part.isprintable() else _escaped(part) for part in text)
+    return "".join(part if part.isprintable() else _escape(part) for part in text)
 
 
 def many_lines(text: str) -> str:
-    """Return a text as printable lines: line breaks and tabs stay, anything else as in a line."""
+    """Return a text as printable lines: line breaks and tabs stay, the rest as in `one_line`."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(one_line(p, len(p)) for p in line.split("\t")) for line in lines)
 
 
 def quote_value(value: object, limit: int = 80) -> str:
-    """Return a value for a message: its `repr`, cut."""
+    """Return the `repr` of a value for a message, cut."""
     if isinstance(value, str | bytes | tuple | list):
         value = value[: 2 * limit]
     return one_line(repr(value), limit)
@@ -51,5 +51,5 @@ def is_plain(text: str, limit: int = TEXT_LENGTH) -> bool:
     return len(text) <= limit and text.isprintable()
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

@@ -1,6 +1,6 @@
-"""Tensors' values in safetensors files: every dtype of torch, bit for bit, and no pickle.
+"""Values of tensors in safetensors files: every dtype of torch, bit for bit, without pickle.
 
-What it does not do: strides and aliasing (`tensors`). An array here is contiguous and on the CPU.
+An array is contiguous and on the CPU; `tensors` handles strides and aliasing.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def from_array(array: Tensor, dtype: torch.dtype, numel: int, where: str) -> Ten
     """Return the values of an array as a flat tensor.
 
     Raises:
-        CaseError: The array has another dtype or size than the JSON says.
+        CaseError: The array has another dtype or size than the index.
     """
     real = dtype.to_real() if dtype.is_complex else dtype
     wanted = real if real in _NATIVE else torch.uint8
@@ -59,7 +59,7 @@ def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
     Raises:
         StorageError: The file cannot be written (a full disk).
     """
-    new_file(path)  # private before there is anything in it
+    new_file(path)  # private before it has content
     try:
         save_file(dict(arrays), path)
     except (OSError, SafetensorError) as error:
@@ -71,13 +71,13 @@ def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
 
 
 def check_header(path: Path) -> None:
-    """Check the header of a file before safetensors, and then torch, believe it.
+    """Check the header of a file before safetensors and torch read it.
 
     8 bytes of length, then JSON: `{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}`.
     The offsets must cover the rest of the file, without gap or overlap.
 
     Raises:
-        CaseError: The header is none that we write.
+        CaseError: The header is not one of ctk.
     """
     nbytes = path.stat().st_size
     with path.open("rb") as file:
@@ -101,9 +101,9 @@ def _span(name: str, entry: object, where: str) -> tuple[int, int]:
     shape = items(known, "shape", int, place)
     offsets = items(known, "data_offsets", int, place)
     if len(shape) > DIMENSIONS or any(size not in INT64 or size < 0 for size in shape):
-        raise CaseError(f"{place}: {quote_value(shape)} is no shape")
+        raise CaseError(f"{place}: {quote_value(shape)} is not a shape")
     if len(offsets) != 2 or not 0 <= offsets[0] <= offsets[1]:
-        raise CaseError(f"{place}: {quote_value(offsets)} are no offsets")
+        raise CaseError(f"{place}: {quote_value(offsets)} are not offsets")
     return offsets[0], offsets[1]
 
 
@@ -111,14 +111,14 @@ def load_arrays(path: Path) -> dict[str, Tensor]:
     """Read the arrays of a file.
 
     Raises:
-        CaseError: It is no safetensors file, cut short, or its header is none that we write.
+        CaseError: It is not a safetensors file, cut short, or its header is not one of ctk.
     """
     try:
         check_header(path)
         return load_file(path)
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, AttributeError) as error:
-        said = one_line(first_line(error), 300)
+        reason = one_line(first_line(error), 300)
         raise CaseError(
-            f"{path.name} in {path.parent} is no valid safetensors file ({said}); "
+            f"{path.name} in {path.parent} is not a valid safetensors file ({reason}); "
             "the folder is damaged: copy it again or capture again"
         ) from error

@@ -26,7 +26,7 @@ def dtypes() -> dict[str, torch.dtype]:
     """Return the dtypes whose values are numbers, by name.
 
     Read from the module's own names: `getattr(torch, name)` would import `torch.onnx` for `onnx`.
-    Quantized types and types of bare bits have no values that a case could hold.
+    Quantized dtypes and those of bare bits are left out: a case cannot hold their values.
     """
     found = {key: value for key, value in vars(torch).items() if isinstance(value, torch.dtype)}
     return {key: found[key] for key in found if not key.startswith(("q", "bits"))}
@@ -50,14 +50,14 @@ def device_from_name(name: str, where: str) -> torch.device:
     """Return a device by name; it need not exist on this machine.
 
     Raises:
-        CaseError: It is no device of torch.
+        CaseError: It is not a device of torch.
     """
     if not _DEVICE.fullmatch(name):
-        raise CaseError(f"{where}: {quote_value(name)} is no device (`cpu`, `cuda:1`)")
+        raise CaseError(f"{where}: {quote_value(name)} is not a device (`cpu`, `cuda:1`)")
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise CaseError(f"{where}: {name!r} is no device: {first_line(error)}") from error
+        raise CaseError(f"{where}: {name!r} is not a device: {first_line(error)}") from error
 
 
 def float_to_json(value: float) -> object:
@@ -69,7 +69,7 @@ def float_from_json(data: object, where: str) -> float:
     """Return a float that `float_to_json` wrote.
 
     Raises:
-        CaseError: It is none.
+        CaseError: It is not a float.
     """
     if isinstance(data, dict):
         name = member(cast("dict[str, object]", data), "float", str, where)
@@ -83,7 +83,7 @@ def size_hint(size: object) -> int:
     """Return a size as an int; a symbolic one gives its hint, without a guard on it.
 
     Raises:
-        CaseError: It is a symbol without a hint (it depends on data).
+        CaseError: It is a symbol without a hint, which depends on data.
     """
     if isinstance(size, int):
         return size

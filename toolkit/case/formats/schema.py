@@ -1,8 +1,8 @@
-"""JSON documents as declared types: written, read back, and every mistake said with its place.
+"""JSON documents as declared types: write them, read them back, and report errors with their place.
 
 A document is a frozen dataclass marked with `@document`; its fields are its schema. Reading is
-strict: no unknown keys, no other types (a bool is no integer), no NaN, no key given twice. A name
-that Python reserves ends in `_` in the class and not in the JSON (`pass_` is `"pass"`).
+strict: no unknown keys, no other types (a bool is not an integer), no NaN, no duplicate keys. A
+name that Python reserves ends in `_` in the class and not in the JSON (`pass_` is `"pass"`).
 
     @document
     @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ that Python reserves ends in `_` in the class and not in the JSON (`pass_` is `"
     decode(Autocast, '{"device_type": "cpu", "dtype": 3}', where="a.json")
     # CaseError: a.json: $.dtype: expected a valid string, found 3
 
-What it does not do: graphs' arguments, whose types their keys name (`ctk.toolkit.case.graphs`).
+Arguments of graphs, whose keys name their types, are read by `ctk.toolkit.case.graphs`.
 """
 
 import functools
@@ -69,12 +69,12 @@ def decode(kind: type[T], text: str | bytes, *, where: str) -> T:
 
     Args:
         kind: A class marked with `@document`.
-        text: JSON, perhaps a stranger's.
+        text: JSON, possibly untrusted.
         where: Names the text in errors.
 
     Raises:
-        CaseError: It is no JSON, or not such a document; says at which place, what was found there
-            and what is allowed.
+        CaseError: It is not JSON, or not such a document; the message has the place, the value
+            there and the allowed ones.
     """
     return convert(kind, parse_json(text, where=where), where=where)
 
@@ -82,7 +82,7 @@ def decode(kind: type[T], text: str | bytes, *, where: str) -> T:
 def convert(kind: type[T], data: Mapping[str, object], *, where: str) -> T:
     """Return the document that a part of parsed JSON holds; raises as `decode` does.
 
-    The values go through text once more: strict types are those of JSON (a list is a tuple).
+    The values are validated as text, so that strict types are those of JSON (a list is a tuple).
     """
     try:
         return _adapter(kind).validate_json(json.dumps(data))
@@ -103,8 +103,8 @@ def read_document(
     Args:
         kind: A class marked with `@document`.
         path: The file.
-        next_step: What the user can do if it cannot be read; ends the message.
-        schema: The number that its key `schema` must have; checked before anything else.
+        next_step: Advice if it cannot be read; ends the message.
+        schema: The expected value of its key `schema`; checked first.
         limit: Of its size in bytes.
 
     Raises:
@@ -144,24 +144,24 @@ def write_document(value: object) -> str:
 
 
 def _explain(kind: type, data: object, error: ValidationError) -> str:
-    """Return the first mistake: its place in the document, what is wrong, what is allowed."""
+    """Return the first mistake: its place in the document, the error, the allowed values."""
     first, *others = error.errors(include_url=False)
     more = f" (and {len(others)} more mistakes)" if others else ""
     *parents, last = first["loc"] or ("",)
-    reason = first.get("ctx", {}).get("error")  # what a check of ours raised
+    reason = first.get("ctx", {}).get("error")  # raised by a type of `checked`
     match first["type"]:
         case "missing":
             present = cast("Mapping[str, object]", _at(data, parents))
             hint = nearest(str(last), list(present))
             return f"{_path(data, parents)}: {last!r} is missing{hint}{more}"
         case "unexpected_keyword_argument":
-            known = _known_keys(kind, data, parents)
+            known = _allowed_keys(kind, data, parents)
             hint = f"{nearest(str(last), known)}; allowed: {', '.join(known)}"
             return f"{_path(data, parents)}: unknown key {last!r}{hint}{more}"
         case "value_error":
             return f"{_path(data, first['loc'])}: {reason}{more}"
         case "json_invalid":
-            return f"{first['msg']}: it is no document of ctk, or damaged"
+            return f"{first['msg']}: it is not a document of ctk, or damaged"
         case _:
             return f"{_path(data, first['loc'])}: {_mismatch(dict(first))}{more}"
 
@@ -175,7 +175,7 @@ def _mismatch(error: Mapping[str, Any]) -> str:
 
 
 def _steps(data: object, location: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """Return a location without the tags of unions, which are not in the document."""
+    """Return a location without the tags of unions, which do not occur in the document."""
     steps: list[Any] = []
     for number, part in enumerate(location):
         inside = isinstance(data, dict) and part in cast("dict[object, object]", data)
@@ -188,14 +188,14 @@ def _steps(data: object, location: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def _at(data: Any, location: list[Any] | tuple[Any, ...]) -> object:
-    """Return what lies at a location."""
+    """Return the value at a location."""
     for part in _steps(data, location):
         data = data[part] if isinstance(data, list) or part in data else {}
     return data
 
 
 def _path(data: object, location: list[Any] | tuple[Any, ...]) -> str:
-    """Return a location in the words of JSON path: `$.modes.autocast[0].dtype`."""
+    """Return a location as a JSON path: `$.modes.autocast[0].dtype`."""
     text = "$"
     for part in _steps(data, location):
         is_name = isinstance(part, str) and part.isidentifier()
@@ -203,18 +203,18 @@ def _path(data: object, location: list[Any] | tuple[Any, ...]) -> str:
     return text
 
 
-def _known_keys(kind: type, data: object, location: list[Any]) -> list[str]:
+def _allowed_keys(kind: type, data: object, location: list[Any]) -> list[str]:
     """Return the keys that the schema allows at a location."""
     schema = _adapter(kind).json_schema(by_alias=True)
-    node = _resolved(schema, schema)
+    node = _resolve(schema, schema)
     for part in _steps(data, location):
         below = node.get("properties", {}).get(part) or node.get("items")
-        node = _resolved(below or node.get("additionalProperties") or {}, schema)
+        node = _resolve(below or node.get("additionalProperties") or {}, schema)
     return list(node.get("properties", {}))
 
 
-def _resolved(node: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Follow a reference; of alternatives, take the first that is no null."""
+def _resolve(node: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Follow a reference; of alternatives, take the first other than null."""
     while "$ref" in node or "anyOf" in node:
         if "anyOf" in node:
             node = next(each for each in node["anyOf"] if each.get("type") != "null")

@@ -1,17 +1,17 @@
-r"""Take out of a text what must not leave this machine, before it is written to a file.
+r"""Remove secrets and home paths from a text before it is written to a file.
 
 1. `scheme://user:password@host` loses `user:password`; `?token=...` and its like lose the value.
 2. The values of environment variables whose names look secret (`HF_TOKEN`, `DB_PASSWORD`) go
-   wherever they stand, also as a URL, JSON or a Python literal spells them.
+   everywhere, also as spelled in a URL, JSON or a Python literal.
 3. Well-known shapes go: keys of AWS, GitHub, Hugging Face, OpenAI, Slack, Google, GitLab, PyPI; JSON
-   web tokens; `Bearer ...`; private keys; and what is assigned to `password = "..."`.
+   web tokens; `Bearer ...`; private keys; and values in `password = "..."`.
 4. The home folder becomes `~`, in each of its spellings.
 
     fetch("https://me:pw@host/x?sig=9f&y=1")  ->  fetch("https://[secret]@host/x?sig=[secret]&y=1")
 
-The mark has no quote and no backslash, so a text that was JSON or a Python string still is one, and
-lines keep their numbers. What it does not do: values shorter than `SHORTEST`, plain numbers, words
-that graphs are made of, names of users and hosts, and secrets that look like nothing.
+The mark has no quote and no backslash, so JSON and Python strings stay valid, and lines keep their
+numbers. Not removed: values shorter than `SHORTEST`, plain numbers, common words of graphs, names of
+users and hosts, and secrets without a recognizable form.
 """  # noqa: E501  an example of one line
 
 import json
@@ -25,7 +25,7 @@ from urllib.parse import quote
 MARK = "[secret]"
 
 SHORTEST = 8
-"""Characters from which on the value of a variable is taken out: shorter ones occur by chance."""
+"""Minimum length of a variable's value to remove: shorter ones occur by chance."""
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:[A-Z0-9]*(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|APIKEY|ACCESSKEY"
@@ -53,7 +53,7 @@ _HARMLESS_VALUES = frozenset(
         "anonymous",
     ]
 )
-"""Words that graphs and cases are made of: taking them out would break what it protects nobody."""
+"""Words of graphs and cases: removing them would break a case and protect no secret."""
 
 _URL = re.compile(r"(?<=://)(?!git@)(?!(?:\{[^{}]*\}:?)+@)(?!%s(?::%s)?@)[^\s/?#'\"\\<>]+(?=@)")
 _QUERY = re.compile(
@@ -79,12 +79,12 @@ _SHAPES = re.compile(
 
 
 def scrub(text: str) -> str:
-    """Return a text without secrets and without home paths; twice is the same as once."""
+    """Return a text without secrets and home paths; idempotent."""
     return shorten_home(without_secrets(text))
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without secrets: for a terminal, whose user pastes the paths in it."""
+    """Return a text without secrets: for a terminal, whose user needs the paths."""
     text = _KEY_BLOCK.sub(lambda found: MARK + "\n" * found[0].count("\n"), text)
     values = _pattern(secret_values())
     text = values.sub(_keep_lines, text) if values else text
@@ -125,21 +125,21 @@ def _is_secret_value(value: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _pattern(values: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Return what finds the values in each of their spellings, the longest first."""
+    """Return a pattern of the values in each of their spellings, the longest first."""
     spelt = {each for value in values for each in _spellings(value.strip())}
-    parts = [_bounded(each) for each in sorted(spelt, key=len, reverse=True)]
+    parts = [_delimit(each) for each in sorted(spelt, key=len, reverse=True)]
     return re.compile("|".join(parts)) if parts else None
 
 
 def _spellings(value: str) -> tuple[str, ...]:
-    """Return a value as a text, JSON, a Python literal and a URL have it."""
+    """Return the spellings of a value in text, JSON, a Python literal and a URL."""
     python, text = repr(value)[1:-1], json.dumps(value)[1:-1]
     both = json.dumps(python)[1:-1]
     return (value, python, text, both, quote(value), quote(value, safe=""))
 
 
-def _bounded(value: str) -> str:
-    """Return a pattern; a plain word counts only as a word of its own."""
+def _delimit(value: str) -> str:
+    """Return the pattern of a value; a plain word matches whole words only."""
     escaped = re.escape(value)
     return rf"(?<!\w){escaped}(?!\w)" if value.isalpha() else escaped
 
@@ -158,15 +158,15 @@ def shorten_home(text: str) -> str:
 
 @lru_cache(maxsize=8)
 def _homes(home: str, user: str) -> tuple[str, ...]:
-    """Return the spellings of the home folder, the longest first; `/` and `/home` are none."""
-    spelt = [home, os.path.realpath(home) if home else "", *_known_home()]
+    """Return the spellings of the home folder, the longest first, without `/` and `/home`."""
+    spelt = [home, os.path.realpath(home) if home else "", *_home_of_user()]
     spelt += [f"/home/{user}", f"/Users/{user}"] if user and user != "root" else []
     whole = {each.rstrip("/") for each in spelt if each.startswith("/")}
     whole -= {"", "/home", "/Users", "/tmp", "/var"}
     return tuple(sorted(whole, key=len, reverse=True))
 
 
-def _known_home() -> tuple[str, ...]:
+def _home_of_user() -> tuple[str, ...]:
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:  # a container whose user has no entry

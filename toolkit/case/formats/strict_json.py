@@ -1,10 +1,10 @@
-"""JSON text and back, strictly: no NaN, no key twice; a wrong type is an error with its place.
+"""Strict JSON: no NaN, no duplicate keys; a wrong type is an error with its place.
 
-A text is measured before it is parsed: its bytes, how deep it is nested, the digits of its numbers.
+Before parsing, the size, the nesting and the digits of numbers are checked.
 
-Documents of a fixed shape are declared as classes (`schema`). What stays here is for values whose
-type their own keys name (a graph's arguments): a reader asks for the type that it needs at the
-place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecodeError`.
+Documents of a fixed shape are declared as classes (`schema`). The accessors here are for values
+whose own keys name their type (a graph's arguments): they raise a `CaseError` with the place, never
+a `KeyError`, `TypeError` or `JSONDecodeError`.
 """
 
 import json
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 _NUMBERS = re.compile(r"\[\n[\d\s.,eE+-]*\]")
-"""A list of numbers, which is put on one line. (No string of JSON holds a line break.)"""
+"""A list of numbers, to be written on one line. (Strings of JSON hold no line breaks.)"""
 
 
 def dump_json(data: object) -> str:
@@ -44,12 +44,12 @@ def read_json(path: Path, *, next_step: str, limit: int = DOCUMENT_NBYTES) -> Js
 
     Args:
         path: The file.
-        next_step: What the user can do if it cannot be read; ends the message.
+        next_step: Advice if it cannot be read; ends the message.
         limit: Of its size in bytes.
 
     Raises:
-        CaseError: The file is missing, unreadable, too large, truncated, not UTF-8, nested too
-            deeply or not an object.
+        CaseError: The file is missing, unreadable, too large, truncated, not UTF-8, nested
+            too deeply, or not an object.
     """
     try:
         return parse_json(read_bounded(path, limit).decode("utf-8"), where=path.name)
@@ -65,8 +65,8 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
     """Return the JSON object in a text; `where` names the text in errors.
 
     Raises:
-        CaseError: It is no JSON, holds NaN, Infinity, a key twice or half a character (a lone
-            surrogate), is nested too deeply, or is not an object.
+        CaseError: It is not JSON, holds NaN, Infinity, a duplicate key or a lone surrogate, is
+            nested too deeply, or is not an object.
     """
     _measure(text if isinstance(text, bytes) else text.encode("utf-8", "replace"), where)
     try:
@@ -84,9 +84,9 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def _measure(text: bytes, where: str) -> None:
-    """Refuse what a parser should not see, in a few passes over the bytes and without recursion.
+    """Refuse texts that would overload a parser, in a few passes and without recursion.
 
-    Outside of strings only brackets are kept, as steps down and up, and their sums are depths: of
+    Outside of strings only brackets are kept, as steps down and up; their sums are depths: of
     "[[1, 2], {}]" that is "[[]{}]", then 1 1 -1 1 -1 -1, then 1 2 1 2 1 0.
     """
     plain = _STRING.sub(b"0", text)
@@ -111,7 +111,7 @@ def _check_characters(text: bytes, where: str) -> None:
         half = quote_value(error.object[error.start : error.start + 1])
         raise CaseError(f"{where}: {half} is half a character, a lone surrogate") from error
     except (ValueError, RecursionError):
-        return  # the parser says what is wrong
+        return  # the parser reports the error
 
 
 def _refuse_constant(name: str) -> object:
@@ -119,7 +119,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> Json:
-    """Return an object; of two values under one key, nobody could say which one counts."""
+    """Return an object; a duplicate key is refused."""
     data = dict(pairs)
     if len(data) == len(pairs):
         return data
@@ -128,12 +128,12 @@ def _once(pairs: list[tuple[str, object]]) -> Json:
 
 
 def expect(value: object, kind: type[T], where: str) -> T:
-    """Return `value` if it is exactly of a JSON type (a bool is no int, an int is no float).
+    """Return `value` if it is exactly of a JSON type (a bool is not an int, an int not a float).
 
     `object` takes any value.
 
     Raises:
-        CaseError: It is not.
+        CaseError: It has another type.
     """
     if kind is object or type(value) is kind:
         return cast("T", value)
@@ -153,7 +153,7 @@ def member(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T
 
 
 def optional(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T | None:
-    """Return `data[key]` of a JSON type, or None where it is missing or null.
+    """Return `data[key]` of a JSON type, or None if it is missing or null.
 
     Raises:
         CaseError: Its type is wrong.
@@ -166,7 +166,7 @@ def items(data: Mapping[str, object], key: str, kind: type[T], where: str) -> li
     """Return the list `data[key]`, each of whose items has the given JSON type.
 
     Raises:
-        CaseError: The key is missing, it is no list, or an item has another type.
+        CaseError: The key is missing, its value is not a list, or an item has another type.
     """
     found = member(data, key, list, where)
     return [expect(item, kind, f"{where}.{key}[{index}]") for index, item in enumerate(found)]
@@ -186,13 +186,13 @@ def _kind_name(kind: type) -> str:
 def short(value: object) -> str:
     """Return a JSON value for an error message."""
     if isinstance(value, dict | list):
-        value = _shortened(cast("dict[object, object] | list[object]", value))
+        value = _first_items(cast("dict[object, object] | list[object]", value))
     text = "null" if value is None else quote_value(value, 10_000)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _shortened(value: dict[object, object] | list[object]) -> object:
-    """Return the first items: a list of a million is not written out for sixty characters."""
+def _first_items(value: dict[object, object] | list[object]) -> object:
+    """Return the first items, so that a long list is not formatted as a whole."""
     if isinstance(value, dict):
         return {key: value[key] for key in list(value)[:8]}
     return value[:32]

@@ -1,7 +1,7 @@
-"""Recipes: what makes the values of a tensor that are not stored.
+"""Recipes for the values of tensors that are not stored.
 
-`Written` is exact: it says the numbers themselves, of a tensor that has few different ones. The
-others are synthetic, they resemble a tensor without holding its numbers.
+`WrittenRecipe` is exact: it lists the numbers of a tensor with few different ones. The other
+recipes are synthetic: they resemble a tensor without holding its numbers.
 
 Floats: bell-shaped with the recorded mean and deviation, clamped to the recorded range, with as
 many NaN and Inf as were there. Integers: uniform within the recorded bounds (so that indices stay
@@ -10,7 +10,7 @@ valid). Booleans: with the recorded share of True.
 The same recipe gives the same bits on every load and every machine: only uniform numbers of
 torch's CPU generator are drawn, and only additions and multiplications are applied to them, one
 operation per kernel. (`torch.randn` takes logarithms and cosines, whose last bit differs between
-machines.) What it does not do: correlations between elements or tensors.
+machines.) Correlations between elements or tensors are not reproduced.
 """
 
 import math
@@ -37,7 +37,7 @@ from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.schema import document
 
 _CHUNK = 1 << 18
-"""Elements drawn at a time; part of the format, because it fixes the order of the draws."""
+"""Elements per draw; part of the format, because it fixes the order of the draws."""
 
 _INT64 = torch.iinfo(torch.int64)
 _LARGEST = torch.finfo(torch.float64).max
@@ -104,7 +104,7 @@ Recipe = Annotated[Normal | Uniform | Bernoulli | WrittenRecipe, Field(discrimin
 
 
 def find_written_recipe(values: Tensor) -> WrittenRecipe | None:
-    """Return the recipe that gives the same bits again, if it is much shorter than the values.
+    """Return the recipe of the same bits, if it is much shorter than the values.
 
     Args:
         values: Any plain strided tensor; only read.
@@ -155,18 +155,18 @@ def _measure_floats(values: Tensor, seed: int) -> Normal:
     finite = values[values.isfinite()]
     if finite.numel() == 0:
         return special
-    mean = _bounded(finite.mean(dtype=torch.float64).item())
+    mean = _clamp(finite.mean(dtype=torch.float64).item())
     square = torch.linalg.vector_norm(finite, dtype=torch.float64).item() ** 2 / finite.numel()
     return replace(
         special,
         mean=mean,
-        deviation=_bounded(math.sqrt(max(0.0, square - mean * mean))),
+        deviation=_clamp(math.sqrt(max(0.0, square - mean * mean))),
         min=finite.min().item(),
         max=finite.max().item(),
     )
 
 
-def _bounded(value: float) -> float:
+def _clamp(value: float) -> float:
     """Return a number that JSON can hold; sums of the largest floats are infinite."""
     return min(max(value, -_LARGEST), _LARGEST)
 
@@ -175,7 +175,7 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
     """Return the values of a recipe.
 
     Args:
-        recipe: Of `measure_recipe` or `default_recipe`, perhaps read from a file.
+        recipe: Possibly untrusted.
         numel: Number of elements.
         dtype: Their dtype.
         where: Names the tensor in errors.
@@ -184,7 +184,7 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
         A CPU tensor of shape `[numel]`.
 
     Raises:
-        CaseError: Its numbers do not fit.
+        CaseError: Its numbers do not fit the tensor.
     """
     if isinstance(recipe, WrittenRecipe):
         return _write(recipe, numel, dtype, where)
@@ -213,7 +213,9 @@ def _number(piece: Piece, dtype: torch.dtype, where: str) -> Number:
     try:
         return number_from(piece.value, dtype)
     except ValueError as error:
-        raise CaseError(f"{where}: {quote_value(piece.value)} is no number of {dtype}") from error
+        raise CaseError(
+            f"{where}: {quote_value(piece.value)} is not a number of {dtype}"
+        ) from error
 
 
 def _draw_normal(
@@ -240,7 +242,7 @@ def _bell(count: int, generator: torch.Generator) -> Tensor:
 
 
 def _plant(values: Tensor, recipe: Normal, where: str) -> None:
-    """Put NaN and infinities at evenly spaced places: distinct, and the same on each load."""
+    """Put NaN and infinities at evenly spaced places, the same on each load."""
     counts: Mapping[float, int] = {
         math.nan: recipe.nan,
         math.inf: recipe.posinf,
@@ -264,7 +266,7 @@ def _draw_uniform(
 ) -> Tensor:
     low, high = recipe.low, recipe.high
     if not _INT64.min <= low <= high <= _INT64.max:
-        raise CaseError(f"{where}: [{low}, {high}] are no bounds of integers")
+        raise CaseError(f"{where}: [{low}, {high}] are not bounds of integers")
     above = min(high + 1, _INT64.max)
     values = torch.randint(
         low, above, (numel,), generator=generator, dtype=torch.int64, device="cpu"

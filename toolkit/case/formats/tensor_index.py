@@ -1,4 +1,4 @@
-"""How tensors lie in memory, as a document: storages, and the entries that look at them."""
+"""The memory layout of tensors as a document: storages, and entries that view them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ class Storage:
     Attributes:
         dtype: Of the values.
         first: Elements before the first value.
-        shape: How the values lie in memory.
-        stride: Likewise.
-        values: Whether they are stored, or made by the recipe: `written` ones exactly, `synthetic`
-            ones so that they resemble what was there.
-        recipe: How to make them.
-        inference: Whether it is memory of an inference tensor.
+        shape: Of the values.
+        stride: Of the values in memory.
+        values: Whether they are stored, or built by the recipe: `written` exactly, `synthetic`
+            approximately.
+        recipe: To build them.
+        inference: Whether it belongs to an inference tensor.
     """
 
     dtype: str
@@ -36,7 +36,7 @@ class Storage:
 @document
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """A tensor that looks at a storage."""
+    """A tensor on a storage."""
 
     storage: str
     offset: int
@@ -52,12 +52,12 @@ class TensorEntry:
 @document
 @dataclass(frozen=True, slots=True)
 class TensorIndex:
-    """How tensors lie in memory.
+    """The memory layout of tensors.
 
     Attributes:
         entries: Each tensor by name.
         same: Further names of tensors in `entries`.
-        storages: What the entries look at, by key.
+        storages: By key.
     """
 
     entries: Mapping[str, TensorEntry]

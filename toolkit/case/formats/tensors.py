@@ -1,16 +1,16 @@
 """Tensors as safetensors plus JSON, and back: strides, aliasing, dtypes and parameters are kept.
 
-A *storage* is a piece of memory; an *entry* is a tensor that looks at it (offset, shape, strides).
-Layouts of a storage:
+A *storage* is a piece of memory; an *entry* is a tensor on it (offset, shape, strides). Layouts of
+a storage:
 
-1. `dense`: one tensor looks at it, no two elements share memory (except in expanded dimensions).
-   Its values are kept in row-major order; memory between its elements is not kept.
-2. `raw`: several tensors look at it, or one that overlaps itself. The memory that they span is
+1. `dense`: it has one tensor, without overlaps (except in expanded dimensions). Its values are kept
+   in row-major order; memory between its elements is not kept.
+2. `raw`: it has several tensors, or a tensor that overlaps itself. The memory that they span is
    kept as it is, so that they alias after loading as before.
 
 Values are `stored`, `written` (few different numbers: an exact recipe) or `synthetic` (a recipe of
-values that resemble them). What it does not do: sparse, quantized, nested and subclassed tensors (a
-`CaseError`); autograd history (every tensor comes back as a leaf).
+similar values). Sparse, quantized, nested and subclassed tensors are refused (`CaseError`); every
+tensor is loaded as a leaf, without autograd history.
 """
 
 import math
@@ -52,12 +52,12 @@ from ctk.toolkit.case.formats.synthetic import (
 from ctk.toolkit.case.formats.tensor_index import Storage, TensorEntry, TensorIndex
 
 Keep = Callable[[str, Tensor, int], bool]
-"""Whether to keep the values of a tensor: its name, the tensor, and how many numbers that is."""
+"""Whether to keep the values of a tensor: gets its name, the tensor, and its number of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Tensors taken apart.
+    """Tensors prepared for saving.
 
     Attributes:
         index: How they lie in memory, for JSON.
@@ -74,17 +74,17 @@ def keep_all(_name: str, _tensor: Tensor, _count: int) -> bool:
 
 
 def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = True) -> Packed:
-    """Take tensors apart for saving; they are only read.
+    """Split tensors into an index and arrays; they are only read.
 
     Args:
         named: Tensors by unique name. A tensor may occur twice, and tensors may share memory.
-        keep: Which values to store. A storage is stored if that holds for all who look at it.
+        keep: Which values to store. A storage is stored if `keep` accepts all its tensors.
         measure: Record the statistics of values that are not stored.
 
     Raises:
         CaseError: A tensor is sparse, quantized, nested, on `meta`, or of a user's class.
     """
-    made = _Making({}, {}, {}, {})
+    made = _PackBuilder({}, {}, {}, {})
     groups: dict[object, dict[str, Tensor]] = {}
     first_name: dict[int, str] = {}
     for name, tensor in named.items():
@@ -100,8 +100,8 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
 
 
 @dataclass(frozen=True, slots=True)
-class _Making:
-    """A `Packed` while it is filled."""
+class _PackBuilder:
+    """A `Packed` under construction."""
 
     entries: dict[str, TensorEntry]
     same: dict[str, str]
@@ -133,7 +133,9 @@ def _storage_key(name: str, tensor: Tensor) -> object:
     return str(tensor.device), tensor.untyped_storage().data_ptr()
 
 
-def _pack_group(group: Mapping[str, Tensor], made: _Making, *, keep: Keep, measure: bool) -> None:
+def _pack_group(
+    group: Mapping[str, Tensor], made: _PackBuilder, *, keep: Keep, measure: bool
+) -> None:
     """Pack the tensors of one storage."""
     name, tensor = next(iter(group.items()))
     fake = torch_fake.is_fake(tensor)
@@ -226,7 +228,7 @@ def _overlaps(tensor: Tensor) -> bool:
 
 
 def _logical(tensor: Tensor) -> Tensor:
-    """Return the values as they lie in memory (not conjugated), expanded dimensions as one."""
+    """Return the values in memory (not conjugated), one per expanded dimension."""
     tensor = tensor.detach().resolve_neg()
     tensor = tensor.conj() if tensor.is_conj() else tensor
     for dim, step in enumerate(tensor.stride()):
@@ -242,16 +244,16 @@ def unpack_tensors(
     device: str | None = None,
     where: str = "tensors",
 ) -> dict[str, Tensor]:
-    """Put tensors together again.
+    """Rebuild tensors.
 
     Args:
-        index: Of `Packed`, perhaps from a stranger.
+        index: Of `Packed`, possibly untrusted.
         arrays: Stored values by key.
         device: Put all tensors there instead of on the recorded device.
         where: Names the file in errors.
 
     Raises:
-        CaseError: Something is missing, or does not fit in memory.
+        CaseError: An array is missing, or a tensor does not fit in memory.
     """
     _check_index(index, where)
     memory: dict[str, Tensor] = {}
@@ -269,14 +271,15 @@ def unpack_tensors(
     for name, same in index.same.items():
         if same not in tensors:
             raise CaseError(
-                f"{where}: {one_line(name, 100)}: no tensor {quote_value(same)}{nearest(same, tensors)}"
+                f"{where}: {one_line(name, 100)}: no tensor {quote_value(same)}"
+                f"{nearest(same, tensors)}"
             )
         tensors[name] = tensors[same]
     return tensors
 
 
 def _check_index(index: TensorIndex, where: str) -> None:
-    """Check every number of an index, and that all of it fits into memory, before any is made.
+    """Check every number of an index, and the total size, before any tensor is built.
 
     Raises:
         CaseError: It is too large; the message names the tensor, the bytes and the limit.
@@ -297,7 +300,7 @@ def _check_index(index: TensorIndex, where: str) -> None:
 
 
 def _nbytes(shape: Sequence[int], stride: Sequence[int], first: int, dtype: str, where: str) -> int:
-    """Return the bytes up to the last element; what a recipe draws takes 8 bytes per element."""
+    """Return the bytes up to the last element; a recipe needs 8 bytes per element."""
     _check_geometry(shape, stride, first, where)
     return max(
         (first + extent(shape, stride)) * dtype_from_name(dtype, where).itemsize,
@@ -331,7 +334,7 @@ def _unpack_one(
 
 
 def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
-    """Return the memory of a storage as a flat CPU tensor; what is between its values is zero."""
+    """Return the memory of a storage as a flat CPU tensor; gaps between values are zero."""
     dtype = dtype_from_name(storage.dtype, where)
     shape, stride, first = storage.shape, storage.stride, storage.first
     _check_geometry(shape, stride, first, where)
@@ -358,7 +361,7 @@ def _check_geometry(shape: Sequence[int], stride: Sequence[int], first: int, whe
 
 
 def _view(flat: Tensor, entry: TensorEntry, where: str) -> Tensor:
-    """Return the tensor that looks at memory as its entry says."""
+    """Return the tensor of an entry on its memory."""
     shape, stride, offset = entry.shape, entry.stride, entry.offset
     _check_geometry(shape, stride, offset, where)
     dtype = dtype_from_name(entry.dtype, where)
@@ -366,6 +369,7 @@ def _view(flat: Tensor, entry: TensorEntry, where: str) -> Tensor:
     end = offset + extent(shape, stride)
     if 0 not in shape and end * dtype.itemsize > storage.nbytes():
         raise CaseError(
-            f"{where}: shape {quote_value(shape)} with stride {quote_value(stride)} leaves its storage"
+            f"{where}: shape {quote_value(shape)} with stride {quote_value(stride)} "
+            "leaves its storage"
         )
     return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)

@@ -1,1 +1,1 @@
-"""A graph as JSON, as Python and as lines, and what it may call."""
+"""A graph as JSON, as Python and as lines, and the calls that it may make."""

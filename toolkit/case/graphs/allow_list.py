@@ -1,6 +1,6 @@
-"""The allow-list: the functions, methods and attributes that a graph of a case may use.
+"""The allow-list: functions, methods and attributes that a graph of a case may use.
 
-What it does not do: ops of `torch.ops` and functions of the user (`graph_targets`).
+`callables` handles operators of `torch.ops` and functions of the user.
 """
 
 import builtins
@@ -33,7 +33,7 @@ ATTRIBUTES = frozenset(
         """
     )
 )
-"""What `getattr` may read in a graph: properties of tensors, sizes and slices."""
+"""Attributes that `getattr` may read in a graph: of tensors, sizes and slices."""
 
 _TORCH_PYTHON = _words(
     """
@@ -68,7 +68,7 @@ _METHODS_BESIDES = _words(
 """Methods of Tensor that `torch.overrides` does not list as overridable."""
 
 _EXPLODING = frozenset(("comb", "factorial", "perm"))
-"""Functions of `math` whose result has more digits than any memory; Dynamo computes them itself."""
+"""Functions of `math` with results of unbounded size; Dynamo computes them itself."""
 
 _OPERATORS = _words(
     """
@@ -163,7 +163,7 @@ def _names_by_function() -> dict[int, str]:
 
 
 def function_name(function: object) -> str | None:
-    """Return the most public name of a function of cases 3 to 5 of `graph_targets`, or None."""
+    """Return the most public name of a function of cases 3 to 5 of `callables`, or None."""
     return _names_by_function().get(id(function))
 
 
@@ -177,12 +177,12 @@ def check_method(name: str) -> str:
     """Return the name of a Tensor method that a graph may call.
 
     Raises:
-        CaseError: It is none.
+        CaseError: It is not one.
     """
     if name in methods():
         return name
     raise CaseError(
-        f"method {quote_value(name)} is not one that a graph may call{nearest(name, methods())}"
+        f"method {quote_value(name)} is not allowed in a graph{nearest(name, methods())}"
     )
 
 
@@ -190,7 +190,7 @@ def check_attribute(name: object) -> None:
     """Check the second argument of `getattr` in a graph.
 
     Raises:
-        CaseError: It is no attribute that a graph may read.
+        CaseError: A graph may not read it.
     """
     if not (isinstance(name, str) and name in ATTRIBUTES):
         hint = nearest(name, ATTRIBUTES) if isinstance(name, str) else ""

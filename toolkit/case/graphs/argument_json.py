@@ -5,8 +5,7 @@ that names its type: `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`,
 `{"slice": [start, stop, step]}`, `{"float": "nan"}`, `{"complex": [re, im]}`,
 `{"dtype": "float32"}`, `{"device": "cpu"}`, `{"node": "add_1"}`, `{"target": "torch.add"}` ...
 
-What it does not do: no classes of the user, enums or named tuples. Those are a `CaseError` that
-says where.
+Classes of the user, enums and named tuples are refused (`CaseError`).
 """
 
 import math
@@ -48,11 +47,11 @@ def encode_value(value: object, where: str) -> object:
     """Return a value of a graph as JSON.
 
     Args:
-        value: An argument of a node, nested as it likes. Nodes become their names.
+        value: An argument of a node, possibly nested. Nodes become their names.
         where: The node and argument, for errors.
 
     Raises:
-        CaseError: It is of a type that cannot be kept; the message names it and `where`.
+        CaseError: Its type cannot be kept; the message names it and `where`.
     """
     if value is None or type(value) in (bool, int, str):
         return value
@@ -110,12 +109,12 @@ def _encode_callable(value: object, where: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """What values need when they are read back.
+    """The context for reading values back.
 
     Attributes:
-        nodes: The nodes made so far, by name.
-        resolve: Gives the function of a target name.
-        device: Put every value that names a device there instead; None keeps what was recorded.
+        nodes: The nodes built so far, by name.
+        resolve: Returns the function of a target name.
+        device: Replaces every recorded device; None keeps them.
     """
 
     nodes: Mapping[str, Node]
@@ -126,7 +125,7 @@ class Decoder:
         """Return the value of `encode_value`'s JSON.
 
         Raises:
-            CaseError: It is malformed, or names a node that comes later or not at all.
+            CaseError: It is malformed, or names an unknown or later node.
         """
         if type(data) is float and not math.isfinite(data):
             raise CaseError(f"{where}: a number that no float holds")
@@ -138,12 +137,12 @@ class Decoder:
         if len(keyed) != 1:
             raise CaseError(f"{where}: expected an object with one key, found {short(keyed)}")
         kind, content = next(iter(keyed.items()))
-        return self._tagged(kind, content, where)
+        return self._decode_tagged(kind, content, where)
 
     def _items(self, data: list[object], where: str) -> list[Any]:
         return [self.decode(item, f"{where}[{index}]") for index, item in enumerate(data)]
 
-    def _tagged(self, kind: str, content: object, where: str) -> Any:
+    def _decode_tagged(self, kind: str, content: object, where: str) -> Any:
         if kind in ("tuple", "size", "slice", "range"):
             parts = self._items(expect(content, list, where), where)
             return _sequence(kind, parts, where)
@@ -157,9 +156,9 @@ class Decoder:
             return complex(float_from_json(real, where), float_from_json(imag, where))
         if kind == "ellipsis":
             return ...
-        return self._named(kind, expect(content, str, where), where)
+        return self._decode_named(kind, expect(content, str, where), where)
 
-    def _named(self, kind: str, name: str, where: str) -> Any:
+    def _decode_named(self, kind: str, name: str, where: str) -> Any:
         if kind == "node":
             if name not in self.nodes:
                 raise CaseError(
@@ -175,7 +174,7 @@ class Decoder:
         table = {"memory_format": _MEMORY_FORMATS, "layout": _LAYOUTS}.get(kind)
         if table is None or name not in table:
             raise CaseError(
-                f"{where}: {quote_value(kind)} {quote_value(name)} is no kind of value that ctk knows"
+                f"{where}: {quote_value(kind)} {quote_value(name)} is not a known value"
             )
         return table[name]
 
@@ -198,7 +197,7 @@ def _sequence(kind: str, parts: list[Any], where: str) -> Any:
 
 def _int64(value: object, where: str) -> int:
     if expect(value, int, where) not in INT64:
-        raise CaseError(f"{where}: {value} is no integer of 64 bits")
+        raise CaseError(f"{where}: {value} is not an integer of 64 bits")
     return cast("int", value)
 
 

@@ -1,7 +1,7 @@
-"""Where a callable may stand in a graph: only where an operator takes one, and only of its kind.
+"""Positions of callables in a graph: only arguments that an operator calls, and only of its kind.
 
 A callable is a sub-graph (a `get_attr` node that reads a `GraphModule`) or an operator overload. No
-other value of a graph can be called, so that nothing which a node computes can become a function:
+other value of a graph can be called, so a computed value never becomes a function:
 
     cond(pred, true_graph, false_graph, (x,))      arguments 1 and 2 are sub-graphs
     with_effects(token, aten._print.default, "x")  argument 1 is an operator
@@ -27,7 +27,7 @@ CallableKind = Literal["sub-graph", "operator", "mask"]
 
 @dataclass(frozen=True, slots=True)
 class CallablePlace:
-    """An argument that is called: by position, or by name where the call gives it so."""
+    """An argument that is called: by position, or by name for a keyword argument."""
 
     index: int
     name: str
@@ -79,23 +79,23 @@ PLACES: Mapping[str, tuple[CallablePlace, ...]] = {
     "wrap_with_autocast": (CallablePlace(4, "wrapped_func"),),
     "wrap_with_set_grad_enabled": (CallablePlace(1, "wrapped_func"),),
 }
-"""The higher-order operators that a graph may call, and which of their arguments they call.
+"""The higher-order operators that a graph may call, and the arguments that they call.
 
-Not here, so refused: kernels, delegates and TorchBind methods (`triton_kernel_wrapper_mutation`,
+Not listed, so refused: kernels, delegates and TorchBind methods (`triton_kernel_wrapper_mutation`,
 `executorch_call_delegate`, `call_torchbind`), inline assembly.
 """
 
 
 def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> None:
-    """Check that callables stand only where an operator takes one.
+    """Check that callables occur only as arguments that an operator calls.
 
     Args:
-        graph: Before or after it is put into a module; only read.
+        graph: Only read.
         subgraphs: The attributes that are graphs.
         where: Names the graph in errors.
 
     Raises:
-        CaseError: One stands elsewhere, or something else stands in its place.
+        CaseError: A callable occurs elsewhere, or another value in its place.
     """
     for node in graph.nodes:
         called = _places(node)
@@ -107,7 +107,7 @@ def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> Non
             for leaf in leaves(value):
                 if _is_subgraph(leaf, subgraphs) or _is_callable(leaf):
                     raise CaseError(
-                        f"{spot}: {_shown(leaf)} stands where the operator calls nothing; "
+                        f"{spot}: {_describe_leaf(leaf)} stands where the operator calls nothing; "
                         "a graph may only be handed to an operator that runs it"
                     )
 
@@ -127,7 +127,7 @@ def _arguments(node: Node) -> Iterator[tuple[int | str, object]]:
 def _check_called(
     value: object, place: CallablePlace, subgraphs: Collection[str], spot: str, operator: str
 ) -> object:
-    """Check an argument that is called; return what of it is not (the rest of a mask)."""
+    """Check an argument that is called; return its uncalled rest (of a mask)."""
     rest: object = None
     if place.kind == "mask":
         parts = cast("tuple[object, ...]", value) if isinstance(value, tuple | list) else ()
@@ -140,7 +140,7 @@ def _check_called(
     if fits:
         return rest
     wanted = "an operator overload" if place.kind == "operator" else "a sub-graph"
-    raise CaseError(f"{spot}: {operator} calls {wanted} there, found {_shown(value)}")
+    raise CaseError(f"{spot}: {operator} calls {wanted} there, found {_describe_leaf(value)}")
 
 
 def _is_subgraph(value: object, subgraphs: Collection[str]) -> bool:
@@ -148,12 +148,12 @@ def _is_subgraph(value: object, subgraphs: Collection[str]) -> bool:
 
 
 def _is_callable(value: Any) -> bool:
-    """Return whether a value is a function or an operator; types of values (dtypes) are none."""
+    """Return whether a value is a function or an operator; a dtype is not one."""
     return not isinstance(value, Node) and (operators.kind_of(value) is not None or callable(value))
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Yield what an argument holds, through lists, tuples, slices and dictionaries with keys."""
+    """Yield the leaves of an argument, through lists, tuples, slices and dictionaries with keys."""
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
             yield from leaves(key)
@@ -167,5 +167,5 @@ def leaves(value: object) -> Iterator[object]:
         yield value
 
 
-def _shown(value: object) -> str:
+def _describe_leaf(value: object) -> str:
     return f"node {value.name}" if isinstance(value, Node) else quote_value(value)

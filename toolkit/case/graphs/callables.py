@@ -1,22 +1,21 @@
-"""Names of what a graph calls, and back: a stranger's `graph.json` can only name what is allowed.
+"""Convert the functions of a graph to names and back, by an allow-list.
 
-So loading and running it cannot reach `os.system`, `torch.load` or a file. Cases:
+So an untrusted `graph.json` cannot reach `os.system`, `torch.load` or a file. Cases:
 
 1. `torch.ops.<namespace>.<op>[.<overload>]`: an op that the dispatcher knows. TorchScript's
    builtins (`aten::save` writes a pickle) and ops with an argument that names a file are refused.
 2. `torch.ops.higher_order.<name>`: the operators in `PLACES`, which take graphs and values,
    not kernels or delegates.
-3. functions of `torch`, `torch.nn.functional`, `torch.linalg`, `torch.fft`, `torch.special`: those
-   that `torch.overrides` lists as overridable, and native factories.
+3. functions of `torch`, `torch.nn.functional`, `torch.linalg`, `torch.fft`, `torch.special` that
+   `torch.overrides` lists as overridable, and native factories.
 4. functions of `operator`, `math` and builtins that compute; `getattr` for some attributes.
-5. torch's internal functions that Dynamo writes into graphs.
+5. internal functions of torch that Dynamo writes into graphs.
 6. `module:function`: a function of the user (`allow_in_graph`), only from a module that the case
    lists in `imports` and the user allowed.
 
-What it does not do: it never imports a module for a name that it reads, except in case 6
-(`load_imports`), nor asks torch for an operator that is not registered. Which of these a case that
-is not trusted may not call says `raw_memory`; where a callable may stand, `callable_places`. The
-tables are in `allow_list`.
+No module is imported for a name except in case 6 (`load_imports`), and unregistered operators are
+not looked up. `untrusted_calls` refuses some of these names without trust; `callable_places` checks
+the positions of callables. The tables are in `allow_list`.
 """
 
 import contextlib
@@ -44,7 +43,7 @@ _FILE_WORDS = ("file", "path")
 
 
 def target_to_name(target: object) -> str:
-    """Return the name under which `target_from_name` finds this function or op again.
+    """Return the name from which `target_from_name` restores a function or op.
 
     Raises:
         CaseError: The target is not on the allow-list, or is a function that cannot be imported
@@ -77,7 +76,7 @@ def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Funct
     if name in known:
         return known[name]
     raise CaseError(
-        f"function {quote_value(name)} is not one that a graph may call, or torch {torch.__version__} "
+        f"function {quote_value(name)} is not allowed in a graph, or torch {torch.__version__} "
         f"does not have it{nearest(name, known)}"
     )
 
@@ -121,8 +120,8 @@ def _check_higher_order(name: str) -> str:
     if name in PLACES:
         return name
     raise CaseError(
-        f"higher-order op {quote_value(name)} cannot be kept in a case: only those that take graphs and "
-        f"values can{nearest(name, PLACES)}"
+        f"higher-order op {quote_value(name)} cannot be kept in a case: only operators on graphs "
+        f"and values can{nearest(name, PLACES)}"
     )
 
 
@@ -154,8 +153,8 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
     module, _, function = name.partition(":")
     if module not in allow_imports:
         raise CaseError(
-            f"the case calls {quote_value(name)}; that runs code of module {module!r}. If you trust it, "
-            f"allow it: load_case(folder, allow_imports=({quote_value(module)},))"
+            f"the case calls {quote_value(name)}; that runs code of module {module!r}. If you "
+            f"trust it, allow it: load_case(folder, allow_imports=({quote_value(module)},))"
         )
     found = getattr(sys.modules.get(module), function, None) if function.isidentifier() else None
     if callable(found) and getattr(found, "__module__", None) == module:
@@ -164,10 +163,10 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
 
 
 def module_of_target(name: str) -> str | None:
-    """Return what a process must import before `target_from_name(name)` works, if known.
+    """Return the module to import before `target_from_name(name)`, if known.
 
-    That is the user's module of `module:function`, or the one that registers an operator; of a file
-    that no import statement finds (a program's own), its path.
+    The user's module of `module:function`, or the module that registers an operator; for a file
+    that cannot be imported by name (a program's own), its path.
     """
     if ":" in name:
         return name.partition(":")[0]
@@ -191,7 +190,7 @@ def _module_of(file: str | None) -> str | None:
 
 
 def is_file(module: str) -> bool:
-    """Return whether what `module_of_target` returned is the path of a file."""
+    """Return whether a result of `module_of_target` is the path of a file."""
     return module.endswith(".py")
 
 
@@ -199,29 +198,29 @@ def names_of_calls(gm: GraphModule) -> tuple[str, ...]:
     """Return the names of the functions and operators that a graph and its sub-graphs call.
 
     Raises:
-        CaseError: One has no name: the graph cannot be saved.
+        CaseError: A function has no name, so the graph cannot be saved.
     """
-    return tuple(dict.fromkeys(map(target_to_name, _called(gm))))
+    return tuple(dict.fromkeys(map(target_to_name, _targets_of_calls(gm))))
 
 
 def modules_of_calls(gm: GraphModule) -> tuple[str, ...]:
     """Return the user's modules whose functions and operators a graph calls, as far as known."""
     found: dict[str | None, None] = {}
-    for target in _called(gm):
-        with contextlib.suppress(CaseError):  # a function without a name, of the library's caller
+    for target in _targets_of_calls(gm):
+        with contextlib.suppress(CaseError):  # a function without a name
             found[module_of_target(target_to_name(target))] = None
     return tuple(module for module in found if module is not None)
 
 
 def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
-    """Return the files that register operators of a graph and that no import statement finds.
+    """Return the files that register operators of a graph and cannot be imported by name.
 
     Returns:
         For each file the namespaces of those operators.
     """
     found: dict[Path, set[str]] = {}
-    for target in _called(gm):
-        with contextlib.suppress(CaseError):  # a function without a name, of the library's caller
+    for target in _targets_of_calls(gm):
+        with contextlib.suppress(CaseError):  # a function without a name
             name = target_to_name(target)
             module = module_of_target(name)
             if module is not None and is_file(module):
@@ -229,7 +228,7 @@ def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
     return found
 
 
-def _called(gm: GraphModule) -> Iterator[object]:
+def _targets_of_calls(gm: GraphModule) -> Iterator[object]:
     graphs = (part for part in gm.modules() if isinstance(part, GraphModule))
     nodes = (node for part in graphs for node in part.graph.nodes)
     return iter(dict.fromkeys(node.target for node in nodes if node.op == "call_function"))
@@ -238,13 +237,13 @@ def _called(gm: GraphModule) -> Iterator[object]:
 def load_imports(
     listed: Collection[str], allow_imports: Collection[str], folder: Path, calls: Iterable[str]
 ) -> None:
-    """Import the modules that a case lists and the user allowed; the others are not touched.
+    """Import the modules that a case lists and the user allowed.
 
-    A file registers its operators once in a process: it is left alone where all are there.
+    A file can register its operators once per process, so it is skipped if all are registered.
 
     Args:
         listed: Modules, and files below the folder.
-        allow_imports: Those of them that may be imported.
+        allow_imports: Allowed ones among them.
         folder: Of the case.
         calls: Names of the functions and operators that the graph calls.
 

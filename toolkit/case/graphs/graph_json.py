@@ -4,8 +4,8 @@ A graph is `{"class": name, "nodes": [...], "subgraphs": {attribute: graph}, "va
 outermost one also holds `"constants"`, a `TensorIndex` for all sub-graphs, under qualified names
 (`cond_true_0.weight`). Functions are named (see `callables`), never pickled.
 
-What it does not do: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes none), pytree
-calling conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
+Not kept: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes none), pytree calling
+conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
 """
 
 import builtins
@@ -49,7 +49,7 @@ _TYPES: Mapping[str, Any] = {
     "float": float,
     "bool": bool,
 }
-"""The annotations of placeholders that are kept; they have no effect on a run."""
+"""The kept annotations of placeholders; they have no effect on a run."""
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def constants_of(gm: GraphModule) -> dict[str, Tensor]:
 def target_names(data: object) -> Iterator[str]:
     """Yield the names of the functions in JSON of `graph_to_json`, sub-graphs included.
 
-    The JSON may be a stranger's: what is no name is passed over here, and refused when it is read.
+    The JSON may be untrusted: malformed parts are skipped here and refused by `graph_from_json`.
     """
     waiting = [data]
     while waiting:
@@ -183,18 +183,18 @@ def graph_from_json(
     trust: bool = False,
     device: str | None = None,
 ) -> GraphModule:
-    """Build a graph from JSON that may come from a stranger.
+    """Build a graph from JSON, possibly untrusted.
 
     Args:
         data: JSON of `graph_to_json`.
-        tensors: The arrays that it returned, perhaps read from a file.
-        allow_imports: Modules of which functions may be called; they are already imported.
-        trust: Whether it may call operators that read raw memory, with any text (`untrusted`).
-        device: Put constants and every device that an argument names there instead.
+        tensors: The arrays of `graph_to_json`.
+        allow_imports: Imported modules whose functions may be called.
+        trust: Whether the checks of `untrusted_calls` are skipped.
+        device: Replaces the device of constants and of arguments.
 
     Raises:
-        CaseError: It is malformed, too large, or names something that a graph may not call.
-        TrustError: It calls an operator that only a trusted case may call.
+        CaseError: It is malformed, too large, or calls something that is not allowed.
+        TrustError: It makes a call that needs trust.
     """
     check_at_most(_count_nodes(data), NODES, "graph: nodes, sub-graphs included")
     listed = member(data, "constants", dict, "graph")
@@ -211,7 +211,7 @@ def graph_from_json(
 
 
 def _count_nodes(data: object) -> int:
-    """Return how many nodes a graph and its sub-graphs have, whatever else is wrong with them."""
+    """Return the number of nodes of a graph and its sub-graphs, also of malformed ones."""
     count, todo = 0, [data]
     while todo:
         graph = todo.pop()
@@ -224,7 +224,7 @@ def _count_nodes(data: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What every level of sub-graphs shares while a graph is read."""
+    """The context of reading a graph and its sub-graphs."""
 
     resolve: Callable[[str], Any]
     constants: Mapping[str, Tensor]
@@ -256,7 +256,7 @@ class _Reader:
             raise CaseError(f"{where}: no node reads the attribute {min(unread)!r}")
         for target in read:
             if target not in root:
-                root[target] = _known(self.constants, prefix + target, where)
+                root[target] = _find_constant(self.constants, prefix + target, where)
         name = check_identifier(member(data, "class", str, where), where)
         try:
             return GraphModule(root, graph, name)
@@ -268,8 +268,8 @@ class _Reader:
             LookupError,
             ValueError,
         ) as error:
-            said = one_line(first_line(error), 300)
-            raise CaseError(f"{where} is no graph that FX accepts: {said}") from error
+            reason = one_line(first_line(error), 300)
+            raise CaseError(f"{where} is not a graph that FX accepts: {reason}") from error
 
     def nodes(self, data: Mapping[str, object], where: str) -> Graph:
         """Build the nodes in order; each may only use those before it."""
@@ -332,10 +332,12 @@ def _no_function(name: str) -> object:
 def _placeholder_type(name: str | None, where: str) -> Any:
     if name is None or name in _TYPES:
         return _TYPES[name] if name else None
-    raise CaseError(f"{where}: {quote_value(name)} is no type of an input{nearest(name, _TYPES)}")
+    raise CaseError(
+        f"{where}: {quote_value(name)} is not a type of an input{nearest(name, _TYPES)}"
+    )
 
 
-def _known(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
+def _find_constant(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
     if name in constants:
         return constants[name]
     raise CaseError(f"{where}: constant {name!r} is missing{nearest(name, constants)}")
@@ -346,18 +348,17 @@ def _known(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
 _ARGUMENTS = {"placeholder": (0, 1), "get_attr": (0, 0), "output": (1, 1), "call_method": (1, 100)}
-"""How many positional arguments a node may have; a call of a function or module as many as it has.
-"""
+"""Bounds on the number of positional arguments of a node; none for functions and modules."""
 
 
 def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str:
     """Check a node's op and target; return the target.
 
     Raises:
-        CaseError: The op is unknown, or the target is not one that a graph may have.
+        CaseError: The op is unknown, or the target is not allowed.
     """
     if op not in _OPS:
-        raise CaseError(f"{where}: {quote_value(op)} is no op of a graph{nearest(op, _OPS)}")
+        raise CaseError(f"{where}: {quote_value(op)} is not an op of a graph{nearest(op, _OPS)}")
     try:
         if op == "call_method":
             check_method(target)
@@ -382,33 +383,33 @@ def _check_keys(data: Mapping[str, object], known: Sequence[str], where: str) ->
 
 
 # --- names --------------------------------------------------------------------------------------
-# FX pastes names into the program that it generates and runs. So a name is ASCII (Python folds other
-# letters: a fullwidth `torch` would hide the module), not a keyword, hides nothing that such a
-# program reads, and is not an attribute of a `GraphModule`.
+# FX pastes names into the program that it generates and runs. So a name is ASCII (Python folds
+# other letters: a fullwidth `torch` would hide the module), not a keyword, hides no name that such
+# a program reads, and is not an attribute of a `GraphModule`.
 
 
 def check_identifier(name: object, where: str) -> str:
-    """Return a name that a variable, an argument or an attribute may have.
+    """Check the name of a variable, an argument or an attribute, and return it.
 
     Raises:
-        CaseError: It may not.
+        CaseError: It is not allowed.
     """
     if isinstance(name, str) and is_identifier(name):
         return name
-    raise CaseError(f"{where}: {quote_value(name)} is no name that a graph may use")
+    raise CaseError(f"{where}: {quote_value(name)} is not allowed as a name in a graph")
 
 
 def is_identifier(name: str) -> bool:
-    """Return whether Python reads a name as it is written: it folds letters beyond ASCII."""
+    """Return whether a name is an ASCII identifier: Python folds other letters."""
     is_name = len(name) <= NAME_LENGTH and name.isascii() and name.isidentifier()
     return is_name and not keyword.iskeyword(name)
 
 
 def check_name(name: object, where: str) -> str:
-    """Check that a node may have this name: it must not hide what FX's programs read (`torch`).
+    """Check the name of a node: it must not hide a name of FX's programs (`torch`).
 
     Raises:
-        CaseError: It may not.
+        CaseError: It does.
     """
     checked = check_identifier(name, where)
     if hasattr(builtins, checked) or Graph().placeholder(checked).name == checked:
@@ -417,10 +418,10 @@ def check_name(name: object, where: str) -> str:
 
 
 def check_path(path: str, where: str) -> str:
-    """Check the path of an attribute: it must not hide something that a GraphModule has itself.
+    """Check the path of an attribute: it must not hide an attribute of `GraphModule`.
 
     Raises:
-        CaseError: It does, or is no path of names.
+        CaseError: It does, or is not a path of names.
     """
     if len(path) > NAME_LENGTH:
         raise CaseError(f"{where}: {quote_value(path)} is too long for an attribute")

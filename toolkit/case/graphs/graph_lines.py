@@ -1,7 +1,7 @@
 """Graphs as text, one line per node, and readable differences between two graphs.
 
-The text is for people: it is stable (node names, no ids, no addresses), so that two graphs of one
-compile differ only where a pass changed them. It cannot be loaded back; graph_json.py can.
+The text is stable (node names, no ids, no addresses), so that two graphs of one compile differ only
+where a pass changed them. It cannot be loaded back, unlike graph_json.py.
 """
 
 import difflib
@@ -25,7 +25,7 @@ def last_lines(gm: GraphModule, count: int) -> list[str]:
 
 
 def graph_diff(before: GraphModule, after: GraphModule) -> str:
-    """Return the unified difference of two graphs, or an empty string when they read the same."""
+    """Return the unified difference of two graphs, or an empty string if their texts are equal."""
     texts = graph_lines(before), graph_lines(after)
     lines = difflib.unified_diff(*texts, "before", "after", lineterm="")
     return "".join(f"{line}\n" for line in lines)
@@ -38,14 +38,14 @@ def node_line(node: Node) -> str:
     arguments = [repr(argument) for argument in node.args]
     arguments += [f"{key}={value!r}" for key, value in node.kwargs.items()]
     if node.op == "placeholder":
-        return f"{_typed(node)} = input"
+        return f"{_name_and_type(node)} = input"
     if node.op == "get_attr":
-        return f"{_typed(node)} = self.{node.target}"
-    return f"{_typed(node)} = {target_name(node)}({', '.join(arguments)})"
+        return f"{_name_and_type(node)} = self.{node.target}"
+    return f"{_name_and_type(node)} = {target_name(node)}({', '.join(arguments)})"
 
 
 def target_name(node: Node) -> str:
-    """Return what a node calls: `aten.add.Tensor`, `torch.nn.functional.relu`, `.view`."""
+    """Return the target of a node: `aten.add.Tensor`, `torch.nn.functional.relu`, `.view`."""
     if isinstance(node.target, str):
         return f"self.{node.target}" if node.op == "call_module" else f".{node.target}"
     if type(node.target).__module__ == "torch._ops":  # overloads and higher-order operators
@@ -55,7 +55,7 @@ def target_name(node: Node) -> str:
     return ".".join(str(part) for part in (module, name or type(node.target).__name__) if part)
 
 
-def _typed(node: Node) -> str:
+def _name_and_type(node: Node) -> str:
     value = value_of(node)
     return node.name if value is None else f"{node.name}: {type_text(value)}"
 

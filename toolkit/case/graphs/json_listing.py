@@ -2,9 +2,8 @@
 
     mul: float32[4, 8] = torch.mul(l_x_, 2)
 
-So a stranger's graph can be read whose functions may not be imported here. The text is for people;
-two nodes may read the same and differ in what it leaves out (`Row.data` has all). What it does not
-do: check that the graph could be built (`graph_json`).
+So an untrusted graph can be read without importing its functions. Two nodes with equal lines may
+differ in other data (`Row.data`). `graph_json` checks whether the graph can be built.
 """
 
 import json
@@ -23,12 +22,12 @@ class Row:
     """A line of a graph.
 
     Attributes:
-        what: What it is about, unique in the graph: `node mul`, `node cond_true_0.mul`.
-        line: Its text; empty for what has none.
-        data: All that the JSON says of it.
+        subject: Unique in the graph: `node mul`, `node cond_true_0.mul`.
+        line: Its text; empty if it has none.
+        data: The JSON of the subject.
     """
 
-    what: str
+    subject: str
     line: str
     data: Mapping[str, object]
 
@@ -37,7 +36,7 @@ def rows_of(data: Json) -> list[Row]:
     """Return the rows of a graph in JSON of `graph_to_json`; sub-graphs follow it.
 
     Raises:
-        CaseError: It is no graph.
+        CaseError: It is not a graph.
     """
     try:
         return list(_rows(data, "", ""))
@@ -85,7 +84,7 @@ def argument_text(value: object) -> str:
     '(x, 2)'
     """
     if isinstance(value, list):
-        return f"[{_joined(cast('list[object]', value))}]"
+        return f"[{_join_arguments(cast('list[object]', value))}]"
     if not isinstance(value, dict):
         return repr(value)
     keyed = cast("Json", value)
@@ -96,12 +95,12 @@ def argument_text(value: object) -> str:
     return write(content) if write is not None else json.dumps(keyed)
 
 
-def _joined(parts: Sequence[object]) -> str:
+def _join_arguments(parts: Sequence[object]) -> str:
     return ", ".join(map(argument_text, parts))
 
 
 def _tuple(parts: Sequence[object]) -> str:
-    return f"({_joined(parts)},)" if len(parts) == 1 else f"({_joined(parts)})"
+    return f"({_join_arguments(parts)},)" if len(parts) == 1 else f"({_join_arguments(parts)})"
 
 
 def _dict(pairs: Sequence[object]) -> str:
@@ -115,10 +114,10 @@ def _of_torch(name: object) -> str:
 
 _LISTS: Mapping[str, Callable[[Sequence[object]], str]] = {
     "tuple": _tuple,
-    "size": lambda parts: f"torch.Size([{_joined(parts)}])",
-    "slice": lambda parts: f"slice({_joined(parts)})",
-    "range": lambda parts: f"range({_joined(parts)})",
-    "complex": lambda parts: f"complex({_joined(parts)})",
+    "size": lambda parts: f"torch.Size([{_join_arguments(parts)}])",
+    "slice": lambda parts: f"slice({_join_arguments(parts)})",
+    "range": lambda parts: f"range({_join_arguments(parts)})",
+    "complex": lambda parts: f"complex({_join_arguments(parts)})",
     "dict": _dict,
 }
 

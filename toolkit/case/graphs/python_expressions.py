@@ -1,9 +1,7 @@
 """Values and calls of a graph as Python expressions.
 
-Every text that comes out is built from checked names and `repr` of plain values, so that a
-stranger's graph cannot put code of its own into a program.
-
-What it does not do: classes and methods (`graph_text`).
+Every text is built from checked names and `repr` of plain values, so that an untrusted graph cannot
+inject code into a program. `python_source` writes classes and methods.
 """
 
 import math
@@ -42,7 +40,7 @@ PREFIX = {"operator.neg": "-", "operator.pos": "+", "operator.invert": "~", "ope
 
 @dataclass(frozen=True, slots=True)
 class VariableNames:
-    """The variables of a function, and the modules that its text turns out to need.
+    """The variables of a function, and the modules that its text needs.
 
     Attributes:
         nodes: Variable of each node.
@@ -57,7 +55,7 @@ def expression(value: object, names: VariableNames) -> str:
     """Return a value of a graph's arguments as a Python expression.
 
     Raises:
-        CaseError: It is of a type that a case cannot hold.
+        CaseError: A case cannot hold its type.
     """
     if isinstance(value, Node):
         return names.nodes[value]
@@ -68,7 +66,7 @@ def expression(value: object, names: VariableNames) -> str:
     if isinstance(value, complex):
         return f"complex({expression(value.real, names)}, {expression(value.imag, names)})"
     if isinstance(value, slice):
-        return f"slice({_joined((value.start, value.stop, value.step), names)})"
+        return f"slice({_join_expressions((value.start, value.stop, value.step), names)})"
     if isinstance(value, dict):
         pairs = cast("dict[object, object]", value).items()
         items = [f"{expression(key, names)}: {expression(item, names)}" for key, item in pairs]
@@ -79,7 +77,7 @@ def expression(value: object, names: VariableNames) -> str:
 
 
 def _sequence(value: Sequence[object], names: VariableNames) -> str:
-    inner = _joined(value, names)
+    inner = _join_expressions(value, names)
     if isinstance(value, torch.Size):
         return f"torch.Size([{inner}])"
     if isinstance(value, tuple):
@@ -100,12 +98,12 @@ def _leaf(value: object, names: VariableNames) -> str:
     return f"torch.{content}"
 
 
-def _joined(values: Sequence[object], names: VariableNames) -> str:
+def _join_expressions(values: Sequence[object], names: VariableNames) -> str:
     return ", ".join(expression(value, names) for value in values)
 
 
 def function_text(name: str, names: VariableNames) -> str:
-    """Return a function's name (`graph_targets`) as an expression, and note what to import."""
+    """Return a function's name (`callables`) as an expression; collect the module to import."""
     if ":" in name:
         module, _, function = name.partition(":")
         names.imports.add(module)
@@ -156,7 +154,7 @@ def _call(node: Node, callee: str, names: VariableNames) -> str:
 
 
 def _operand(value: object, names: VariableNames) -> str:
-    """Write an operand; a literal in parentheses where it would bind in another way."""
+    """Write an operand; a literal in parentheses if precedence requires them."""
     text = expression(value, names)
     is_bare = isinstance(value, Node) or text.startswith(("float(", "complex(", "torch."))
     is_bare = is_bare or (isinstance(value, int | float) and not text.startswith("-"))

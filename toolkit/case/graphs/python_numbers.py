@@ -1,4 +1,4 @@
-"""How large Python's own numbers and lists may grow in a graph: bounded before it runs.
+"""Bound the size of Python's own numbers and lists in a graph before it runs.
 
 Torch's numbers have 64 bits; Python's grow until the memory is full, and a graph may compute sizes
 with them. So each value that may be such a number gets an upper bound of its bits, in order:
@@ -8,8 +8,8 @@ with them. So each value that may be such a number gets an upper bound of its bi
     b = operator.pow(a, 9) 1152  as many as the base, nine times
     c = operator.lshift(b, 10**12)   refused
 
-Tensors have no bound. What it does not do: it does not guess what an input of a sub-graph is (those
-count as tensors), and bounds no tensor: `torch.zeros(size)` fails where there is no memory for it.
+Inputs of sub-graphs count as tensors, and tensors have no bound: `torch.zeros(size)` raises if it
+runs out of memory.
 """
 
 import re
@@ -27,7 +27,7 @@ _DUNDER = re.compile(r"__(r?)(pow|lshift|mul|imul|add|sub)__")
 _SIZES = frozenset(("size", "dim", "numel", "stride", "storage_offset", "nelement", "item", "ndim"))
 _ATTRIBUTES = frozenset(("shape", "ndim", "nbytes", "itemsize", "start", "stop", "step"))
 _COUNTS = frozenset(("builtins.int", "builtins.len", "builtins.round"))
-"""Functions that make a number of something that has no bound here (a text, a tensor)."""
+"""Functions that make a number of an unbounded value (a text, a tensor)."""
 
 _REPEATS = frozenset(("operator.mul", "operator.imul"))
 
@@ -40,11 +40,11 @@ def check_numbers(graph: Graph, where: str) -> None:
         where: Names the graph in errors.
 
     Raises:
-        CaseError: One can; the message names the node.
+        CaseError: The message names the node.
     """
     bits: dict[Node, int] = {}
     for node in graph.nodes:
-        name, values = _called(node)
+        name, values = _function_and_arguments(node)
         place = f"{where}: node {node.name}"
         if name in _REPEATS:
             _check_repeat(values, place)
@@ -53,17 +53,17 @@ def check_numbers(graph: Graph, where: str) -> None:
         found = _bits_of(node, name, values, bits)
         if found is not None and found > INT_BITS:
             raise CaseError(
-                f"{place}: {name} can give a number of {_shown(found)} bits, more than the "
+                f"{place}: {name} can give a number of {_format_bits(found)} bits, more than the "
                 f"{INT_BITS:,} that ctk computes with"
             )
         if found is not None:
             bits[node] = found
 
 
-def _called(node: Node) -> tuple[str | None, tuple[Any, ...]]:
-    """Return the function that a node calls, and with what.
+def _function_and_arguments(node: Node) -> tuple[str | None, tuple[Any, ...]]:
+    """Return the function that a node calls, and its arguments.
 
-    `a.__rpow__(b)` is `operator.pow(b, a)`; named arguments stand by name: `base` before `exp`.
+    `a.__rpow__(b)` is `operator.pow(b, a)`; keyword arguments are sorted: `base` before `exp`.
     """
     values = (*node.args, *(node.kwargs[key] for key in sorted(node.kwargs)))
     if node.op == "call_function":
@@ -77,7 +77,7 @@ def _called(node: Node) -> tuple[str | None, tuple[Any, ...]]:
 def _bits_of(
     node: Node, name: str | None, values: tuple[Any, ...], bits: Mapping[Node, int]
 ) -> int | None:
-    """Return how many bits a node's value has at most if it is a number of Python, else None."""
+    """Return the largest number of bits of a node's value if it is a Python number, else None."""
     if node.op == "call_method" and name is None:
         return _WORD if str(node.target) in _SIZES else None
     if name is None:
@@ -102,7 +102,7 @@ def _bits(value: object, bits: Mapping[Node, int]) -> int | None:
 
 
 def _after(name: str, known: list[int], args: tuple[Any, ...]) -> int:
-    """Return the bits of an operator's result: those of its arguments, but for a few."""
+    """Return the bits of an operator's result: mostly the largest of its arguments."""
     if name in ("add", "sub", "iadd", "isub"):
         return max(known) + 1
     if name in ("mul", "imul", "lcm", "prod", "sumprod"):
@@ -114,27 +114,27 @@ def _after(name: str, known: list[int], args: tuple[Any, ...]) -> int:
 
 
 def _largest(value: object, bits: int) -> int:
-    """Return the largest value of an exponent: what is written there, or of so many bits."""
+    """Return the largest value of an exponent: a literal, or the largest of so many bits."""
     return abs(value) if isinstance(value, int) else 1 << min(bits, _WORD)
 
 
 def _check_range(values: tuple[Any, ...], where: str) -> None:
-    """Refuse a range that takes hours to walk through; one of computed ends has few in practice."""
+    """Refuse a range of too many numbers; a range with computed ends is short in practice."""
     if any(isinstance(value, int) and abs(value) > SEQUENCE for value in values):
         raise CaseError(f"{where}: a range of more than {SEQUENCE:,} numbers")
 
 
 def _check_repeat(values: tuple[Any, ...], where: str) -> None:
-    """Refuse a list, tuple or text times a number that is large or not written there."""
+    """Refuse a list, tuple or text times a number that is large or not a literal."""
     parts = [value for value in values if isinstance(value, tuple | list | str)]
     counts = [value for value in values if isinstance(value, int)]
     if parts and (
         len(parts) + len(counts) < 2 or len(parts[0]) * max(counts, default=0) > SEQUENCE
     ):
         raise CaseError(
-            f"{where}: repeats a list more than {SEQUENCE:,} times, or who knows how often"
+            f"{where}: repeats a list more than {SEQUENCE:,} times, or an unknown number of times"
         )
 
 
-def _shown(bits: int) -> str:
+def _format_bits(bits: int) -> str:
     return f"{bits:,}" if bits < 10**15 else "more than 10**15"

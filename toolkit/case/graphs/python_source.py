@@ -10,15 +10,13 @@
             mul = l_x_ * b  # float32[4, 8]
             return (mul,)
 
-Operators that look into their sub-graph (`autograd_function_apply`) get it as a `GraphModule` that
-a function builds; the others get a module class. The text needs torch and the standard library (and
+Operators that inspect their sub-graph (`autograd_function_apply`) get it as a `GraphModule` from a
+builder function; the others get a module class. The text needs torch and the standard library (and
 the module of a user's own function, if the graph calls one). `constants` maps qualified names to
-tensors, as `graph_json.constants_of` returns them. Run, the class computes what the graph computes;
-Dynamo captures it again, but for some operators that it only writes itself (2.13: `scan`,
-`flex_attention`, `autograd_function_apply`): `only_dynamo_writes` tells, and with `as_graphs` the
-whole text builds a `GraphModule`, which a compiler can be handed as it is.
-
-What it does not do: it prints no source lines or comments of the user's program.
+tensors, as `graph_json.constants_of` returns them. The class computes the results of the graph, and
+Dynamo can capture it again, except for some operators that only Dynamo writes (2.13: `scan`,
+`flex_attention`, `autograd_function_apply`; see `only_dynamo_writes`). With `as_graphs` the text
+builds a `GraphModule` instead, for direct use by a compiler.
 """
 
 import keyword
@@ -41,7 +39,7 @@ from ctk.toolkit.case.graphs.python_expressions import (
 from ctk.toolkit.case.graphs.value_types import symbol_of, value_comment
 
 _RESERVED = frozenset({"torch", "operator", "math", "self", "constants", "graph", *BUILTINS})
-"""What the text itself may read: no variable hides it."""
+"""Names that the text itself reads: no variable may hide them."""
 
 _CALLS_ITS_GRAPHS = frozenset(
     "torch.ops.higher_order." + name
@@ -50,7 +48,7 @@ _CALLS_ITS_GRAPHS = frozenset(
         *("flex_attention", "flex_attention_backward"),
     )
 )
-"""Higher-order operators that only call what they are given, so that a module class does."""
+"""Higher-order operators that only call their sub-graph, so that a module class suffices."""
 
 _CAPTURED_AGAIN = frozenset(
     "torch.ops.higher_order." + name
@@ -61,15 +59,15 @@ _CAPTURED_AGAIN = frozenset(
         *("wrap_with_set_grad_enabled",),
     )
 )
-"""Higher-order operators that Dynamo writes again where it reads them."""
+"""Higher-order operators that Dynamo captures again from the text."""
 
 Dynamic = Mapping[str, Sequence[str | None]]
 """`Case.dynamic`."""
 
 
 @dataclass(slots=True)
-class _Program:
-    """The text as it grows: classes and functions (inner ones first), and modules to import."""
+class _SourceText:
+    """The text under construction: classes and functions (inner ones first), imported modules."""
 
     parts: list[str] = field(default_factory=list[str])
     imports: set[str] = field(default_factory=lambda: {"torch"})
@@ -98,7 +96,7 @@ def graph_to_python(
     Raises:
         CaseError: The graph holds something that cannot be written; the message names the node.
     """
-    program = _Program(as_graphs=as_graphs)
+    program = _SourceText(as_graphs=as_graphs)
     if as_graphs:
         _add_builder(program, gm, class_name, prefix="")
     else:
@@ -115,20 +113,20 @@ def only_dynamo_writes(gm: GraphModule) -> bool:
 
 
 def find_computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
-    """Return which placeholders are sizes of others: by position, the other's and the dimension."""
+    """Return the placeholders that are sizes of others: position -> (other position, dimension)."""
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    found = _computed_sizes(gm, dynamic).items()
+    found = _sizes_by_node(gm, dynamic).items()
     return {names.index(node.name): (names.index(owner), dim) for node, (owner, dim) in found}
 
 
 def signature_names(gm: GraphModule, symbols_from: Dynamic | None = None) -> list[str]:
     """Return the placeholders that `forward` of `graph_to_python` takes, in order, by node name."""
-    sizes = _computed_sizes(gm, symbols_from or {})
+    sizes = _sizes_by_node(gm, symbols_from or {})
     return [node.name for node in gm.graph.find_nodes(op="placeholder") if node not in sizes]
 
 
-def _computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[Node, tuple[str, int]]:
-    """Return, for each placeholder that is the size of another, that other and the dimension."""
+def _sizes_by_node(gm: GraphModule, dynamic: Dynamic) -> dict[Node, tuple[str, int]]:
+    """Return, for each placeholder that is a size of another, the other and the dimension."""
     where: dict[str, tuple[str, int]] = {}
     for name, symbols in dynamic.items():
         for dim, symbol in enumerate(symbols):
@@ -145,11 +143,13 @@ def _computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[Node, tuple[str, 
 
 
 def _add_class(
-    program: _Program, gm: GraphModule, class_name: str, *, prefix: str, dynamic: Dynamic
+    program: _SourceText, gm: GraphModule, class_name: str, *, prefix: str, dynamic: Dynamic
 ) -> None:
     fields = {path: path.replace(".", "_") for path in attribute_targets(gm.graph)}
     if len(set(fields.values())) < len(fields):
-        raise CaseError(f"attributes {sorted(fields)} of {class_name} cannot be told apart")
+        raise CaseError(
+            f"attributes {sorted(fields)} of {class_name} have equal names in the class"
+        )
     init = ["def __init__(self, constants):", "    super().__init__()"]
     for path, value in _attribute_texts(program, gm, class_name, prefix).items():
         is_buffer = value.startswith("constants[") and not _is_parameter(gm, path)
@@ -161,7 +161,7 @@ def _add_class(
     program.parts.append("\n".join(lines))
 
 
-def _add_builder(program: _Program, gm: GraphModule, name: str, *, prefix: str) -> None:
+def _add_builder(program: _SourceText, gm: GraphModule, name: str, *, prefix: str) -> None:
     """Add a function that builds a graph node by node, and returns it as a `GraphModule`."""
     attributes = _attribute_texts(program, gm, name, prefix)
     root = ", ".join(f'"{path}": {value}' for path, value in attributes.items())
@@ -179,9 +179,11 @@ def _add_builder(program: _Program, gm: GraphModule, name: str, *, prefix: str) 
     program.parts.append("\n".join(lines))
 
 
-def _attribute_texts(program: _Program, gm: GraphModule, owner: str, prefix: str) -> dict[str, str]:
+def _attribute_texts(
+    program: _SourceText, gm: GraphModule, owner: str, prefix: str
+) -> dict[str, str]:
     """Return each attribute as an expression; sub-graphs are added to the program first."""
-    subgraphs, modules = children(gm), _called_only(gm)
+    subgraphs, modules = children(gm), _only_called_attributes(gm)
     found: dict[str, str] = {}
     for path in attribute_targets(gm.graph):
         if path not in subgraphs:
@@ -196,8 +198,8 @@ def _attribute_texts(program: _Program, gm: GraphModule, owner: str, prefix: str
     return found
 
 
-def _called_only(gm: GraphModule) -> set[str]:
-    """Return the attributes that are only ever called, so that any module does."""
+def _only_called_attributes(gm: GraphModule) -> set[str]:
+    """Return the attributes that are only called, so that a module class suffices."""
     found: set[str] = set()
     for node in gm.graph.nodes:
         users = [user for user in node.users if user.op == "call_function"]
@@ -222,7 +224,7 @@ def _forward(
     gm: GraphModule, fields: Mapping[str, str], imports: set[str], dynamic: Dynamic
 ) -> Iterator[str]:
     names = _variables(gm)
-    sizes = _computed_sizes(gm, dynamic)
+    sizes = _sizes_by_node(gm, dynamic)
     by_name = {node.name: text for node, text in names.items()}
     text = VariableNames(names, imports)
     parameters = ["self", *_parameters(gm, text, without=sizes)]
@@ -237,7 +239,7 @@ def _forward(
 
 
 def _variables(gm: GraphModule) -> dict[Node, str]:
-    """Give each node a variable: its name, with `_` after it where that would hide a module."""
+    """Return the variable of each node: its name, with `_` appended if it would hide a module."""
     taken = {node.name for node in gm.graph.nodes}
     calls = [node for node in gm.graph.nodes if node.op == "call_function"]
     modules = {str(getattr(node.target, "__module__", "")).partition(".")[0] for node in calls}

@@ -38,10 +38,10 @@ from ctk.toolkit.case.graphs.callables import target_to_name
 
 _NAMES: Mapping[str, str] = {
     r"set_?|set_data|_?resize_?|_resize_output_?|_?resize_as(_sparse)?_?|sparse_resize\w*|"
-    r"_copy_from_and_resize|resize_storage_bytes_": "gives a tensor memory that nobody wrote",
+    r"_copy_from_and_resize|resize_storage_bytes_": "gives a tensor unwritten memory",
     r"_unsafe_index\w*|_unsafe_masked_index\w*|_index_put_impl_?": "reads without checking indices",
     r"(_?sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor)\w*|_coalesced_?|"
-    r"_nested_view_from_buffer\w*": "makes a tensor of indices that nobody checks",
+    r"_nested_view_from_buffer\w*": "makes a tensor of unchecked indices",
     r"_?to_mkldnn\w*|_mkldnn_\w*|mkldnn_reorder_\w*|fbgemm_\w*|quantized_(lstm|gru|rnn)\w*|"
     r"_wrapped_\w*prepack\w*|_reinterpret_tensor|_alloc_from_pool": "works on packed pointers",
     r"_cufft_(clear|set)\w*|record_stream|_print|_test_\w*|_foobar\w*": (
@@ -68,7 +68,7 @@ def check_untrusted(op: str, target: str, values: Sequence[object], where: str) 
         where: Names it in errors.
 
     Raises:
-        TrustError: It calls, or says, what only a trusted case may.
+        TrustError: It makes a call, or passes a text, that needs trust.
     """
     found = list(leaves(values))
     called = [target, *(target_to_name(leaf) for leaf in found if operators.kind_of(leaf))]
@@ -76,17 +76,16 @@ def check_untrusted(op: str, target: str, values: Sequence[object], where: str) 
     refused = next((f"{name} {reason}" for name, reason in reasons if reason), None)
     text = unsafe_text(op, target, found)
     if refused is None and text is not None:
-        refused = f"{target} is given {quote_value(text)}, a text that could be read as a program"
+        refused = f"{target} gets {quote_value(text)}, a text that could be read as a program"
     if refused is not None:
         raise TrustError(
-            f"{where}: {refused}; if you trust the case, say so: --trust, or "
-            "load_case(folder, trust=True)"
+            f"{where}: {refused}; if you trust the case: --trust, or load_case(folder, trust=True)"
         )
 
 
 @functools.cache
 def why_refused(op: str, target: str) -> str | None:
-    """Return why a case that is not trusted may not call something; None if it may.
+    """Return why a call needs trust; None if it does not.
 
     Args:
         op: The op of the node: `call_function`, `call_method`; others call nothing by name.
@@ -109,7 +108,7 @@ def _why_op(parts: list[str]) -> str | None:
     kinds = {kind for _, kind in operators.declared_arguments("::".join(parts[:2]))}
     odd = sorted(kind for kind in kinds if _NO_VALUES.search(kind))
     if odd:
-        return f"takes a {odd[0]}, which is no value"
+        return f"takes a {odd[0]}, which is not a value"
     return _by_name(name) if namespace in ("aten", "prims") else None
 
 
@@ -118,7 +117,7 @@ def _by_name(name: str) -> str | None:
 
 
 def unsafe_text(op: str, target: str, leaves: Iterable[object]) -> str | None:
-    """Return the first text among a node's arguments that only a trusted case may have.
+    """Return the first text among a node's arguments that needs trust.
 
     Args:
         op: The op of the node.
@@ -131,7 +130,7 @@ def unsafe_text(op: str, target: str, leaves: Iterable[object]) -> str | None:
 
 
 def _takes_message(target: str) -> bool:
-    """Return whether a function of torch only ever raises an error with its text."""
+    """Return whether a function of torch uses its text only as the message of an error."""
     return target.startswith("torch.") and any(
         _MESSAGE_TAKERS.fullmatch(part) for part in target.split(".")
     )

@@ -1,10 +1,8 @@
-"""What is known of a node's value without running it: shapes (symbolic ones too), dtype, strides.
+"""The type of a node's value as JSON: shape (also symbolic), dtype, strides.
 
-Read from the fake value that Dynamo (`example_value`) or AOTAutograd (`val`) left on a node, and
-kept in a case as plain JSON. A loaded node has no fake value; it carries that JSON in
-`node.meta["ctk"]`, so that saving it again writes the same.
-
-What it does not do: it makes no fake values, and no guards: a symbol is only ever read by its hint.
+Read from the fake value that Dynamo (`example_value`) or AOTAutograd (`val`) left on a node. A
+loaded node has no fake value; it keeps the JSON in `node.meta["ctk"]`, so that saving it again
+writes the same. Symbols are read by their hints, without guards.
 """
 
 import re
@@ -26,11 +24,11 @@ from ctk.toolkit.case.formats.scalars import (
 from ctk.toolkit.case.formats.strict_json import Json, expect, items, member
 
 META_KEY = "ctk"
-"""Where a loaded node keeps the JSON of its value."""
+"""Key of the JSON in `meta` of a loaded node."""
 
 
 def node_value_json(node: Node) -> object | None:
-    """Return what is known of a node's value as JSON; None if nothing is.
+    """Return the type of a node's value as JSON; None if unknown.
 
     Tensors: shape, stride, dtype, device, requires_grad. Symbols: expression and hint. Tuples and
     lists of these.
@@ -52,7 +50,7 @@ def _describe(value: Any) -> object | None:
 
 
 def tensor_value_json(tensor: torch.Tensor) -> Json:
-    """Return what `node_value_json` gives for a node of this value."""
+    """Return the JSON of `node_value_json` for a tensor."""
     data: Json = {
         "shape": [_describe_size(size) for size in tensor.shape],
         "dtype": dtype_name(tensor.dtype),
@@ -78,7 +76,7 @@ def describe_dynamic(gm: GraphModule) -> dict[str, tuple[str | None, ...]]:
 
     Returns:
         For each placeholder that is a tensor with symbolic sizes: its name, and per dimension the
-        expression (`s77`, `2*s77`), or None where the size is fixed.
+        expression (`s77`, `2*s77`), or None for a fixed size.
     """
     found: dict[str, tuple[str | None, ...]] = {}
     for node in gm.graph.find_nodes(op="placeholder"):
@@ -114,7 +112,7 @@ def value_comment(node: Node) -> str:
 
 
 def value_text(known: object) -> str:
-    """Return JSON of `node_value_json` for people; an empty string where nothing is known."""
+    """Return JSON of `node_value_json` for people; an empty string if unknown."""
     if isinstance(known, list):
         parts = [value_text(part) for part in cast("list[object]", known)]
         return f"({', '.join(parts)})" if all(parts) else ""
@@ -139,10 +137,10 @@ _DEVICE_TEXT = re.compile(r"\w+(:\d+)?")
 
 
 def check_value_json(data: object, where: str) -> None:
-    """Check JSON of `node_value_json` that a stranger wrote; it ends up in comments of programs.
+    """Check untrusted JSON of `node_value_json`, because it is written to comments of programs.
 
     Raises:
-        CaseError: It is malformed, or a symbol is no expression.
+        CaseError: It is malformed, or a symbol is not an expression.
     """
     if data is None:
         return
@@ -160,13 +158,13 @@ def check_value_json(data: object, where: str) -> None:
                 _check_symbol(expect(size, dict, f"{where}.{key}"), f"{where}.{key}")
     dtype_from_name(member(known, "dtype", str, where), where)
     if not _DEVICE_TEXT.fullmatch(member(known, "device", str, where)):
-        raise CaseError(f"{where}: {known['device']!r} is no device")
+        raise CaseError(f"{where}: {known['device']!r} is not a device")
 
 
 def _check_symbol(data: Json, where: str) -> None:
     symbol = member(data, "symbol", str, where)
     if not _SYMBOL_TEXT.fullmatch(symbol):
-        raise CaseError(f"{where}: {symbol[:60]!r} is no expression of symbolic sizes")
+        raise CaseError(f"{where}: {symbol[:60]!r} is not an expression of symbolic sizes")
     hint = data.get("hint")
     if hint is not None and type(hint) not in (bool, int):
         float_from_json(hint, f"{where}.hint")

@@ -1,1 +1,1 @@
-"""Trust: what a stranger's case would run, import or set, and what is safe."""
+"""Trust: which code of a foreign case would run, which options it sets, and which are safe."""

@@ -1,6 +1,6 @@
 """The options of the target `ctk` that a case may set without trust.
 
-All but the user's own passes: a generator, names of passes, numbers, and the words of `WORDS`.
+All except the user's own passes: a generator, names of passes, numbers, and the words of `WORDS`.
 `custom_passes` names code, unless it is empty.
 """
 
@@ -19,8 +19,8 @@ MOST = 2**40
 WORDS = frozenset((
     "pad_mm.enabled", "pad_mm.devices", "pad_mm.decisions", "kernels.accumulate", "c.sanitize",
 ))  # fmt: skip
-"""Options of our passes and generators that are words, of which none makes a file or code. Flags of
-the C compiler (`c.flags`) are not among them: they name files, and plugins.
+"""Options of passes and generators with words as values, none of which creates a file or code.
+Flags of the C compiler (`c.flags`) are left out: they can name files and plugins.
 """
 
 _PASS = re.compile(r"[\w./#-]{1,200}")
@@ -45,7 +45,7 @@ def _is_option(step: object, option: object, value: object) -> bool:
 
 
 def is_number(value: object, least: float, most: float) -> bool:
-    """Return whether a value is an int or a float (no bool) within bounds."""
+    """Return whether a value is an int or a float within bounds; a bool is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return least <= value <= most

@@ -1,14 +1,14 @@
-"""What a case demands: code to run, modules to import, options that reach out of the process.
+"""The demands of a case: code to run, modules to import, options with effects outside the process.
 
-Computed from the words of a case alone, so that asking costs and runs nothing:
+Computed from the names in a case alone, without running anything:
 
     demands_of(Words("my.py:backend", {}))     # one: runs the target 'my.py:backend'
     demands_of(Words("inductor", {"cpp.cxx": "evil"}))
                                                # one: sets option 'cpp.cxx' of inductor to 'evil'
     demands_of(Words("inductor", {"max_autotune": True}))   # none
 
-A case without demands is safe to judge: it reaches torch's operators and torch's compilers only.
-What it does not do: read folders (`ctk.toolkit.case.admission`), judge the graph itself (`graphs`).
+A case without demands is safe to judge: it reaches torch's operators and compilers only.
+`ctk.toolkit.case.admission` reads folders, `graphs` checks the graph itself.
 """
 
 import re
@@ -34,12 +34,12 @@ _VERBS: Mapping[DemandKind, str] = {
 @document
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One thing that needs trust.
+    """An action that needs trust.
 
     Attributes:
-        kind: What would happen.
-        what: To what: a name from the case, escaped and cut to a line.
-        where: Where the case says so.
+        kind: Of action.
+        what: Its object: a name from the case, escaped and cut to a line.
+        where: Its place in the case.
     """
 
     kind: DemandKind
@@ -52,7 +52,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class CodeNames:
-    """The words of a case that can name code.
+    """The names in a case that can refer to code.
 
     Attributes:
         target: Target spec.
@@ -69,11 +69,11 @@ class CodeNames:
 
 @dataclass(frozen=True, slots=True)
 class UserOverrides:
-    """What the user says in place of a case's own words, and so needs no trust.
+    """Target and options from the user, which replace those of a case and need no trust.
 
     Attributes:
-        target: In place of the case's target; another one than the case's drops its options too.
-        config: In place of the options of these names.
+        target: Replaces the case's target; a different target drops the case's options.
+        config: Replaces the options of these names.
     """
 
     target: str | None = None
@@ -90,11 +90,11 @@ def demands_of(
     allow_imports: Collection[str] = (),
     aliases: Collection[str] = (),
 ) -> tuple[Demand, ...]:
-    """Return what a case would run, import or set; empty for a harmless case.
+    """Return the demands of a case; empty for a harmless case.
 
     Args:
-        words: What the case says.
-        given: What the user says instead.
+        words: The names in the case.
+        given: The overrides of the user.
         allow_imports: Modules whose functions and operators the case may use.
         aliases: Other names of the case's target: its copy in the folder.
     """
@@ -112,17 +112,17 @@ def demands_of(
 
 
 def _is_allowed(name: str, allow_imports: Collection[str]) -> bool:
-    """Return whether a call is covered: its module, or an operator of any module that is allowed.
+    """Return whether a call is allowed: by its module, or as an operator of any allowed module.
 
-    An operator does not say which module registers it.
+    The module that registers an operator is unknown.
     """
     return name.partition(":")[0] in allow_imports if ":" in name else bool(allow_imports)
 
 
 def is_torch_name(name: str) -> bool:
-    """Return whether a name in a graph means a function of torch or Python, not of other code.
+    """Return whether a name in a graph refers to a function of torch or Python.
 
-    `torch.ops.<namespace>...` counts by its namespace; what else is allowed, `graphs` decides.
+    `torch.ops.<namespace>...` counts by its namespace; `graphs` decides which calls are allowed.
     """
     found = None if ":" in name else re.match(r"torch\.ops\.([^.]*)", name)
     return ":" not in name and (found is None or found[1] in TORCH_NAMESPACES)
@@ -141,7 +141,7 @@ def _of_config(target: str, config: Mapping[str, object]) -> Iterator[Demand]:
 
 
 def _passes(value: object) -> Iterable[object]:
-    """Yield the passes of a `custom_passes`; nothing if it is no table of them."""
+    """Yield the passes of a `custom_passes`; nothing if it is not a table."""
     slots = cast("Mapping[object, object]", value) if isinstance(value, dict) else {}
     for passes in slots.values():
         yield from cast("list[object]", passes) if isinstance(passes, list | tuple) else [passes]

@@ -1,7 +1,7 @@
 """The targets and operators that need no trust: torch's own, by explicit lists.
 
-A target that is not listed needs trust, whoever registered it: `tvm` and `openxla` import packages,
-the `dynamo_minifier` backends write files, and a name may come from any installed package.
+Any other target needs trust: `tvm` and `openxla` import packages, the `dynamo_minifier` backends
+write files, and a name may come from any installed package.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ HARMLESS: Mapping[str, HarmlessOption] = {
     "ts": takes_none,
     "cudagraphs": takes_none,
 }
-"""The targets that need no trust, and which of their options do not."""
+"""The targets that need no trust, and the check of their options."""
 
 TORCH_NAMESPACES = frozenset(
     words(
@@ -49,4 +49,4 @@ TORCH_NAMESPACES = frozenset(
         """
     )
 )
-"""The namespaces of operators that torch itself registers; others are somebody's code."""
+"""The namespaces of operators that torch itself registers."""

@@ -1,10 +1,10 @@
-"""Inductor's options that a case may set without trust: an allow-list, gone through one by one.
+"""Inductor's options that a case may set without trust: a reviewed allow-list.
 
-On it is what changes only how code is generated in this process. Not on it, so refused: everything
-that names a program, a function, a module, a file or an address (`cpp.cxx`, `*_custom_*_pass`,
-`trace.*`, `*_dir`, caches), starts processes, writes files, logs or profiles, is about
-`aot_inductor`, CUTLASS or ROCm installations, or takes a check of memory accesses away. What is new
-in a torch is refused until it is listed here. Seen: torch 2.11 and 2.13.
+Listed are options that change only the generated code of this process. Refused is every option that
+names a program, a function, a module, a file or an address (`cpp.cxx`, `*_custom_*_pass`,
+`trace.*`, `*_dir`, caches), starts processes, writes files, logs or profiles, concerns
+`aot_inductor`, CUTLASS or ROCm installations, or removes a check of memory accesses. New options of
+torch are refused until they are listed. Reviewed: torch 2.11 and 2.13.
 """
 
 import re

@@ -104,7 +104,7 @@ def test_any_number_survives_as_text(number: complex) -> None:
 
 def test_text_that_is_no_number_of_the_dtype_is_a_case_error() -> None:
     for text, dtype in (("1.5", torch.int64), ("2", torch.bool), ("e", torch.float32)):
-        with pytest.raises(CaseError, match=r"x: .*is no number of torch"):
+        with pytest.raises(CaseError, match=r"x: .*is not a number of torch"):
             synthesize(WrittenRecipe("zeros", (Piece(0, 1, text),)), 4, dtype, "x")
     with pytest.raises(CaseError, match=r"x: .*2, 5.* are not among 4"):
         synthesize(WrittenRecipe("zeros", (Piece(2, 5, "1.0"),)), 4, torch.float32, "x")

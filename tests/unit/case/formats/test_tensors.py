@@ -300,7 +300,7 @@ def test_a_damaged_recipe_is_a_case_error(changes: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(4, 3), (0, 2**70)])
 def test_bounds_of_no_integers_are_a_case_error(low: int, high: int) -> None:
-    with pytest.raises(CaseError, match=r"weight: .* are no bounds of integers"):
+    with pytest.raises(CaseError, match=r"weight: .* are not bounds of integers"):
         synthesize(Uniform(0, low, high), 4, torch.int64, "weight")
 
 
