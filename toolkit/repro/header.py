@@ -1,4 +1,4 @@
-"""The docstring of `repro.py`: what failed, with what, what a clean run of the script showed."""
+"""The docstring of `repro.py`: the failure, the versions, the result of a clean run."""
 
 import platform
 import re
@@ -18,7 +18,7 @@ _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What a script was written with."""
+    """The versions with which a script was written."""
 
     torch: str
     python: str
@@ -54,11 +54,11 @@ def docstring_of(
     Args:
         case: The failure.
         plan: Its target as the script sees it.
-        target: Of that target.
-        culprit_pass: The guilty pass, if known.
-        clean_run: What a run in a clean process showed.
-        versions: With which it was written.
-        failure: What it calls the failure; None: the signature of the case.
+        target: The resolved target.
+        culprit_pass: The culprit, if known.
+        clean_run: The result of a run in a clean process.
+        versions: Of the writing process.
+        failure: Text of the failure; None: the signature of the case.
     """
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"

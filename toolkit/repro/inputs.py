@@ -1,9 +1,8 @@
 """Write the inputs of a case as the body of the script's `inputs()` function.
 
 Inputs that share a storage are written as views of one flat tensor, so that aliasing survives. So
-is an input that is a part of its storage, if the program says `as_strided`: that counts from the
-start of the storage, and reaches what lies around the input.
-Symbolic sizes become marks on the tensors that carry them.
+is an input that is a part of its storage if the program calls `as_strided`, whose offset counts
+from the start of the storage. Symbolic sizes become marks on the tensors.
 """
 
 import textwrap
@@ -22,12 +21,12 @@ from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_sourc
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is told to Dynamo about sizes, so that the same ones are symbolic again.
+    """Marks for Dynamo that make the same sizes symbolic again.
 
     Attributes:
         dynamic: For each tensor input: its symbolic dimensions.
         static: For each tensor input: its fixed dimensions; empty unless `free`.
-        free: Whether some symbolic int is no tensor's size: only `dynamic=True` keeps it symbolic.
+        free: Whether a symbolic int is not the size of a tensor: it needs `dynamic=True`.
     """
 
     dynamic: Mapping[str, tuple[int, ...]]
@@ -35,11 +34,11 @@ class Marks:
     free: bool
 
 
-def named_inputs(case: Case) -> dict[str, object]:
+def inputs_by_name(case: Case) -> dict[str, object]:
     """Return the inputs of a case by the names of their placeholders, in order.
 
     Raises:
-        CaseError: There is not one input per placeholder.
+        CaseError: Inputs and placeholders differ in number.
     """
     names = [node.name for node in case.graph.graph.find_nodes(op="placeholder")]
     if len(names) != len(case.inputs):
@@ -55,10 +54,9 @@ def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
 
     Args:
         case: Only read.
-        arguments: The placeholders that `forward` takes; sizes that it reads off tensors are not
-            among them.
+        arguments: The placeholders that `forward` takes, without sizes that it reads off tensors.
     """
-    tensors = {k: v for k, v in named_inputs(case).items() if isinstance(v, torch.Tensor)}
+    tensors = {k: v for k, v in inputs_by_name(case).items() if isinstance(v, torch.Tensor)}
     dynamic: dict[str, tuple[int, ...]] = {}
     for name, tensor in tensors.items():
         symbols = case.dynamic.get(name, ())
@@ -77,12 +75,12 @@ def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
 
 
 def _free_sizes(case: Case, arguments: Sequence[str]) -> list[str]:
-    """Return the ints that are symbolic and no tensor's size.
+    """Return the symbolic ints that are not the size of a tensor.
 
     Beside symbolic sizes, Dynamo writes fixed ints as constants: then every int is symbolic.
     """
     nodes = {node.name: node for node in case.graph.graph.find_nodes(op="placeholder")}
-    values = named_inputs(case)
+    values = inputs_by_name(case)
     ints = [n for n in arguments if isinstance(values[n], int) and not isinstance(values[n], bool)]
     return [n for n in ints if case.dynamic or symbol_of(nodes[n]) or nodes[n].type is torch.SymInt]
 
@@ -91,11 +89,11 @@ def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
     """Return the body of `inputs()`: a dict from placeholder names to values.
 
     Raises:
-        CaseError: The case has not one value per placeholder, or a value that a repro cannot hold.
+        CaseError: Values and placeholders differ in number, or a repro cannot hold a value.
     """
-    values = named_inputs(case)
+    values = inputs_by_name(case)
     lines: list[str] = []
-    views = _shared_storages(values, sources, lines, has_parts=_names_memory(case))
+    views = _write_shared_storages(values, sources, lines, has_parts=_names_memory(case))
     entries = [
         f'"{name}": {views.get(name) or _source(value, name, sources)},'
         for name, value in values.items()
@@ -115,7 +113,7 @@ def _source(value: object, name: str, sources: Sources) -> str:
 
 
 def _names_memory(case: Case) -> bool:
-    """Return whether the program makes views by their place in the storage."""
+    """Return whether the program calls `as_strided`, which makes views by offset."""
     return any(
         "as_strided" in str(getattr(node.target, "__name__", node.target))
         for graph in distinct_graphs(case.graph)
@@ -123,7 +121,7 @@ def _names_memory(case: Case) -> bool:
     )
 
 
-def _shared_storages(
+def _write_shared_storages(
     inputs: Mapping[str, object], sources: Sources, lines: list[str], *, has_parts: bool
 ) -> dict[str, str]:
     """Write each storage that several inputs share; return the sources of its views.
@@ -132,7 +130,7 @@ def _shared_storages(
         inputs: By name.
         sources: Collects data and helpers.
         lines: Gets the lines that make the storages.
-        has_parts: Also write the storage around an input that is a part of it.
+        has_parts: Whether to write the storage of an input that is a part of it.
     """
     groups: dict[int, list[tuple[str, torch.Tensor]]] = {}
     for name, value in inputs.items():
@@ -141,7 +139,7 @@ def _shared_storages(
     views: dict[str, str] = {}
     for members in groups.values():
         if len(members) > 1 or (has_parts and _is_part(members[0][1])):
-            views.update(_shared_storage(members, f"storage{len(lines)}", sources, lines))
+            views.update(_write_shared_storage(members, f"storage{len(lines)}", sources, lines))
     return views
 
 
@@ -151,7 +149,7 @@ def _is_part(tensor: torch.Tensor) -> bool:
     return tensor.untyped_storage().nbytes() > used
 
 
-def _shared_storage(
+def _write_shared_storage(
     members: Sequence[tuple[str, torch.Tensor]], name: str, sources: Sources, lines: list[str]
 ) -> dict[str, str]:
     first = members[0][1].detach()

@@ -1,7 +1,6 @@
 """The program of a repro: the graph as `class Repro(torch.nn.Module)`, and its constants as source.
 
-The class is that of `graph_text`, its long lines folded. What it does not do: inputs
-(`repro_inputs`).
+The class is that of `python_source`, with long lines folded. `inputs` writes the inputs.
 """
 
 import re
@@ -32,9 +31,9 @@ class ModuleText:
         imports: Import statements that the classes need, torch left out.
         classes: Source of the classes, inner ones first; the last is `Repro`.
         constants: Source of the dict of tensors that `Repro(...)` takes.
-        arguments: Placeholders that `forward` takes, in order; it reads the others off these.
-        handed: None; or, for a graph that Dynamo could not capture again, which arguments are sizes
-            of others: by position, the other's and the dimension.
+        arguments: Placeholders that `forward` takes, in order; it computes the others from these.
+        handed: For a graph that Dynamo could not capture again, the arguments that are sizes of
+            others: position -> (other position, dimension); else None.
     """
 
     imports: tuple[str, ...]
@@ -52,11 +51,11 @@ def module_text(case: Case, sources: Sources) -> ModuleText:
         sources: Collects the constants that are too large for a literal.
 
     Raises:
-        CaseError: The graph holds something that cannot be written; the message names the node.
+        CaseError: A part of the graph cannot be written; the message names the node.
     """
     is_handed = only_dynamo_writes(case.graph)
     text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic, as_graphs=is_handed)
-    start = re.search(r"^(class|def) ", text, re.MULTILINE)  # what builds a sub-graph is first
+    start = re.search(r"^(class|def) ", text, re.MULTILINE)  # builders of sub-graphs come first
     assert start is not None, "graph_to_python writes at least one class"
     imports = [line for line in text[: start.start()].splitlines() if line.startswith("import ")]
     return ModuleText(
@@ -79,7 +78,7 @@ def _constants(case: Case, sources: Sources) -> str:
 
 
 def fold(line: str) -> str:
-    """Break a long line between arguments, its comment above; one with a string in it stays."""
+    """Break a long line between arguments, its comment above; a line with a string stays."""
     if len(line) <= _LINE:
         return line
     own = line[: len(line) - len(line.lstrip())]
@@ -100,9 +99,9 @@ def fold(line: str) -> str:
 
 
 def _unbreakable_outside(code: str) -> str:
-    """Return a statement in which only spaces inside brackets are spaces: a line may end there."""
-    depth, found = 0, list[str]()
+    """Return a statement whose spaces outside of brackets are unbreakable."""
+    depth, characters = 0, list[str]()
     for character in code:
         depth += (character in "([{") - (character in ")]}")
-        found.append(_NO_BREAK if character == " " and depth == 0 else character)
-    return "".join(found)
+        characters.append(_NO_BREAK if character == " " and depth == 0 else character)
+    return "".join(characters)

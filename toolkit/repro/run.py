@@ -24,7 +24,7 @@ from ctk.toolkit.case.formats.files import raise_storage_errors, replace_file, w
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import shorten_paths
-from ctk.toolkit.repro.script import DATA_FILE, Limits, Script, render_script
+from ctk.toolkit.repro.script import DATA_FILE, ReproScript, ScriptLimits, render_script
 
 Says = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -70,7 +70,7 @@ def write_repro(
     case: Case,
     folder: Path,
     culprit_pass: str | None = None,
-    limits: Limits | None = None,
+    limits: ScriptLimits | None = None,
     *,
     failure: str | None = None,
 ) -> Path:
@@ -96,7 +96,7 @@ def write_verified_repro(
     case: Case,
     folder: Path,
     culprit_pass: str | None = None,
-    limits: Limits | None = None,
+    limits: ScriptLimits | None = None,
     *,
     timeout_seconds: float = 600.0,
 ) -> tuple[Path, ReproRun]:
@@ -192,7 +192,7 @@ def _write(
     folder: Path,
     culprit_pass: str | None,
     clean_run: str,
-    limits: Limits | None,
+    limits: ScriptLimits | None,
     failure: str | None = None,
 ) -> Path:
     plan = plan_sources(case, modules=True)
@@ -211,7 +211,7 @@ def _write(
     return path
 
 
-def _write_data(script: Script, folder: Path) -> None:
+def _write_data(script: ReproScript, folder: Path) -> None:
     path = folder / DATA_FILE
     if script.data:
         replace_file(path, save(dict(script.data)))

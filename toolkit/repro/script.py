@@ -1,8 +1,8 @@
-"""Write the text of `repro.py` from a case: the pure part, which touches no file.
+"""Write the text of `repro.py` from a case, without touching files.
 
-The program, its inputs and how it is compiled come first, written here; below a line follows what
-runs and judges it: the functions of `repro_templates/` by which the toolkit itself judges, carried
-as source (carry.py).
+The program, its inputs and its compile come first. Below a line follow the functions that run and
+judge it: those of `repro_templates/`, by which the toolkit itself judges, copied as source
+(carry.py).
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
-from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
+from ctk.toolkit.repro.inputs import inputs_body, inputs_by_name, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
 from ctk.toolkit.targets import target_of
@@ -35,7 +35,7 @@ from ctk.toolkit.targets.base import Target
 DATA_FILE = "repro.safetensors"
 TIMEOUT_SECONDS = 120.0
 START_SECONDS = 30.0
-"""What a script may take besides the compile: it starts Python, torch and the target."""
+"""Time of a script besides the compile: it starts Python, torch and the target."""
 
 CARRIED = (
     "ctk.repro_templates.graph.values",
@@ -49,7 +49,7 @@ CARRIED = (
     "ctk.compiler.torch_compat.dynamo.nested_compile",
     "ctk.compiler.usercode.python_files",
 )
-"""Where the names are defined that a script itself uses."""
+"""The modules that define the names of a script."""
 
 _NOT_RUN = "not run"
 _IS_TORCH = re.compile(r"(from|import) torch\b")
@@ -57,16 +57,16 @@ _NAMES_DTYPES = re.compile(
     r"\btorch\.(b?float|complex|u?int|half|double|bool|q|(set|get)_default)|Tensor[\"']"
     rf"|graph\.|\.({'|'.join(METHODS)})\("
 )
-"""What in a program a float64 run must change or refuse."""
+"""Parts of a program that a float64 run must change or refuse."""
 _PLAIN_IMPORTS = frozenset({"import math", "import operator"})
-"""Functions of other modules may name dtypes unseen."""
+"""Imports without dtypes; functions of other modules may name some."""
 _LINE = f"# {'-' * 98}\n# From here on: how the program is run and judged, the toolkit's own code."
 FREEZING_IMPORT = "import torch._inductor.config"
 FREEZING = (
-    "    # Dynamo asks the setting of the process: the options do not reach it.",
+    "    # Dynamo reads the setting of the process, not the options.",
     "    torch._inductor.config.freezing = True",
 )
-"""What a function that compiles says, where a target freezes parameters."""
+"""Lines of a function that compiles with a target that freezes parameters."""
 
 _CACHES = (
     "# A cached graph would hide the passes that are under test.",
@@ -78,12 +78,12 @@ _INPUTS = '''def inputs():
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What the compiled program may use before a script calls that a failure.
+class ScriptLimits:
+    """Limits of the compiled program; exceeding one is a failure.
 
     Attributes:
-        seconds: Longest that it may take.
-        nbytes: What it may hold; None: any.
+        seconds: Of time.
+        nbytes: Of memory; None: no limit.
     """
 
     seconds: float = TIMEOUT_SECONDS
@@ -92,19 +92,19 @@ class Limits:
 
 def limits_of(
     signature: Signature | None, timeout_seconds: float | None, memory_nbytes: int | None
-) -> Limits:
-    """Return the limits of a script: those with which the failure was seen, and time to start."""
+) -> ScriptLimits:
+    """Return the limits of a script: those of the observed failure, plus time to start."""
     kind = signature.kind if signature is not None else None
     seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds + START_SECONDS
-    return Limits(
+    return ScriptLimits(
         seconds if kind == "timeout" else TIMEOUT_SECONDS,
         (memory_nbytes or default_limit_nbytes()) if kind == "memory" else None,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """The text of a repro and the tensors of its data file (none: no file)."""
+class ReproScript:
+    """The text of a repro, and the tensors of its data file (none: no file)."""
 
     text: str
     data: Mapping[str, torch.Tensor]
@@ -117,19 +117,19 @@ def render_script(
     culprit_pass: str | None = None,
     clean_run: str = _NOT_RUN,
     versions: Versions | None = None,
-    limits: Limits | None = None,
+    limits: ScriptLimits | None = None,
     failure: str | None = None,
-) -> Script:
+) -> ReproScript:
     """Return the script of a case.
 
     Args:
         case: The failure; nothing of it is changed.
         plan: Its sources, config and target as the script sees them.
-        culprit_pass: The guilty pass, if known (`joint/fold`).
-        clean_run: What a run in a clean process showed, for the header.
-        versions: Those of this process when None.
-        limits: Of a program that hangs, or takes more and more memory.
-        failure: What the header calls the failure; None: the signature of the case.
+        culprit_pass: The culprit, if known (`joint/fold`).
+        clean_run: The result of a run in a clean process, for the header.
+        versions: For the header; None: those of this process.
+        limits: Of time and memory; None: those of the failure.
+        failure: Text of the failure for the header; None: the signature of the case.
 
     Raises:
         CaseError: The graph or an input cannot be written.
@@ -148,7 +148,7 @@ def render_script(
             module.classes,
             _module(case, plan, module),
             f"{_INPUTS}\n{body}",
-            _compiled(
+            _compile_function(
                 plan,
                 target,
                 module,
@@ -159,7 +159,7 @@ def render_script(
         )
     )
     limits = limits or limits_of(case.signature, None, None)
-    used = _used(case, module, limits, shares_memory="shared" in sources.helpers)
+    used = _program_arguments(case, module, limits, shares_memory="shared" in sources.helpers)
     ending = _ending(case, module.arguments, used)
     backend = target.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
@@ -167,22 +167,26 @@ def render_script(
     beginning = _beginning(carried.imports, imports, own, versions)
     docstring = docstring_of(case, plan, target, culprit_pass, clean_run, versions, failure)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
-    return Script("\n\n\n".join(parts) + "\n", sources.data)
+    return ReproScript("\n\n\n".join(parts) + "\n", sources.data)
 
 
 def _beginning(carried: Sequence[str], program: Sequence[str], own: str, versions: Versions) -> str:
-    """Return the import statements: the standard library, then torch and what the program needs."""
+    """Return the import statements: the standard library, then torch and the program's own."""
     plain = {line for line in carried if not _IS_TORCH.match(line)}
-    plain |= {"import os", "import sys", *(["from pathlib import Path"] * ("Path(" in own))}
-    plain |= {"import importlib"} if "importlib." in own else set()
+    plain |= {"import os", "import sys"}
+    if "Path(" in own:
+        plain.add("from pathlib import Path")
+    if "importlib." in own:
+        plain.add("import importlib")
     math = [name for name in ("inf", "nan") if re.search(rf"\b{name}\b", own)]
-    plain |= {f"from math import {', '.join(math)}"} if math else set()
+    if math:
+        plain.add(f"from math import {', '.join(math)}")
     torch_lines = {line for line in carried if _IS_TORCH.match(line)} | {"import torch", *program}
     lines = [*sorted(plain, key=_import_order), "", *_CACHES, "", "try:"]
     lines += [f"    {line}" for line in sorted(torch_lines, key=_import_order)]
     lines += ["except ImportError as error:"]
-    said = f"; this script was written with torch {versions.torch}"
-    lines += [f'    print(f"CANNOT TELL: {{error}}{said}")', "    sys.exit(125)"]
+    origin = f"; this script was written with torch {versions.torch}"
+    lines += [f'    print(f"CANNOT TELL: {{error}}{origin}")', "    sys.exit(125)"]
     return "\n".join(lines)
 
 
@@ -196,10 +200,10 @@ def _settings(case: Case, plan: SourcePlan, target: Target, *, has_data: bool) -
     if target.defaults:
         lines.append(f"DEFAULTS = {literal(dict(target.defaults))}")
     if functions := _functions(plan, target):
-        note = "  # what CONFIG names that is found from this folder"
+        note = "  # references of CONFIG, relative to this folder"
         lines.append(f"FUNCTIONS = {literal(functions)}{note}")
     lines.append(f"MODES = {literal(dataclasses.asdict(case.modes))}")
-    lines.append(f"EXPECTED = {literal(_expected(case))}")
+    lines.append(f"EXPECTED = {literal(_expected_failure(case))}")
     lines.append("HERE = Path(__file__).resolve().parent")
     if has_data:
         lines.append(f'DATA = HERE / "{DATA_FILE}"')
@@ -210,14 +214,14 @@ def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
     """Return the function that builds the program; operators of the user are registered first."""
     lines = ["def module():", '    """Build the program with its constants."""']
     modules = (each for each in modules_of_calls(case.graph) if not is_file(each))
-    said = [f"importlib.import_module({literal(each)})" for each in modules]
-    said += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
-    lines += [f"    {each}  # its operators" for each in said]
+    imports = [f"importlib.import_module({literal(each)})" for each in modules]
+    imports += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
+    lines += [f"    {line}  # its operators" for line in imports]
     lines.append(f"    return Repro({textwrap.indent(module.constants, '    ').strip()})")
     return "\n".join(lines)
 
 
-def _compiled(
+def _compile_function(
     plan: SourcePlan,
     target: Target,
     module: ModuleText,
@@ -226,13 +230,13 @@ def _compiled(
     freezes: bool,
     is_timed: bool,
 ) -> str:
-    """Return the function that compiles the program, or another one if time is measured."""
+    """Return the function that compiles the program; if timed, it takes other programs as well."""
     options = "CONFIG"
     if _functions(plan, target):
         value = "loaded_function(name, HERE)" if target.takes_functions else "str(HERE / name)"
         options = f"replaced(CONFIG, {{name: {value} for name in FUNCTIONS}})"
     options = f"DEFAULTS | {options}" if target.defaults else f"{options} or None"
-    lines = [f"def compiled({'program=None' * is_timed}):"]
+    lines = [f"def compiled({'program=None' if is_timed else ''}):"]
     lines += ['    """Return the module compiled by the target."""']
     if plan.copies:
         lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
@@ -246,27 +250,33 @@ def _compiled(
         lines.append("    if program is not None:")
         lines.append("        return torch.compile(program, backend=backend, options=options)")
     if module.handed is not None:
-        lines.append("    # Dynamo writes operators of this graph that it does not read.")
+        lines.append("    # Dynamo cannot capture some operators of this graph again.")
         lines.append(f"    return Handed(module(), backend, options, {module.handed!r})")
         return "\n".join(lines)
     arguments = f"{program}, backend=backend, fullgraph=True, options=options"
     if is_dynamic:
-        lines.append("    # Some int is symbolic; inputs() marks the sizes that are not.")
+        lines.append("    # An int is symbolic; inputs() marks the fixed sizes.")
         arguments += ", dynamic=True"
     lines.append(f"    return torch.compile({arguments})")
     return "\n".join(lines)
 
 
-def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool) -> list[str]:
-    """Return the arguments of `GraphProgram` that bring in code which few programs need."""
+def _program_arguments(
+    case: Case, module: ModuleText, limits: ScriptLimits, *, shares_memory: bool
+) -> list[str]:
+    """Return the arguments of `GraphProgram` that few programs need, because each carries code."""
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
     ends_process = case.signature is not None and case.signature.ends_process
     breaks_eager = case.signature is not None and case.signature.breaks_eager
     is_random = not breaks_eager and _draws(run_eager(case))
     has_autocast = case.modes.autocast or "autocast" in module.classes
-    states = ["default_device"] * bool(case.modes.default_device)
-    states += ["settings"] * bool(case.modes.settings)
-    states += ["deterministic"] * case.modes.deterministic + ["autocast"] * bool(has_autocast)
+    is_needed = {
+        "default_device": case.modes.default_device,
+        "settings": case.modes.settings,
+        "deterministic": case.modes.deterministic,
+        "autocast": has_autocast,
+    }
+    states = [name for name, is_set in is_needed.items() if is_set]
     arguments = {
         f"states=({', '.join(states)},),": states,
         "casts=InFloat64,": names_dtypes,
@@ -280,7 +290,7 @@ def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool
 
 
 def _measure(signature: Signature | None) -> list[str]:
-    """Return what brings in the code that measures, for a failure that only that shows."""
+    """Return the argument that carries the code of measurements, for a measured failure."""
     if signature is None or signature.limit is None:
         return []
     calls = {
@@ -291,15 +301,15 @@ def _measure(signature: Signature | None) -> list[str]:
 
 
 def _draws(eager: Outcome) -> bool:
-    """Return whether a program draws random numbers, as far as its eager run tells."""
+    """Return whether a program draws random numbers, or may: its eager run failed."""
     return eager.drew_random or eager.run is None
 
 
 def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
-    sizes = [name for name in named_inputs(case) if name not in arguments]
+    sizes = [name for name in inputs_by_name(case) if name not in arguments]
     lines = ["module,", "inputs,", "compiled,", "MODES,", "EXPECTED,"]
     if sizes:
-        lines += ["# inputs that the program reads off the shapes of others"]
+        lines += ["# inputs that are sizes of others"]
         lines += [f"sizes={literal(sizes)},"]
     lines += used
     inner = textwrap.indent("\n".join(lines), " " * 8)
@@ -310,15 +320,14 @@ def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
 def _functions(plan: SourcePlan, target: Target) -> list[str]:
     """Return the references of the config that the script must resolve.
 
-    Either the target takes functions; or it loads references itself, and needs to be told only
-    where a file is.
+    A target either takes functions, or loads references itself and needs the places of files.
     """
     return [
         text for text in plan.references if target.takes_functions or text.startswith(f"{FOLDER}/")
     ]
 
 
-def _expected(case: Case) -> dict[str, object]:
+def _expected_failure(case: Case) -> dict[str, object]:
     signature = case.signature
     return {
         "kind": signature.kind if signature else None,
@@ -329,7 +338,7 @@ def _expected(case: Case) -> dict[str, object]:
 
 def literal(value: object, room: int = 80) -> str:
     """Return JSON-like data as Python source, on one line if it fits, else one item per line."""
-    if isinstance(value, str):  # what cannot be seen is written as Python escapes it
+    if isinstance(value, str):  # invisible characters are escaped
         return json.dumps(value, ensure_ascii=False) if value.isprintable() else ascii(value)
     if not isinstance(value, (Mapping, list, tuple)):
         return scalar_source(value, "of the options")

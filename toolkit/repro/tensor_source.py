@@ -1,13 +1,12 @@
-"""Write a tensor or scalar as Python source that builds the same bits again.
+"""Write a tensor or scalar as Python source that rebuilds the same bits.
 
-In order of preference: a fill (`torch.zeros`), a literal (up to 64 elements), a recipe that is
-recognised by running it (`torch.arange`, seeded `randn`), one of these or zeros with a few other
-numbers (`placed(torch.zeros((19, 19)), {(3, 4): 101.0})`), else `stored(...)`, which reads the data
-file beside the script. Every choice is checked by building the value and comparing bits, so
-a source that this module returns is exact.
+In order of preference: a fill (`torch.zeros`), a literal (up to 64 elements), a recipe
+(`torch.arange`, seeded `randn`), a recipe or zeros with a few other numbers
+(`placed(torch.zeros((19, 19)), {(3, 4): 101.0})`), else `stored(...)`, which reads the data file
+beside the script. Every choice is verified by building the value and comparing bits.
 
-What it does not do: tensor subclasses, sparse and quantized layouts (a `CaseError` says so).
-Storage offsets are kept only for inputs that share a storage.
+Tensor subclasses, sparse and quantized layouts are refused (`CaseError`). Storage offsets are kept
+only for inputs that share a storage.
 """
 
 import math
@@ -48,13 +47,13 @@ _PLAIN = (
 
 @dataclass(slots=True)
 class Sources:
-    """What the sources of one script need: its data file and the helper functions that they call.
+    """The data file of one script, and the helper functions that its sources call.
 
     Attributes:
         data: Contents of the data file: contiguous tensors by name.
         helpers: Names of the helper functions that the script must define (`randn`, `placed`,
             `stored`, `strided`, `inference`), and `shared` if inputs share memory.
-        default_dtype: What `torch.tensor([0.5])` gives in the script.
+        default_dtype: Of `torch.tensor([0.5])` in the script.
         seeds: Seeds to try for `randn`.
     """
 
@@ -98,7 +97,7 @@ def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     _check_supported(tensor, name)
     plain = tensor.detach().resolve_neg()
     plain = plain.conj() if plain.is_conj() else plain
-    source = _laid_out(plain, name, sources)
+    source = _strided_source(plain, name, sources)
     if tensor.is_conj():
         source = f"{source}.conj()"
     if tensor.device.type != "cpu":
@@ -156,7 +155,7 @@ def _finish(source: str, tensor: torch.Tensor, sources: Sources) -> str:
     return source
 
 
-def _laid_out(tensor: torch.Tensor, name: str, sources: Sources) -> str:
+def _strided_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     plain = torch.empty(tensor.shape, dtype=torch.bool, device="cpu")
     if tensor.stride() == plain.stride():
         return _values(tensor.cpu(), name, sources)
@@ -179,7 +178,7 @@ def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     tensor = tensor.contiguous()
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
-    candidates = [_fill, _literal, _arange, _randn, _placed]
+    candidates = [_fill, _literal, _arange, _randn, _recipe]
     for candidate in candidates:
         if source := candidate(tensor, sources):
             return source
@@ -240,7 +239,7 @@ def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
     return None
 
 
-def _placed(tensor: torch.Tensor, sources: Sources) -> str | None:
+def _recipe(tensor: torch.Tensor, sources: Sources) -> str | None:
     content = content_of(tensor)
     if not content.is_recipe or not same_bits(
         tensor, build_content(content, tensor.shape, tensor.dtype)

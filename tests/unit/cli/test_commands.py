@@ -11,7 +11,7 @@ import pytest
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.repro.run import ReproRun, write_repro
-from ctk.toolkit.repro.script import Limits
+from ctk.toolkit.repro.script import ScriptLimits
 from tests.helpers.cli import BROKEN_PASS, DEADLY_TARGET, GOOD, TWO_GRAPHS, ctk, write
 from tests.helpers.warm_python import warm_python
 
@@ -167,7 +167,7 @@ class TestMinify:
         seen = ReproRun(1, "", "reproduced")  # the script itself is run by test_smallest_case
 
         def write_only(
-            case: Case, folder: Path, culprit: str | None, limits: Limits | None
+            case: Case, folder: Path, culprit: str | None, limits: ScriptLimits | None
         ) -> tuple[Path, ReproRun]:
             return write_repro(case, folder, culprit, limits), seen
 

@@ -16,7 +16,7 @@ from ctk.toolkit.operations.session import best_case
 from ctk.toolkit.operations.session import running_operation as at_work
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.repro.run import ReproRun, write_repro
-from ctk.toolkit.repro.script import Limits
+from ctk.toolkit.repro.script import ScriptLimits
 from tests.helpers.cli import ctk as command
 from tests.helpers.cli import write
 from tests.helpers.killed_runs import BACKEND, PROGRAM
@@ -27,7 +27,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What to reduce: 28 calls, 2 of them needed. Its repro is written, not run."""
 
     def write_only(
-        case: Any, folder: Path, culprit: str | None, limits: Limits | None
+        case: Any, folder: Path, culprit: str | None, limits: ScriptLimits | None
     ) -> tuple[Path, ReproRun]:
         return write_repro(case, folder, culprit, limits), ReproRun(1, "", "reproduced")
 

@@ -20,7 +20,7 @@ from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, rename_na
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
-from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, Limits
+from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, ScriptLimits
 from ctk.toolkit.targets import target_of
 
 PROGRAM = "program.py"
@@ -60,7 +60,7 @@ class ProgramFailure:
     plan: Plan
     signature: Signature
     blame: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: ScriptLimits = field(default_factory=ScriptLimits)
 
 
 def write_program_repro(
