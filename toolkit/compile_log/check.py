@@ -25,7 +25,7 @@ from ctk.toolkit.compile_log.comparable_values import (
     draws_differ,
     read_nodes,
     spoil,
-    undetermined_values,
+    find_undetermined_values,
     unwritten_nodes,
 )
 from ctk.toolkit.compile_log.recorder import CompileLog
@@ -178,11 +178,11 @@ class Checker:
             exact = self._run(step.before, before_stage, step.inputs, torch.float64).values
             rows = TABLE[step.numerics]
             mismatch = compare_values(name, before[name], after[name], exact.get(name), rows)
-            if mismatch is not None and not self._excused(step, name, mismatch, before, after):
+            if mismatch is not None and not self._is_excused(step, name, mismatch, before, after):
                 node = node_of(step, name)
                 self._wrong_kernels.update(step.kernels)
                 return Finding(step, "wrong", mismatch, node, compared)
-        if ran.error is not None and (lost := _lost_error(ran.error, after_error)):
+        if ran.error is not None and (lost := _find_lost_error(ran.error, after_error)):
             self._wrong_kernels.update(step.kernels)
             return Finding(step, "wrong", lost, raising_node(ran.error), compared)
         return Finding(step, "ok", compared=compared)
@@ -209,10 +209,10 @@ class Checker:
                 continue
             exact = self._run(step.before, stage, inputs, torch.float64).values.get(name)
             mismatch = _nearest_mismatch(step, name, value, values, exact)
-            if mismatch and name not in self._undetermined(step.before, stage, inputs, ran.values):
+            if mismatch and name not in self._find_undetermined(step.before, stage, inputs, ran.values):
                 self._has_wrong_decomposition |= is_whole
                 return Finding(step, "wrong", mismatch, nodes[-1] if is_whole else name, compared)
-        if ran.error is not None and (lost := _lost_error(ran.error, traced.error)):
+        if ran.error is not None and (lost := _find_lost_error(ran.error, traced.error)):
             self._has_wrong_decomposition |= is_whole
             return Finding(step, "wrong", lost, raising_node(ran.error), compared)
         return Finding(step, "ok", compared=compared)
@@ -244,7 +244,7 @@ class Checker:
             ]  # outputs and inputs correspond to no others
         return after, names, error
 
-    def _excused(
+    def _is_excused(
         self, step: CompileStep, name: str, mismatch: Mismatch, before: Values, after: Values
     ) -> bool:
         """Return whether a difference does not count.
@@ -254,13 +254,13 @@ class Checker:
         """
         if step.after is not None and "." not in name and name not in read_nodes(step.after):
             return True
-        if name in self._undetermined(step.before, _stage_before(step), step.inputs, before):
+        if name in self._find_undetermined(step.before, _stage_before(step), step.inputs, before):
             return True
         if step.kind != "kernel" and mismatch.kind in _SHAPE_KINDS and "." not in name:
             return True
         return step.after is not None and draws_differ(step.after, before, after)
 
-    def _undetermined(
+    def _find_undetermined(
         self, graph: GraphModule, stage: Stage, given: Inputs, values: Values
     ) -> frozenset[str]:
         """Return the names of the values that the program does not determine."""
@@ -276,7 +276,7 @@ class Checker:
                 others = graph_values(graph, inputs, values=others, changed=changed)
             except Exception as error:  # it depends on unwritten memory
                 raise _CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
-        return undetermined_values(values, others)
+        return find_undetermined_values(values, others)
 
     def _refuse_if_explained(self, step: CompileStep) -> None:
         """Raise for a step whose values are wrong because a kernel is.
@@ -353,7 +353,7 @@ class _CannotRun(Exception):
     """A graph cannot be run here."""
 
 
-def _lost_error(before: Exception, after: Exception | None) -> Mismatch | None:
+def _find_lost_error(before: Exception, after: Exception | None) -> Mismatch | None:
     """Return the mismatch of a step after which the program's exception is absent."""
     if after is not None or is_of_a_leaf(before):
         return None

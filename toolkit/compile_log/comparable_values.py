@@ -50,7 +50,7 @@ def unwritten_nodes(gm: GraphModule) -> frozenset[str]:
     return frozenset(node.name for node in gm.graph.nodes if _is_unwritten(node))
 
 
-def undetermined_values(
+def find_undetermined_values(
     values: Mapping[str, object], others: Mapping[str, object]
 ) -> frozenset[str]:
     """Return the names of the values that differ when unwritten places hold other numbers."""
