@@ -23,9 +23,9 @@ from ctk.repro_templates.numbers.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.comparable_values import (
     draws_differ,
+    find_undetermined_values,
     read_nodes,
     spoil,
-    find_undetermined_values,
     unwritten_nodes,
 )
 from ctk.toolkit.compile_log.recorder import CompileLog
@@ -209,7 +209,9 @@ class Checker:
                 continue
             exact = self._run(step.before, stage, inputs, torch.float64).values.get(name)
             mismatch = _nearest_mismatch(step, name, value, values, exact)
-            if mismatch and name not in self._find_undetermined(step.before, stage, inputs, ran.values):
+            if mismatch and name not in self._find_undetermined(
+                step.before, stage, inputs, ran.values
+            ):
                 self._has_wrong_decomposition |= is_whole
                 return Finding(step, "wrong", mismatch, nodes[-1] if is_whole else name, compared)
         if ran.error is not None and (lost := _find_lost_error(ran.error, traced.error)):
