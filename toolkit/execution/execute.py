@@ -4,8 +4,8 @@ Every run has its own copy of graph, inputs and buffers, the case's modes around
 seed right before the call. repro_templates/graph/running.py makes the call and reads its results,
 here and in repros.
 
-It does not compare (repro_templates/numbers/compare.py), judge (oracle/questions/judge.py), or kill runs that
-hang (oracle/executors).
+It does not compare (repro_templates/numbers/compare.py), judge (oracle/questions/judge.py), or kill
+runs that hang (oracle/executors).
 """
 
 import dataclasses

@@ -274,9 +274,10 @@ def _run_recorded(
     dynamic: bool,
 ) -> None:
     if is_scripted(program.model):
+        line = find_scripted_line(program.path)
         raise CaptureError(
-            f"Dynamo captured no graph of {program.path.name}: {find_scripted_line(program.path)}: its "
-            "model is compiled by torch.jit already, and Dynamo does not look inside; "
+            f"Dynamo captured no graph of {program.path.name}: {line}: its model "
+            "is compiled by torch.jit already, and Dynamo does not look inside; "
             "give ctk the model before torch.jit"
         )
     backend = recording_backend(captured, seen, backward=backward)

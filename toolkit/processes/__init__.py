@@ -2,62 +2,61 @@
 
 The problem
 -----------
-A debugger of compilers runs programs that crash, hang, take all memory, fork daemons and break CUDA
-for the rest of their process. None of that may end ctk, lose the best result so far, or leave a
-process or folder behind. Each question ("does this candidate still fail?") should still cost
-milliseconds, although `import torch` and Inductor cost seconds and 290 MB.
+A debugger of compilers runs programs that crash, hang, use up the memory, fork daemons and break
+CUDA for the rest of their process. None of these may end ctk, lose the best result so far, or leave
+a process or folder behind. And a question ("does this candidate still fail?") should cost
+milliseconds, although importing torch and Inductor costs seconds and hundreds of megabytes.
 
 The idea: a zygote
 ------------------
-A *warm server* (warm.py) imports torch once and runs no operator: no thread, no CUDA context, so
-that it is safe to fork. Each question is answered by a *fork* of it (forks.py), which shares all
-that was imported and starts in milliseconds. A crash is the exit status of that fork. With several
-jobs, the workers are themselves forks of one more server, the *zygote* (Android's word for it).
+A *warm server* (warm.py) imports torch once and runs no operator: it has no threads and no CUDA
+context, so it is safe to fork. Each question is answered by a *fork* of it (forks.py), which shares
+all imports and starts in milliseconds. A crash is the exit status of that fork. With several jobs,
+the servers are themselves forks of one more warm process, the *zygote* (Android's word).
 
-    ctk (supervisor) --fork--> ctk (working half)            supervise.py; notes: link.py
-                                 | Popen, pipes
+    ctk (supervisor) --fork--> ctk (working half)       supervise.py; notes over a pipe: link.py
+                                 | Popen, socket
                                  v
-                               zygote     imports torch once, forks a worker per job
+                               zygote      imports torch once, forks a worker per job
                                  | fork
                                  v
-                               worker     reads questions, forks a child, watches time and memory
+                               worker      reads questions, forks a child, checks time and memory
                                  | fork
                                  v
-                               child      leads a process group; compiles, runs and judges the case
+                               child       leads a process group; compiles, runs, judges the case
                                  | Popen
                                  v
                                g++, ptxas, a daemon of the user's program
 
-An example: the compiled program of one candidate hangs in a kernel, with `--timeout 60`.
+An example: the compiled program of one candidate hangs, with `--timeout 60`.
 
-1. The worker selects on the pipe of the child and on its own stdin. After 60 s (plus the time for
-   which the child had no core, tree.py) it kills the process group of the child, then all processes
-   that descend from the worker: a daemon that left the group is still a descendant, because the
-   worker adopts orphans (`PR_SET_CHILD_SUBREAPER`).
-2. The answer is `Verdict.TIMEOUT`. The next question forks the next child, in about 5 ms.
-3. Ctrl-C instead: only ctk receives it, since servers and children lead groups of their own. ctk
+1. The worker selects on the pipe of the child and on its own stdin. After 60 s, plus the time in
+   which the child had no core (tree.py, `CoreWaits`), it kills the group of the child and then all
+   of its own descendants. A daemon that left the group is one of them, because the worker adopts
+   orphans (`PR_SET_CHILD_SUBREAPER`). It answers `timeout`, and forks a child for the next question.
+2. Ctrl-C instead reaches only ctk, because servers and children lead groups of their own. ctk
    closes the stdin of the worker, which ends its child and itself; after 5 s its group is killed.
-4. `kill -9` of ctk instead: the working half, forked children and a server during an import die
-   with their parent (`PR_SET_PDEATHSIG`); otherwise a server reads the end of its stdin and ends.
-   The temporary folder remains. Its name and `CTK_OWNER` in the environment of each process name
-   the dead owner; the next run ends and removes both (scratch.py, `sweep`).
+3. `kill -9` of ctk instead: forked processes die with their parent (`PR_SET_PDEATHSIG`), servers
+   read the end of their stdin. The temporary folder remains. Its name and the variable `CTK_OWNER`
+   of each child hold the dead owner; the next run ends and removes both (scratch.py, `sweep`).
 
 Three ways to find a process, from cheap to thorough: its *group* (groups.py); its *ancestors*, read
 from `/proc` (tree.py); a *mark* in its environment, for a daemon whose ancestors have ended.
 
-Limits hold for a whole tree: memory counts anonymous and shared pages (memory.py;
-`ulimit -v` would count the terabytes that CUDA reserves), and a deadline counts only time in which a core was free.
+Limits hold for a whole tree. Memory counts anonymous and shared pages (memory.py), since `ulimit -v`
+would count the terabytes of addresses that CUDA reserves. A deadline excludes the time in which a
+process was ready to run and had no core: on a busy machine, slow is not stuck.
 
 Why not otherwise
 -----------------
-* `multiprocessing` reports a dead worker as `BrokenProcessPool` without the signal, kills no
-  grandchildren, cannot limit memory, and its `forkserver` pickles functions, which candidates are
-  not. Its resource tracker is one more process that outlives a SIGKILL.
-* Threads: a segmentation fault or a lost CUDA context ends all of them.
-* A fresh interpreter per question: 3 to 8 seconds each; a reduction asks hundreds of questions.
-* Containers and cgroups end whole trees reliably, but need rights that a user does not have.
+* `multiprocessing.Pool` waits forever for a worker that crashed; `concurrent.futures` reports
+  `BrokenProcessPool` without the signal and discards all workers. Neither kills grandchildren or
+  limits memory, and `forkserver` pickles functions, which the predicate of a user need not support.
+* Threads: a segmentation fault or a broken CUDA context ends all of them.
+* A fresh interpreter per question costs seconds; a reduction asks hundreds of questions.
+* Containers and control groups end whole trees reliably, but need rights that users may not have.
 
-Every `os.fork` is in forks.py and supervise.py; emitted scripts carry one of their own
-(`repro_templates/program/program_sides.py`). macOS has no `/proc` and no death signal: there, groups
-and pipes end processes, and nothing is limited.
+Each `os.fork` of ctk is in forks.py or supervise.py; emitted scripts carry another one
+(`repro_templates/program/program_sides.py`). macOS has neither `/proc` nor a death signal: there,
+groups and pipes end processes, and memory is not limited.
 """

@@ -198,7 +198,7 @@ def set_compiled_limits(watch: Watch | None) -> Generator[None]:
 
 
 def limit_compiled() -> contextlib.AbstractContextManager[None]:
-    """Return a context with the limits of `set_compiled_limits`, to compile or call a program in."""
+    """Return a context with the limits of `set_compiled_limits`, to compile or call in."""
     link = find_link()
     return apply_limits(link.compiled if link is not None else None)
 

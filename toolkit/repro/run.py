@@ -1,7 +1,7 @@
-"""Standalone repro scripts: write one from a case, run it in a clean process, note what it showed.
+"""Standalone repro scripts: write one from a case, run it in a clean process, record its verdict.
 
-A repro needs torch, and its target if that is no part of torch; nothing else of ours. It exits 0
-without a failure, 1 with one, 125 when it cannot tell.
+A repro needs torch and its target, but not ctk. Its exit code is 0 without a failure, 1 with one,
+and 125 without a verdict.
 """
 
 import contextlib
@@ -39,25 +39,25 @@ _VERDICTS: Mapping[str, tuple[int, Says]] = {
     "NO FAILURE:": (0, "not reproduced"),
     "CANNOT TELL:": (125, "cannot tell"),
 }
-_KEPT = (
+_KEPT_VARIABLES = (
     "PATH", "HOME", "TMP", "TMPDIR", "TEMP", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "PYTHONPATH",
     "CUDA_VISIBLE_DEVICES", "CC", "CXX", "LANG", "LC_ALL", "USER", "LOGNAME", "VIRTUAL_ENV",
 )  # fmt: skip
 
 
-_ASIDE: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
+_ISOLATION: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
 
 
 @document
 @dataclass(frozen=True, slots=True)
 class ReproRun:
-    """What one run of a repro showed.
+    """The result of one run of a repro.
 
     Attributes:
-        exit_code: Of the process; negative for a signal, 124 when it did not end in time.
+        exit_code: Of the process; negative for a signal, 124 past the time limit.
         output: Standard output, then standard error.
         says: `reproduced` only for the failure that the script was written for.
-        verdict: The line that the script printed as its verdict; empty if it got no further.
+        verdict: The verdict line of the script; empty if it printed none.
     """
 
     exit_code: int
@@ -74,14 +74,14 @@ def write_repro(
     *,
     failure: str | None = None,
 ) -> Path:
-    """Write `repro.py` and what it needs (a data file, `sources/`) into an existing folder.
+    """Write `repro.py` with its data file and `sources/` into an existing folder.
 
     Args:
         case: The failure to show.
         folder: Exists. Files are written under temporary names and renamed, the script last.
         culprit_pass: The guilty pass, for the header (`joint/fold`).
-        limits: Of a program that hangs, or takes more and more memory.
-        failure: What the header calls the failure; None: the signature of the case.
+        limits: Of a program that hangs or whose memory grows.
+        failure: The failure in the header; None: the signature of the case.
 
     Returns:
         The path of the script.
@@ -100,7 +100,7 @@ def write_verified_repro(
     *,
     timeout_seconds: float = 600.0,
 ) -> tuple[Path, ReproRun]:
-    """Write a repro, run it in a clean process, and put into its header what that run showed.
+    """Write a repro, run it in a clean process, and record the result in its header.
 
     Returns:
         The path of the script, and the run.
@@ -112,18 +112,18 @@ def write_verified_repro(
     result = run_repro(path, timeout_seconds=timeout_seconds)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     status = f"inputs synthetic: {result.says}" if case.synthetic else result.says
-    seen = result.verdict or f"no verdict, exit code {result.exit_code}"
-    said = f"{status} on {today} ({shorten_paths(seen)})"
-    return _write(case, folder, culprit_pass, said, limits), result
+    verdict = result.verdict or f"no verdict, exit code {result.exit_code}"
+    clean_run = f"{status} on {today} ({shorten_paths(verdict)})"
+    return _write(case, folder, culprit_pass, clean_run, limits), result
 
 
 def run_repro(
     path: Path, *, python: str = sys.executable, timeout_seconds: float = 600.0
 ) -> ReproRun:
-    """Run a repro in a clean process: none of our or torch's debugging variables, its own folder.
+    """Run a repro in a clean process, in its folder, without debugging variables of ctk and torch.
 
-    It leaves no `__pycache__` in the folder of the case, and no file of that folder stands in for a
-    module: the folder may have been a stranger's before we wrote there.
+    It leaves no `__pycache__` in the folder of the case, and imports no module from it: the folder
+    may have been untrusted before.
 
     Args:
         path: The script.
@@ -134,7 +134,7 @@ def run_repro(
         with run_group(  # compilers start children, which end with the group
             [python, path.name],
             folder=path.resolve().parent,
-            environ={**clean_environment(os.environ), **_ASIDE},
+            environ={**clean_environment(os.environ), **_ISOLATION},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -151,7 +151,7 @@ def _exit_code(
 ) -> int | None:
     """Wait for a script's exit code; None when the time is up.
 
-    A thread that the program has left may keep a script from ending that has said all.
+    A remaining thread of the program may keep a script from ending after its verdict.
     """
     deadline = time.monotonic() + timeout_seconds
     while (left := deadline - time.monotonic()) > 0:
@@ -167,13 +167,13 @@ def _exit_code(
 
 
 def _text_of(file: BinaryIO) -> str:
-    """Return what was written so far: the place is the writer's too, and is left alone."""
+    """Return the text written so far, without moving the file offset, which the writer shares."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), size, 0).decode(errors="replace")
 
 
 def read_run(exit_code: int, stdout: str, stderr: str) -> ReproRun:
-    """Read what a script printed; a verdict counts only with the exit code that belongs to it."""
+    """Read the output of a script; a verdict counts only with its exit code."""
     output = stdout + stderr
     for prefix, (code, says) in _VERDICTS.items():
         for line in stdout.splitlines():
@@ -183,8 +183,8 @@ def read_run(exit_code: int, stdout: str, stderr: str) -> ReproRun:
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a program needs to run and compile, and no others."""
-    return {name: environ[name] for name in _KEPT if name in environ}
+    """Return only the variables that a program needs to run and compile."""
+    return {name: environ[name] for name in _KEPT_VARIABLES if name in environ}
 
 
 def _write(

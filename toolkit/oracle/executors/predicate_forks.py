@@ -54,7 +54,7 @@ class PredicateForks(Closeable):
         ask: Judges a case; run in forks.
         jobs: How many forks may run at the same time.
         digests: Of the tensors of cases.
-        told: Called in this process with each requested answer, in order.
+        on_answer: Called in this process with each requested answer, in order.
 
     Raises:
         ConfigError: This process cannot be forked.
@@ -65,11 +65,11 @@ class PredicateForks(Closeable):
         ask: Ask,
         jobs: int,
         digests: Digests | None = None,
-        told: Callable[[Judgement], None] = lambda judgement: None,
+        on_answer: Callable[[Judgement], None] = lambda judgement: None,
     ) -> None:
         _check_forkable()
         self.jobs = jobs
-        self._told = told
+        self._on_answer = on_answer
         self._ask, self._digests = ask, digests or Digests()
         self._forks: dict[str, _Fork] = {}
         self._answers: dict[str, Judgement | Failure | int] = {}
@@ -107,7 +107,7 @@ class PredicateForks(Closeable):
         except BaseException:  # Ctrl-C as well
             self.close()
             raise
-        return _report(self._ask(case) if isinstance(found, Failure) else found, self._told)
+        return _report(self._ask(case) if isinstance(found, Failure) else found, self._on_answer)
 
     def _await_answer(self, key: str, case: Case) -> Judgement | Failure | int:
         if key not in self._answers and key not in self._forks:
@@ -157,7 +157,7 @@ class PredicateForks(Closeable):
 
 @contextmanager
 def ask_in_forks(
-    ask: Ask, jobs: int, digests: Digests, told: Callable[[Judgement], None]
+    ask: Ask, jobs: int, digests: Digests, on_answer: Callable[[Judgement], None]
 ) -> Generator[Oracle]:
     """Return an oracle that asks a predicate: in this process with one job, in forks with more.
 
@@ -165,20 +165,20 @@ def ask_in_forks(
         ask: Judges a case.
         jobs: How many questions may run at the same time.
         digests: Of the tensors of cases.
-        told: Called in this process with each requested answer, in order.
+        on_answer: Called in this process with each requested answer, in order.
 
     Raises:
         ConfigError: This process cannot be forked.
     """
     if jobs == 1:
-        yield DirectOracle(lambda case: _report(ask(case), told))
+        yield DirectOracle(lambda case: _report(ask(case), on_answer))
         return
-    with PredicateForks(ask, jobs, digests, told) as forked:
+    with PredicateForks(ask, jobs, digests, on_answer) as forked:
         yield forked
 
 
-def _report(judgement: Judgement, told: Callable[[Judgement], None]) -> Judgement:
-    told(judgement)
+def _report(judgement: Judgement, on_answer: Callable[[Judgement], None]) -> Judgement:
+    on_answer(judgement)
     return judgement
 
 
