@@ -15,22 +15,21 @@ PassSlot = Literal[
     "backward",
     "frozen",
 ]
-"""Where a user's passes run: after the stage's own, or before them. `post_grad` means forward and
+"""Slots of a user's passes: after the stage's own, or before them. `post_grad` means forward and
 backward."""
 
 Check = Literal["off", "output", "pass"]
 InputsMode = Literal["recipe", "full", "none"]
 ExecutorName = Literal["local", "ray"]
-"""Where several questions run at once: on this machine, or on those of a Ray cluster."""
+"""Where parallel questions run: on this machine, or on a Ray cluster."""
 SameRule = Literal["strict", "type", "any"]
-"""What makes two failures the same: their words, too; kind and exception type alone; any failure.
-Without any of these: kind, exception type and raising place.
-"""
+"""Failures that count as the same: equal in words, kind and exception type; in kind and exception
+type; or any. Without a rule: in kind, exception type and raising place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the options of a part of the pipeline that is no pass derive from.
+    """Base class of options of a part of the pipeline that is not a pass.
 
     They are set like those of passes, `Config(passes={"partition": {"memory_budget": 0.5}})`.
     """

@@ -18,7 +18,7 @@ from ctk.compiler.options.choices import OnFailure, PassSlot
 
 
 class PassLike(Protocol):
-    """What is asked here of a `Pass` (rewriting/base.py), which this module does not know."""
+    """The attributes of a `Pass` (rewriting/base.py, not imported here) that this module reads."""
 
     def run(self, rewriter: Any, /) -> object: ...
 
@@ -27,15 +27,15 @@ CustomPass: TypeAlias = PassLike | Callable[..., object] | str
 
 
 def leaves_out(disable: Iterable[str], names: Container[str], *, is_pass: bool = True) -> bool:
-    """Return whether `Config.disable` leaves out what has these names; its last word counts.
+    """Return whether `Config.disable` disables these names; its last matching word counts.
 
     >>> leaves_out(["*", "-fold"], {"fold", "joint/fold"}), leaves_out(["*"], {"fold"})
     (False, True)
 
     Args:
         disable: As in `Config`.
-        names: All that the user may call it.
-        is_pass: Whether `*` means it, too.
+        names: All names of the pass.
+        is_pass: Whether `*` includes it.
     """
     found = False
     for entry in disable:
@@ -51,33 +51,34 @@ class Config:
     """Options of one compile.
 
     Attributes:
-        codegen: Code generator that is asked first, by its name in the table CODEGENS (which a
+        codegen: The first code generator to try, by its name in the table CODEGENS (which a
             compile checks: this module does not know it); `auto` is `triton` for a graph with
             tensors on a GPU, `c` for others.
-        fallback: Code generators that are asked next, in order, when one cannot take a graph.
-        passes: Options of passes by name, ours and the user's: `{"fold_constants": {"max_nbytes":
+        fallback: Code generators to try next, in order, when one cannot compile a graph.
+        passes: Options of passes by name, built-in and custom: `{"fold_constants": {"max_nbytes":
             1024}}`, and for one stage `{"frozen/fold_constants": {...}}`. In a patch also by dotted
             keys: `{"fold_constants.max_nbytes": 1024}`. Checked when a compile starts.
         decompositions: Operators that dispatch takes apart: names of tables (`core_aten`,
             `inductor`) and of operators (`aten.gelu`, `-aten.gelu` keeps it whole); later ones
             win. Checked when a compile starts.
-        custom_passes: The user's own passes per slot (`joint` behind ours, `before_joint` in front
-            of them, and so on): a `Pass`, a function of a `Rewriter`,
+        custom_passes: The user's own passes per slot (`joint` after the built-in ones,
+            `before_joint` before them, and so on): a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
             of an entry point of the group `ctk.passes`.
         disable: Passes that do not run: `name`, `stage/name` or `stage/name#2` (its second run);
-            `*` is every pass, `-name` runs nevertheless, and later ones win: `["*", "-joint/fold"]`
-            runs that one only. Decompositions, which are no passes, are left out by name alone.
-        fuel: How many rewrites may happen in the compile; None for all.
-        on_failure: What a failing compile does: `raise`, `fallback` to eager with a log line, or
+            `*` is every pass, `-name` runs nevertheless, the last match counts:
+            `["*", "-joint/fold"]` runs `joint/fold` only. Decompositions are not passes: they are
+            disabled by name.
+        fuel: Limit of the rewrites in the compile; None for none.
+        on_failure: Reaction to a failing compile: `raise`, `fallback` to eager with a log line, or
             `warn` and fall back.
         verify: Check each changed graph after each pass (lint, types against fake tensors).
         freezing: Make parameters and buffers constants of inference graphs and fold them. A graph
             whose originals have changed since then runs in eager.
-        freezing_discard: Drop the parameters that were frozen, once the compile has succeeded. One
-            that is touched afterwards raises `DiscardedParameterError`. While somebody watches the
+        freezing_discard: Drop the frozen parameters once the compile has succeeded. A parameter
+            that is used afterwards raises `DiscardedParameterError`. While an observer watches the
             compile, they stay.
-        cache: Keep what is compiled for later processes, and take what they kept; while nobody
+        cache: Store compiled graphs for later processes, and load stored ones; while no observer
             watches the compile. `CTK_CACHE=0` turns it off everywhere.
     """
 
@@ -111,7 +112,8 @@ class Config:
             more: The same, for names without dots.
 
         Raises:
-            ConfigError: An option is unknown or its value is not allowed; says what is.
+            ConfigError: An option is unknown or its value is not allowed; the message has the
+                choices.
         """
         merged = {**(changes or {}), **more}
         dotted = {name: merged.pop(name) for name in list(merged) if _is_dotted(name)}
@@ -198,7 +200,7 @@ def _with_dotted(
 
 
 def _pass_options(name: str, value: object) -> object:
-    """Return options by pass, with tuples for lists: what JSON made of them is equal then."""
+    """Return options by pass, with tuples for lists, so that options read from JSON are equal."""
     allowed = 'allowed: a mapping such as {"fold_constants": {"max_nbytes": 1024}}'
     if not isinstance(value, Mapping):
         raise ConfigError(f"{name}={value!r} is not allowed; {allowed}")
@@ -289,6 +291,6 @@ def resolve(config: "Config | Mapping[str, object] | None") -> Config:
     for changes in (environment.config_changes(), *_ambient.get(), config):
         resolved = resolved.patch(changes)
     if environment.disable and resolved.disable != environment.disable:
-        # A repro leaves out all passes but the guilty one; its proof leaves out that one as well.
+        # A repro disables all passes but the guilty one; its proof disables that one as well.
         resolved = resolved.patch(disable=(*resolved.disable, *environment.disable))
     return resolved

@@ -1,24 +1,24 @@
 """The `CTK_*` environment variables: the one place that reads them.
 
 It lives in the compiler because the `ctk` backend honours `CTK_FUEL`, `CTK_DISABLE` and
-`CTK_ON_FAILURE` without the toolkit. It parses and validates; what a variable does is decided where
-it is used (config.py, toolkit/watch/hooks.py).
+`CTK_ON_FAILURE` without the toolkit. It parses and validates; the modules that use a
+variable decide its effect (config.py, toolkit/watch/hooks.py).
 
 | variable | values | meaning |
 |---|---|---|
-| `CTK_DUMP` | a folder | save each captured graph and what every stage and pass made of it |
+| `CTK_DUMP` | a folder | save each captured graph and the graph after every stage and pass |
 | `CTK_CHECK` | `off`, `output`, `pass` | compare the first call with eager |
-| `CTK_ON_FAILURE` | `raise`, `fallback`, `warn` | what a failure does to the running program |
-| `CTK_INPUTS` | `recipe`, `full`, `none` | what is saved of inputs and weights |
-| `CTK_FUEL` | a count from 0 | how many rewrites each compile may do |
+| `CTK_ON_FAILURE` | `raise`, `fallback`, `warn` | reaction to a failure in the running program |
+| `CTK_INPUTS` | `recipe`, `full`, `none` | how inputs and weights are saved |
+| `CTK_FUEL` | a count from 0 | limit of the rewrites of each compile |
 | `CTK_DISABLE` | `pass,stage/pass` | passes that do not run |
 | `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
-| `CTK_MEMORY` | `500M`, `8G` | what a question that is asked in a child process may hold |
-| `CTK_SHARE` | `1`, `0` | what is written is private (0700, 0600); 1: the umask decides |
-| `CTK_GEN_PATTERNS` | `1`, `0` | trace the compiler's own patterns, and write them as files |
-| `CTK_CACHE` | `1`, `0` | keep what was compiled for later processes, and use what they kept |
-| `CTK_CACHE_DIR` | a folder | where that is, if not `$XDG_CACHE_HOME/ctk` or `~/.cache/ctk` |
-| `CTK_CACHE_SIZE` | `500M`, `2G` | how large it may become; the least recently used makes room |
+| `CTK_MEMORY` | `500M`, `8G` | memory limit of a question in a child process |
+| `CTK_SHARE` | `1`, `0` | files are private (0700, 0600); 1: the umask decides |
+| `CTK_GEN_PATTERNS` | `1`, `0` | trace the compiler's own patterns, and write them to files |
+| `CTK_CACHE` | `1`, `0` | store compiled graphs for later processes, and load stored ones |
+| `CTK_CACHE_DIR` | a folder | its folder, if not `$XDG_CACHE_HOME/ctk` or `~/.cache/ctk` |
+| `CTK_CACHE_SIZE` | `500M`, `2G` | limit of its size; the least recently used entries make room |
 """
 
 import os
@@ -58,7 +58,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The variables, parsed; None or an empty tuple stands for one that is not set."""
+    """The variables, parsed; None or an empty tuple means not set."""
 
     dump: Path | None = None
     check: Check | None = None
@@ -76,7 +76,7 @@ class Environment:
         return self.dump is not None or self.check in ("output", "pass")
 
     def config_changes(self) -> dict[str, object]:
-        """Return what the set variables change in `Config`."""
+        """Return the options of `Config` that the set variables change."""
         changes: dict[str, object] = {}
         if self.fuel is not None:
             changes["fuel"] = self.fuel
@@ -89,12 +89,12 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """What the variables say of the persistent cache.
+    """The variables of the persistent cache.
 
     Attributes:
-        is_on: Whether it is used, as `CTK_CACHE` says; None where that is not set.
-        folder: Where it is; None where nobody says, and the user has no home.
-        limit_nbytes: How large it may become.
+        is_on: Whether it is used, by `CTK_CACHE`; None if that is not set.
+        folder: Its folder; None if no variable names one, and the user has no home.
+        limit_nbytes: Limit of its size.
     """
 
     is_on: bool | None
@@ -105,13 +105,13 @@ class CacheSettings:
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
     """Parse the `CTK_*` variables; an empty value counts as not set.
 
-    A name that only resembles one of ours (`CTK_DMUP`) is warned about: it would be ignored.
+    A similar but unknown name (`CTK_DMUP`) would be ignored, so it is warned about.
 
     Args:
-        environ: Where to look; the environment of this process when None.
+        environ: The variables; the environment of this process when None.
 
     Raises:
-        ConfigError: A value is not allowed; the message says what is.
+        ConfigError: A value is not allowed; the message has the allowed ones.
     """
     source = os.environ if environ is None else environ
     for message in misspelt(source):
@@ -130,7 +130,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
 
 
 def shares_files() -> bool:
-    """Return whether others may read what ctk writes, as far as the umask lets them.
+    """Return whether other users may read files of ctk, as far as the umask lets them.
 
     Raises:
         ConfigError: `CTK_SHARE` is neither 0 nor 1.
@@ -148,13 +148,13 @@ def generates_patterns() -> bool:
 
 
 def cache_settings(environ: Mapping[str, str] | None = None) -> CacheSettings:
-    """Return what the variables say of the persistent cache.
+    """Return the settings of the persistent cache.
 
     Args:
-        environ: Where to look; the environment of this process when None.
+        environ: The variables; the environment of this process when None.
 
     Raises:
-        ConfigError: A value is not allowed; the message says what is.
+        ConfigError: A value is not allowed; the message has the allowed ones.
     """
     source = os.environ if environ is None else environ
     return CacheSettings(
@@ -174,7 +174,7 @@ def _default_cache_folder(source: Mapping[str, str]) -> Path | None:
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
-    """Return a sentence for each name that looks like a misspelt variable of ours."""
+    """Return a sentence for each name that looks like a misspelt variable of ctk."""
     strangers = (n for n in names if n.upper().startswith("CTK") and n not in VARIABLES)
     hints = ((name, nearest(name.upper(), VARIABLES, cutoff=0.8)) for name in strangers)
     return [f"the environment variable {name} is ignored{hint}" for name, hint in hints if hint]
@@ -184,7 +184,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of `500M`, `1.5G`, `2GiB` or `4096`; units are powers of 1024.
 
     Raises:
-        ValueError: The text is no size above zero; the message says what is allowed.
+        ValueError: The text is not a size above zero; the message has the allowed forms.
     """
     match = _SIZE.fullmatch(text.strip())
     nbytes = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0

@@ -159,7 +159,7 @@ def _size(size: Json, guard: InputGuard) -> str:
 
 
 def _places(spec: str, number: int) -> list[str]:
-    """Return the position of each result in the nested result; numbers if a class is unknown here."""
+    """Return the position of each result in the nested result; else numbers."""
     try:
         found = graphs.places_of(graphs.spec_of(spec))
     except Exception:

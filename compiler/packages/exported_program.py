@@ -97,8 +97,8 @@ def trace_program(program: torch.export.ExportedProgram) -> Traced:
     guard = InputGuard(tuple(inputs), _dimensions(inputs, exported.ranges(functional)))
     for symbol in guard.unknown_sizes():
         raise ArtifactError(
-            f"no size of an input alone determines {symbol}: pass it as an int as well, or export the "
-            "program with sizes that vary by themselves"
+            f"no size of an input alone determines {symbol}: pass it as an int as well, or export "
+            "the program with sizes that vary by themselves"
         )
     return Traced(gm, [node.meta["val"] for node in kept], weights, guard, results, *specs)
 

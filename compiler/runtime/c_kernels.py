@@ -1,12 +1,12 @@
-"""Kernels in shared libraries: loaded from memory, launched, stored.
+"""Kernels in shared libraries: load them from memory, launch them, store them.
 
-A library is loaded from an anonymous file in memory where the system has that (Linux): nothing is
-left on disk, no folder of temporary files needs to allow code, and what was checked is what is
-loaded. Elsewhere it is a temporary file, which goes at once.
+A library is loaded from an anonymous file in memory if the system has such (Linux): nothing is left
+on disk, no temporary folder must allow code, and the checked bytes are the loaded ones. Elsewhere
+it is a temporary file, removed at once.
 
-A kernel that checks something as it runs returns the number of the check that failed, or 0. The
-launcher raises what eager raises for a position out of range; a load or store out of range of its
-buffer is a fault of the compiler, and its message names the kernel, the node and the buffer.
+A kernel with checks returns the number of the check that failed, or 0. The launcher raises what
+eager raises for a position out of range; a load or store out of range of its buffer is a fault of
+the compiler, and its message names the kernel, the node and the buffer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ctk.compiler.runtime.stored_kernels import StoredKernel
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that a kernel checks as it runs.
+    """A check of a kernel at run time.
 
     Attributes:
-        what: "position" (of the user's data), "load" or "store" (of ours).
-        buffer: That is read or written; empty for positions.
-        node: Where in the graph the value comes from.
+        what: "position" (in the user's data), "load" or "store" (of the compiler).
+        buffer: Buffer that is read or written; empty for positions.
+        node: The node of the graph that computes the value.
     """
 
     what: str
@@ -45,12 +45,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Library:
-    """A loaded shared library; it is unloaded when the last of its functions is gone.
+    """A loaded shared library, unloaded with the last of its functions.
 
     Attributes:
         binary: The file.
         digest: SHA-256 of the file, in hex.
-        handle: What ctypes has of it.
+        handle: Its handle in ctypes.
     """
 
     binary: bytes = field(repr=False)
@@ -60,15 +60,15 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class CKernel:
-    """A function of a library that is a kernel.
+    """A kernel that is a function of a library.
 
     Attributes:
-        function: What it is called there.
-        pointers: How many addresses it takes.
-        sizes: How many integers follow.
-        checks: What it checks, numbered from 1; empty if it returns nothing.
-        kernel: What it is called in messages.
-        fault_reader: What tells which check failed, and at what number.
+        function: Its name in the library.
+        pointers: Number of its addresses.
+        sizes: Number of the integers after them.
+        checks: Its checks, numbered from 1; empty if it returns nothing.
+        kernel: Its name in messages.
+        fault_reader: Function that returns the check that failed, and the number that it checked.
     """
 
     function: str
@@ -79,7 +79,7 @@ class CKernel:
     fault_reader: str = "read_last_fault"
 
     def launcher(self, library: Library) -> Callable[..., None]:
-        """Return what runs it: addresses, then sizes.
+        """Return a function that runs it: addresses, then sizes.
 
         Raises:
             ArtifactError: The library has no such function.
@@ -103,11 +103,11 @@ class CKernel:
                 raise fault_error(checks[check - 1], name, index, size)
 
         run = launch if checks else function
-        vars(run)["library"] = library  # which lives as long as what runs
+        vars(run)["library"] = library  # which lives as long as the launcher
         return run
 
     def stored(self, library: str, binary: bytes | memoryview) -> StoredKernel:
-        """Return it as data: with the name of its library among the blobs, and that."""
+        """Return it as data, with the name of its library among the blobs, and the library."""
         data = {
             "library": library,
             "function": self.function,
@@ -125,7 +125,7 @@ def load_kernels(
 ) -> list[Callable[..., None]]:
     """Return the launchers of kernels that `CKernel.stored` has stored.
 
-    A library is looked at once, however many kernels it has.
+    A library is checked once, however many kernels it has.
 
     Raises:
         ArtifactError: A library, or a function, is missing or cannot be loaded.
@@ -154,7 +154,7 @@ def load_library(binary: bytes | memoryview) -> Library:
     """Load a shared library, or return it if it is loaded.
 
     Raises:
-        ArtifactError: The system does not load it.
+        ArtifactError: The system cannot load it.
     """
     digest = hashlib.sha256(binary).hexdigest()
     with _lock:
@@ -178,9 +178,9 @@ def _open_library(binary: bytes | memoryview) -> ctypes.CDLL:
 
 
 def _new_path() -> str:
-    """Return a way to where one is, `/././/`..., in which no library was loaded before.
+    """Return another path of a folder, `/././/`..., from which no library was loaded before.
 
-    The loader takes a library of a known name for the same one, and numbers of files come again.
+    The loader takes a library of a known path for the same one, and file numbers are reused.
     """
     bits = f"{next(_NUMBERS):b}"
     return "".join("/." if bit == "1" else "/" for bit in bits)
@@ -201,7 +201,7 @@ def _open_by_file(binary: bytes | memoryview) -> ctypes.CDLL:
 
 
 def fault_text(check: Check, kernel: str, index: object, size: object) -> str:
-    """Return what to tell about a failed check: eager's words for positions, ours for the rest."""
+    """Return the message of a failed check: eager's for positions, the compiler's for others."""
     if check.what == "position":
         where = f"(node {check.node}, kernel {kernel})"
         return f"index {index} is out of bounds for a dimension of size {size} {where}"
@@ -213,6 +213,6 @@ def fault_text(check: Check, kernel: str, index: object, size: object) -> str:
 
 
 def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
-    """Return the exception for a failed check: eager's for positions, ours for the rest."""
+    """Return the exception for a failed check: eager's for positions, the compiler's for others."""
     text = fault_text(check, kernel, index, size)
     return IndexError(text) if check.what == "position" else RuntimeError(text)

@@ -1,4 +1,4 @@
-"""A compiled graph as one value: what it does, its kernels, its constants. Stored, and loaded."""
+"""A compiled graph as one value: its schedule, its kernels, its constants. Store and load it."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _LOADERS: Mapping[str, tuple[Takes, _Loader]] = {
     "triton": ("tensor", cuda_kernels.load_kernels),
     "eager": ("tensor", _no_kernels),
 }
-"""What a launch of a generator's kernels takes, and what loads them."""
+"""The buffer arguments of a launch of a generator's kernels, and the loader of these kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
-    """A graph that is compiled, as data.
+    """A compiled graph as data.
 
     Attributes:
-        schedule: What a call of it does.
+        schedule: The steps of a call.
         constants: The values of its constants, by attribute: tensors, and graphs that operators
             such as `torch.cond` call.
         generator: Of its kernels.
         kernels: By number.
-        codes: What is left to be compiled of each kernel, by who writes a package.
+        codes: Code of each kernel that the writer of a package still has to compile.
     """
 
     schedule: Schedule
@@ -62,7 +62,7 @@ class CompiledGraph:
             prefix: Of the names of blobs that hold constants.
 
         Raises:
-            ArtifactError: It calls or holds what cannot be stored.
+            ArtifactError: It calls or holds a value that cannot be stored.
         """
         graphs = {n: each for n, each in self.constants.items() if isinstance(each, CompiledGraph)}
         tensors = {n: _tensor(each, n) for n, each in self.constants.items() if n not in graphs}
@@ -86,16 +86,16 @@ class CompiledGraph:
 def load_graph(
     data: Json, blobs: Blobs, name: str = "forward", *, is_boxed: bool = True
 ) -> PythonCode:
-    """Return a stored graph, ready to be called.
+    """Return a stored graph as a function.
 
     Args:
         data: Its JSON.
         blobs: By name.
-        name: What its function is called in tracebacks.
+        name: The name of its function in tracebacks.
         is_boxed: It takes one list, which it empties; else each input.
 
     Raises:
-        ArtifactError: It is malformed, or needs what this process does not have.
+        ArtifactError: It is malformed, or needs an operator or device that this process lacks.
     """
     try:
         takes, load = _LOADERS[data["generator"]]
@@ -112,7 +112,7 @@ def load_graph(
 
 
 def _require_kernels(schedule: Schedule, count: int) -> None:
-    """Refuse a schedule that launches a kernel which is not there."""
+    """Refuse a schedule that launches a missing kernel."""
     for step in schedule.steps:
         if isinstance(step, Launch) and not 0 <= step.kernel < count:
             raise ArtifactError(f"a stored graph launches kernel {step.kernel} of {count}")

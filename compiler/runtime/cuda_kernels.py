@@ -1,6 +1,6 @@
-"""Kernels for GPUs as data: machine code, how many programs, for which sizes and addresses.
+"""Kernels for GPUs as data: machine code, and plans by sizes.
 
-    plan      what runs for sizes up to some bounds: launches one after the other, memory in between
+    plan      launches for sizes up to some bounds, one after the other, with memory in between
     launch    programs of one function
 
 A kernel whose sizes are fixed has one plan. Functions are compiled for tensors that begin at a
@@ -32,7 +32,7 @@ def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None
     """Return the launchers of stored kernels: each takes tensors, then sizes.
 
     Raises:
-        ArtifactError: The driver does not take the code of one.
+        ArtifactError: The driver rejects the code of one.
     """
     try:
         return [CudaKernel(data, blobs).launch for data in stored]
@@ -59,8 +59,8 @@ class _Launch:
         """Launch programs.
 
         Args:
-            programs: How many.
-            every: Tensors and sizes, of which it picks its own.
+            programs: Their number.
+            every: Tensors and sizes of the kernel; the launch picks its own.
             device: Number of the device.
             name: Of the kernel, for errors.
         """
@@ -100,7 +100,7 @@ def _cover(tensor: Tensor) -> Tensor:
 
 
 class _Plan:
-    """What runs for sizes up to some bounds."""
+    """The launches for sizes up to some bounds."""
 
     def __init__(self, data: Any, blobs: Blobs, device: int) -> None:
         self.bounds = data["bounds"]
@@ -137,7 +137,7 @@ class CudaKernel:
         ready(arguments)
 
     def _prepare(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
-        """Return what runs the kernel for some sizes."""
+        """Return a function that runs the kernel for some sizes."""
         plan = next((each for each in self._plans if each.holds(sizes)), None)
         if plan is None:
             raise RuntimeError(f"kernel {self.name} has no code for the sizes {list(sizes)}")
@@ -156,7 +156,7 @@ class CudaKernel:
 
 
 _KEPT = 1024
-"""For how many sizes a kernel remembers how it runs."""
+"""Limit of the sizes for which a kernel keeps its prepared launches."""
 
 
 def _load(data: Any, blobs: Blobs, device: int, types: Sequence[str]) -> cuda_launch.Loaded:

@@ -1,11 +1,11 @@
 """The functions that a stored schedule may call, by name, and back.
 
-    aten.mm.default            an operator that is registered, of whatever library
+    aten.mm.default            a registered operator, of any library
     torch.mm                   torch's own binding of one
     operator.getitem, math.ceil, torch.sym_max, ...     arithmetic of sizes
-    fitted, required, ...      what schedules of ctk call
+    fitted, required, ...      helpers of ctk
 
-What has no name here (a closure, most operators with graphs) cannot be stored.
+Other functions (a closure, most operators with graphs) cannot be stored.
 """
 
 from __future__ import annotations

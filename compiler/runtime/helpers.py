@@ -1,4 +1,4 @@
-"""What a schedule calls besides the library: tensors made to fit the strides of kernels."""
+"""Functions of ctk that a schedule calls: tensors are made to fit the strides of kernels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ctk.compiler.torch_compat.process import allocate
 def fitted(
     tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype
 ) -> Tensor:
-    """Return a tensor with the strides and type that kernels were made for; a copy if need be.
+    """Return a tensor with the strides and type that kernels were made for; a copy if necessary.
 
-    What torch records of an operator is not always what the operator gives; a lazy negative becomes
-    one whose memory holds its values.
+    An operator does not always return the layout that torch records for it; a lazy negative becomes
+    a tensor whose memory holds its values.
     """
     if tensor.dtype is dtype and not tensor.is_neg():
-        if tensor.stride() == stride and tensor.shape == size:  # as good as always, and quick
+        if tensor.stride() == stride and tensor.shape == size:  # nearly always, and fast
             return tensor
         if allocate.fits(tensor, size, stride):
             return tensor
@@ -29,11 +29,11 @@ def fitted(
 
 
 def required(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-    """Return a tensor that a kernel writes to, if it has the strides that it was made for."""
+    """Return a tensor that a kernel writes to; refuse it if its strides differ."""
     if tensor.is_neg():
         raise ValueError(
-            "the graph writes to a tensor that is a lazy negative, and was compiled for one that "
-            "is not: give it `resolve_neg()` of the tensor, or compile it again"
+            "the graph writes to a tensor that is a lazy negative, and was compiled for another "
+            "kind: pass `resolve_neg()` of the tensor, or compile it again"
         )
     is_same = tensor.stride() == stride and tensor.shape == size
     if not is_same and not allocate.fits(tensor, size, stride):

@@ -10,8 +10,8 @@
         mm = None
         return (relu, )
 
-It is printed as text, because a call of a graph is a few of these and each instruction counts. Each
-value is dropped after its last use. What it calls begins with `_ctk_`: nodes may be called `empty`.
+It is printed as text, because a call of a graph is few statements and each instruction counts. Each
+value is dropped after its last use. Names of ctk begin with `_ctk_`: a node may be called `empty`.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.process import allocate
 
 Takes = Literal["address", "tensor"]
-"""What a launch gets for a buffer."""
+"""The argument of a launch for a buffer."""
 
 
 class PythonCode:
     """Python that runs a schedule.
 
     Args:
-        schedule: What it does.
+        schedule: The steps of a call.
         name: Of the function.
         constants: The values of the schedule's constants, by attribute.
-        takes: What launches get for a buffer.
+        takes: The argument of launches for a buffer.
         is_boxed: It takes one list with all inputs, and empties it; else each input, then the size
-            symbols that it is not told.
+            symbols that no input determines.
 
     Attributes:
         text: Its code.
-        function: The function. `bind` gives it its kernels.
+        function: The function. `bind` sets its kernels.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class PythonCode:
         self.function = self._compile(name)
 
     def bind(self, launches: Sequence[Callable[..., None]]) -> None:
-        """Give the function its kernels, by number."""
+        """Set the kernels of the function, by number."""
         bind(self.function, launches)
 
     def _compile(self, name: str) -> FunctionType:
-        exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # text of our own
+        exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # generated above
         function = self._scope[name]
         function.__module__ = "ctk_kernels"
         return function
@@ -176,7 +176,7 @@ class PythonCode:
         return self._constants.get(name) or self._local(name)
 
     def _local(self, name: str) -> str:
-        """Return the variable of a value: an input may be called as a size symbol is."""
+        """Return the variable of a value: an input and a size symbol may have one name."""
         if name not in self._locals:
             text = name.replace(".", "__")
             while keyword.iskeyword(text) or text in self._taken:
@@ -186,7 +186,7 @@ class PythonCode:
         return self._locals[name]
 
     def _global(self, value: object, hint: str = "") -> str:
-        """Return the name of a value that the text does not spell."""
+        """Return the name of a value that the text cannot spell."""
         key: object = value if isinstance(value, (torch.dtype, torch.device)) else id(value)
         if key not in self._globals:
             is_operator = bool(operators.kind_of(value))
@@ -201,14 +201,14 @@ class PythonCode:
 
 
 def bind(function: FunctionType, launches: Sequence[Callable[..., None]]) -> None:
-    """Give a function its kernels, by number."""
+    """Set the kernels of a function, by number."""
     function.__globals__.update({f"_ctk_launch_{n}": each for n, each in enumerate(launches)})
 
 
 def last_uses(schedule: Schedule) -> dict[int, list[str]]:
-    """Return which values are needed no more, by the number of the step behind which that is.
+    """Return the values that each step uses last, by the number of the step.
 
-    Behind -1 are inputs that no step needs.
+    Under -1 are inputs that no step needs.
     """
     kept = {leaf.name for leaf in leaves(schedule.result) if isinstance(leaf, Ref)}
     kept.update(schedule.constants)

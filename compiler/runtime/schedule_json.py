@@ -1,4 +1,4 @@
-"""A schedule as JSON, and back. A step is known by its first key: call, size, launch or memory."""
+"""A schedule as JSON, and back. The first key of a step is its kind: call, size, launch, memory."""
 
 from __future__ import annotations
 

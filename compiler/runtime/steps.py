@@ -1,4 +1,4 @@
-"""The schedule of a compiled graph as data: what one call of it does, step by step.
+"""The schedule of a compiled graph as data: the steps of one call.
 
     x, w, s0 = inputs
     mm = Call(aten.mm, (x, w))                      an operator of the library
@@ -6,8 +6,8 @@
     Launch(0, (relu, mm), (s0,))                    kernel 0: its buffers, its sizes
     return (relu,)
 
-It holds no Python that was generated: `python_code.py` prints it for this process, packages and the
-cache keep it as it is, and `c_api` prints it in C.
+It holds no generated Python: `python_code.py` prints it for this process, packages and the cache
+store it as data, and `c_wrapper` prints it in C.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ctk.compiler.sizes.size_guards import symbols_of
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The value that an input, a constant or an earlier step has given a name."""
+    """The value of an input, a constant or an earlier step, by its name."""
 
     name: str
 
@@ -40,10 +40,8 @@ class Call:
 
     Attributes:
         name: Of its value.
-        function: An operator, or another function that has a name in `runtime/functions.py`;
-            anything that can be called in a schedule that is not kept.
-        args: Positional arguments.
-        kwargs: The others.
+        function: An operator, or another function with a name in `runtime/functions.py`; any
+            callable in a schedule that is not stored.
     """
 
     name: str
@@ -54,11 +52,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A size symbol learns its value.
+    """A size symbol gets its value.
 
     Attributes:
         symbol: Its name.
-        source: The value that tells it: an integer, or a tensor.
+        source: The value that determines it: an integer, or a tensor.
         axis: Of the tensor; None for an integer.
     """
 
@@ -69,15 +67,13 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """New memory for kernels, or memory that nobody needs any more.
+    """New memory for kernels, or memory that is no longer needed.
 
     Attributes:
         name: Of the tensor.
-        dtype: Of its elements.
-        shape: Its sizes.
+        shape: Sizes.
         strides: In elements.
-        device: Where it is.
-        memory: Name of the tensor whose memory it takes; empty for new memory.
+        memory: Name of the tensor whose memory is reused; empty for new memory.
     """
 
     name: str
@@ -108,12 +104,12 @@ Step: TypeAlias = Call | Size | Allocation | Launch
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a call of a graph, or of a part of it, does.
+    """The steps of a call of a graph, or of a part of it.
 
     Attributes:
         inputs: Names of its inputs, in order.
         steps: In order.
-        result: What it returns.
+        result: The returned value.
         constants: The attribute of the graph's module that is the value of a name.
     """
 
@@ -124,7 +120,7 @@ class Schedule:
 
 
 def leaves(argument: Argument) -> Iterator[Any]:
-    """Yield what an argument is made of, without lists, tuples, dicts and slices."""
+    """Yield the leaves of an argument: lists, tuples, dicts and slices are opened."""
     if isinstance(argument, (list, tuple)):
         for part in cast("Sequence[Argument]", argument):
             yield from leaves(part)
@@ -152,7 +148,7 @@ def map_leaves(argument: Argument, change: Callable[[Any], Argument]) -> Argumen
 
 
 def arguments(step: Step) -> Iterator[Any]:
-    """Yield the leaves of what a step is given: names of values as `Ref`, sizes as `Index`."""
+    """Yield the leaves of the arguments of a step: values as `Ref`, sizes as `Index`."""
     if isinstance(step, Call):
         yield from leaves((step.args, step.kwargs))
     elif isinstance(step, Size):

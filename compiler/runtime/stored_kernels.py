@@ -1,4 +1,4 @@
-"""Kernels as data: what a generator of code stores, and what its launch is made of."""
+"""Kernels as data: the stored form of a generator's kernels."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Tensors as blobs: each memory once, whatever tensors share it.
 
-    table, blobs = stored_tensors({"w": w, "w_t": w.t()})      one blob, two rows of the table
+    table, blobs = store_tensors({"w": w, "w_t": w.t()})       one blob, two rows of the table
     tensors = tensors_of(table, blobs)                         no copy on the CPU
 
-A tensor on the CPU is the blob's own memory: where that is a private mapping of a file, pages are
-read when they are touched, and writes stay in the process.
+A tensor on the CPU is the blob's own memory: if that is a private mapping of a file, pages are read
+when they are touched, and writes stay in the process.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     def scale(graph): ... os.environ["SCALE"]      reads the environment: part of the identity
     def scale(graph): ... open("scale.txt")        reads a file: refused, its text is unknown
-    def fails(case): asked.append(case)            changes `asked`, which is no part of the question
+    def fails(case): asked.append(case)            changes `asked`: only its type counts
 
-Reads are found by the names that byte code loads; rather too much is refused than too little, and
-what is refused is compiled each time. Changes are found in the source of the function.
+Reads are found by the names that byte code loads, and rather too many are refused than too few:
+refused code is compiled each time. Changes are found in the source of the function.
 """
 
 import ast
@@ -42,7 +42,7 @@ _CHANGES = frozenset({
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "put",
     "remove", "setdefault", "sort", "update", "write", "writelines",
 })  # fmt: skip
-"""Methods that change what they are called on."""
+"""Methods that change their object."""
 
 _LOADS_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _LOADS_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -86,7 +86,7 @@ def modules_of_import(loads: Loads, package: str, what: str) -> dict[str, Module
     """
     found: dict[str, ModuleType] = {}
     for name in sorted(loads.modules):
-        folders = ["", *itertools.accumulate(package.split("."), "{}.{}".format)]  # relative, too
+        folders = ["", *itertools.accumulate(package.split("."), "{}.{}".format)]  # relative
         candidates = [f"{each}.{name}".strip(".") for each in folders]
         there = [sys.modules[each] for each in candidates if each in sys.modules]
         if not there and name.partition(".")[0] not in sys.stdlib_module_names:
@@ -119,7 +119,7 @@ def require_known(
         hidden = [getattr(each, "__name__", "") for each in used.values() if _hides(each, own)]
         plain |= {f"getattr of {name}" for name in hidden}
     if found := [*sorted(plain), *sorted(loads.attributes & _ATTRIBUTES)]:
-        raise Uncacheable(f"{what} uses {found[0]}: what it reads there cannot be known")
+        raise Uncacheable(f"{what} uses {found[0]}: the value that it reads there cannot be known")
 
 
 def require_known_function(value: object, what: str) -> None:
@@ -130,7 +130,7 @@ def require_known_function(value: object, what: str) -> None:
     """
     if any(value is each for each in _FUNCTIONS):
         name = getattr(value, "__name__", "")
-        raise Uncacheable(f"{what} uses {name}: what it reads there cannot be known")
+        raise Uncacheable(f"{what} uses {name}: the value that it reads there cannot be known")
 
 
 def environment_text(loads: Loads) -> str:
@@ -163,7 +163,7 @@ def names_changed(function: object, prefix: str = "") -> frozenset[str]:
         return frozenset()
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # typed in, or a lambda within other text
+    except (OSError, TypeError, SyntaxError):  # typed in, or a lambda within a longer line
         return frozenset()
     found = {name for node in ast.walk(tree) for name in _changes_of(node)}
     return frozenset(n.removeprefix(prefix) for n in found if n.startswith(prefix))

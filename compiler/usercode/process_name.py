@@ -1,8 +1,8 @@
-"""Name a process so that no other has the name: `place-pid-start`.
+"""A name for a process that no other process ever has: `boot-pid-start`.
 
-Temporary folders carry it, so that a later run knows which were left by a process that was killed.
-`place` stands for the machine's boot and the process namespace, so that a process id is only looked
-up where it was given. With the start of the process, `pid` names one process for good.
+Temporary folders carry it, so that a later run recognizes the leftovers of killed processes. `boot`
+identifies the boot of the machine and the process namespace, so that a process id is only looked up
+on its own machine; `start` is the start of the process, because ids are reused.
 """
 
 import contextlib
@@ -13,16 +13,13 @@ from pathlib import Path
 
 
 def process_name() -> str:
-    """Return the name of this process that no other process has."""
+    """Return the unique name of this process."""
     pid = os.getpid()
     return f"{boot_name()}-{pid}-{start_time(pid) or 0}"
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None when it is gone or a zombie.
-
-    With the process id it names a process for good: ids are used again.
-    """
+    """Return when a process started, in clock ticks since boot; None if it is gone or a zombie."""
     fields = stat_of(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else None
 

@@ -1,19 +1,19 @@
 """Run a Python file as a module that can import its neighbours: passes, targets, programs, repros.
 
-The module gets a name that nothing else has. Its import statements work as usual, and beside that
-they find what lies in the file's folder, also later, inside its functions:
+The module gets a unique name. Its import statements work as usual, and they also find files in the
+folder of the file, at any time, inside functions as well:
 
     a/fold.py: import helper    # a/helper.py, although no folder was put on sys.path
     b/fold.py: import helper    # b/helper.py, another module
 
-1. An installed module wins over a neighbour of its name: a user's `queue.py` breaks nobody. 2. A
-neighbour that Python finds by itself (its folder is on `sys.path`) is imported as usual, so that
-the running script and its passes share it. 3. Otherwise the folder is a package of its own, so that
-two folders may each have a `helper.py`.
+1. An installed module wins over a neighbour of its name: a user's `queue.py` breaks no import.
+2. A neighbour that Python finds by itself (its folder is on `sys.path`) is imported as usual, so
+   that the running script and its passes share it.
+3. Otherwise the folder is a package of its own, so that two folders may each have a `helper.py`.
 
-What it does not do: `importlib.import_module("helper")` finds no neighbour, and the file sees the
-builtins as they were when it was loaded. Emitted repros carry the text of this module, so it needs
-the standard library only.
+`importlib.import_module("helper")` finds no neighbour, and the file sees the builtins as they were
+when it was loaded. Emitted repros carry the text of this module, so it needs the standard library
+only.
 """
 
 import builtins
@@ -49,7 +49,7 @@ def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
         name = next(free for n in count(1) if (free := f"{name}__{n}") not in sys.modules)
     spec = spec_from_file_location(name, path, loader=_FileLoader(name, str(path)))
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -74,7 +74,7 @@ def is_of_folder(module: str) -> bool:
 
 
 def _folder_package(folder: Path) -> str:
-    """Return the name of the package that stands for a folder; make it if it is new."""
+    """Return the name of the package of a folder; make it if it is new."""
     name = f"{_FOLDER}{sha256(str(folder).encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         package = sys.modules[name] = ModuleType(name, f"The files of {folder}.")
@@ -85,7 +85,7 @@ def _folder_package(folder: Path) -> str:
 
 
 def _module_name(path: Path) -> str:
-    """Return a name for a file; one that a neighbour's import means too if that is possible."""
+    """Return a name for a file; the name in a neighbour's import if possible."""
     if path.stem.isidentifier() and not path.with_suffix("").is_dir():
         return path.stem
     return f"file_{sha256(path.name.encode()).hexdigest()[:8]}"
@@ -102,7 +102,7 @@ class _FileLoader(SourceFileLoader):
 
 
 class _FolderFinder:
-    """Finds modules of the packages that stand for folders, and nothing else."""
+    """Finds modules of the packages of folders, and no others."""
 
     is_ctk_finder = True
 
@@ -123,7 +123,7 @@ def _import_beside(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """Do what `__import__` does, for a file of the folder that a package stands for."""
+    """Import as `__import__` does, for a file in the folder of a package."""
     first, folder = name.partition(".")[0], Path(package.__path__[0])
     if level or not is_neighbour(first, folder) or _is_public(first, folder):
         return builtins.__import__(name, globals, locals, fromlist or (), level)
@@ -132,12 +132,12 @@ def _import_beside(
 
 
 def is_file_module(module: ModuleType) -> bool:
-    """Return whether a module came from `load_file`: its name means nothing elsewhere."""
+    """Return whether a module came from `load_file`: no other process knows its name."""
     return module.__name__.startswith("ctk_folder_")
 
 
 def is_neighbour(name: str, folder: Path) -> bool:
-    """Return whether `import name` in a file of `folder` means what lies beside it."""
+    """Return whether `import name` in a file of `folder` means a file or folder beside it."""
     if name == "__main__" or not any(path.exists() for path in _places(name, folder)):
         return False
     found = _find_files(name)
@@ -151,7 +151,7 @@ def is_installed(path: Path) -> bool:
 
 
 def _is_public(name: str, folder: Path) -> bool:
-    """Return whether Python itself finds what lies in `folder` under that name."""
+    """Return whether Python itself finds the neighbour of that name."""
     return any(
         p.is_relative_to(place) for p in _find_files(name) or () for place in _places(name, folder)
     )
@@ -162,10 +162,10 @@ def _places(name: str, folder: Path) -> tuple[Path, Path]:
 
 
 def _find_files(name: str) -> list[Path] | None:
-    """Return where Python finds a module by itself: None for nowhere, empty if it is no file."""
+    """Return where Python finds a module by itself: None for nowhere, empty if it is not a file."""
     try:
         spec = find_spec(name)
-    except ValueError:  # a module that somebody made by hand
+    except ValueError:  # a module made by hand
         return []
     if spec is None:
         return None

@@ -1,8 +1,8 @@
-"""References, `module:function` or `path/to/file.py:function`: what they name, loaded.
+"""References, `module:function` or `path/to/file.py:function`: parse and load them.
 
-The one door for passes, targets, programs and Inductor's options. How a file is run, and what it
-can import, says `python_files.py`. Loading runs the user's code: callers ask first where the
-reference is not the user's own. A module may lie in the working folder, which is searched last.
+Passes, targets, programs and Inductor's options are all loaded here; `python_files.py` runs files.
+Loading runs the user's code: callers ask for trust before if the reference is not the user's own. A
+module may lie in the working folder, which is searched last.
 """
 
 import ast
@@ -33,7 +33,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> "Reference | None":
-        """Return the reference that a text is; None if it is none (`cuda:0`, a plain name)."""
+        """Return the reference in a text; None if it is another text (`cuda:0`, a plain name)."""
         place, _, attribute = text.rpartition(":")
         parts = attribute.split(".") if place.endswith(".py") else text.replace(":", ".").split(".")
         is_one = all(part.isidentifier() for part in parts) and ":" not in place
@@ -56,23 +56,23 @@ def load(
     folder: Path | None = None,
     error: type[CtkError] = ConfigError,
 ) -> Any:
-    """Return what a reference names.
+    """Return the object that a reference names.
 
     Args:
         reference: `module:function` or `path/to/file.py:function`; the name may be dotted.
-        what: What it is, for messages.
-        folder: Where a relative path starts (the working folder if None).
+        what: The kind of object, for messages.
+        folder: Start of a relative path (the working folder if None).
         error: The exception to raise.
 
     Raises:
         CtkError: `error`, if there is no such file, module or name, or its code raises. The message
-            has the line of the user's file, the nearest name, and what to do.
+            has the line of the user's file, the nearest name, and the remedy.
     """
     parsed = Reference.parse(reference)
     subject = f"{what} {reference!r}"
     if parsed is None:
         raise error(
-            f"{subject} is no MODULE:CALLABLE\n"
+            f"{subject} is not MODULE:CALLABLE\n"
             "next: write it as my_module:name or path/to/file.py:name"
         )
     found: Any = _module_of(parsed, subject, folder, error)
@@ -88,10 +88,10 @@ def load(
 
 @contextlib.contextmanager
 def search_last(folder: Path) -> Generator[None]:
-    """Let modules of a folder be imported inside the `with` block, where no other has their name.
+    """Search a folder last for imports inside the `with` block.
 
-    For names that the user gave. Last, so that nothing in the folder stands in for an installed
-    module; and only meanwhile, so that an import of somebody else never finds anything there.
+    For names from the user. Last, so that no file in the folder replaces an installed module; and
+    only inside the block, so that later imports of other code find no file there.
     """
     entry = str(folder)
     sys.path.append(entry)
@@ -146,9 +146,9 @@ def user_traceback(error: BaseException, path: Path | None = None) -> str:
     """Return an exception in one line, and below it the user's line that raised.
 
     Args:
-        error: What was raised.
-        path: The user's file; the line is the last one in its folder. None: the last one that is
-            not of an installed package.
+        error: The exception.
+        path: The user's file; the line is the last one in its folder. None: the last one outside
+            installed packages.
     """
     text = re.sub(r"\bctk_folder_[0-9a-f]+\.", "", f"{type(error).__name__}: {message_of(error)}")
     text = text.rstrip(": ")
@@ -174,11 +174,11 @@ def _is_users(file: Path, folder: Path) -> bool:
 def files_of(path: Path, folder: Path | None = None) -> tuple[Path, ...]:
     """Return a file and the neighbours that it imports, directly or through others; runs nothing.
 
-    Read off the import statements, those inside functions included. The file comes first.
+    The import statements are read, those inside functions included. The file comes first.
 
     Args:
         path: The file.
-        folder: What lies in it or below is a neighbour; None: that of the file.
+        folder: Files in it or below are neighbours; None: the folder of the file.
     """
     path = path.resolve()
     folder = (folder or path.parent).resolve()
@@ -198,13 +198,13 @@ def _imports_of(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def files_of_import(name: str, file: Path, folder: Path, *, level: int = 0) -> Iterator[Path]:
-    """Yield the neighbours that an import of a dotted name runs, packages before what is in them.
+    """Yield the neighbours that an import of a dotted name runs, packages before their modules.
 
     Args:
         name: After `import`, or `module.name` of a `from module import name`.
-        file: Where it stands.
-        folder: What lies in it or below is a neighbour.
-        level: How many dots stand before the name.
+        file: The file with the import.
+        folder: Files in it or below are neighbours.
+        level: Number of dots before the name.
     """
     start = file.parents[level - 1] if level else folder
     is_below = start.is_relative_to(folder)
@@ -213,7 +213,7 @@ def files_of_import(name: str, file: Path, folder: Path, *, level: int = 0) -> I
 
 
 def _files_named(name: str, folder: Path) -> Iterator[Path]:
-    """Yield the files that an import of a dotted name runs, of those below a folder."""
+    """Yield the files below a folder that an import of a dotted name runs."""
     for part in name.split("."):
         candidates = (folder / part / "__init__.py", folder / f"{part}.py")
         yield from (path for path in candidates if path.is_file())

@@ -1,7 +1,7 @@
 """Arguments of a call of an operator as JSON: the key of its package.
 
-One object for each argument, in the order of the operator's schema, with its position `arg_order` and,
-if it was given by keyword, its `arg_name`:
+One object for each argument, in the order of the operator's schema, with its position
+`arg_order` and, if it was passed by keyword, its `arg_name`:
 
     tensor          is_dynamic device_type device_index dtype sizes strides requires_grad
                     dispatch_key_set

@@ -15,7 +15,8 @@ from ctk.compiler.artifacts.container import open_container, write
 from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.sizes.index import as_index
 from ctk.compiler.sizes.index import symbol as make_symbol
-from tests.helpers.c_packages import Entry, entry_of, package_of
+from ctk.compiler.packages.c_wrapper.entries import CEntry
+from tests.helpers.c_packages import entry_of, package_of
 from tests.helpers.c_program import call
 
 pytestmark = pytest.mark.skipif(
@@ -182,7 +183,7 @@ def test_conditions_on_sizes_are_checked(program, scale, tmp_path):
 
 def test_an_entry_that_c_cannot_run_says_why(program, scale, tmp_path):
     _, entry, weights, _ = scale
-    other = Entry(
+    other = CEntry(
         "other", entry.schedule, entry.kernels, entry.inputs, entry.outputs, entry.given,
         symbols=entry.symbols, refusal="it calls a Python function",
     )  # fmt: skip

@@ -68,7 +68,7 @@ def test_a_function_without_a_name_is_told_so() -> None:
         ({"same_failure": "any", "slower_than": 2}, "--slower-than decides by itself"),
         ({"oracle": 3}, "oracle is a int"),
         ({"oracle": "no_such_module_of_ctk:f"}, "oracle 'no_such_module_of_ctk:f' cannot be"),
-        ({"oracle": "nothing"}, "is no MODULE:CALLABLE"),
+        ({"oracle": "nothing"}, "is not MODULE:CALLABLE"),
         ({"oracle": "math:pi"}, "is a float, which cannot be called"),
     ],
 )

@@ -71,7 +71,7 @@ def test_each_target_computes_the_same(name: str):
         ("ctk.toolkit.compile_log.recorder:Recoder", "did you mean 'Recorder'"),
         ("ctk.toolkit.targets:TARGETS", "which cannot be called"),
         ("nowhere.py:backend", "no such file: nowhere.py"),
-        (":backend", "is no MODULE:CALLABLE"),
+        (":backend", "is not MODULE:CALLABLE"),
     ],
 )
 def test_an_unknown_target_says_what_to_do(spec: str, says: str):

@@ -29,7 +29,7 @@ def test_load_starts_relative_paths_from_a_folder(tmp_path: Path):
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("nonsense", "target 'nonsense' is no MODULE:CALLABLE\nnext: write it as"),
+        ("nonsense", "target 'nonsense' is not MODULE:CALLABLE\nnext: write it as"),
         ("fould.py:run", "no such file: fould.py"),
         ("fould.py:run", "did you mean 'fold.py'?"),
         ("nowhere/fold.py:run", "(no folder nowhere either)"),
