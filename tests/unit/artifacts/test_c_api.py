@@ -12,10 +12,10 @@ from torch import nn
 from torch.export import Dim
 
 from ctk.compiler.artifacts.container import open_container, write
+from ctk.compiler.packages.c_wrapper.entries import CEntry
 from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.sizes.index import as_index
 from ctk.compiler.sizes.index import symbol as make_symbol
-from ctk.compiler.packages.c_wrapper.entries import CEntry
 from tests.helpers.c_packages import entry_of, package_of
 from tests.helpers.c_program import call
 
