@@ -31,7 +31,7 @@ from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.repro_templates.numbers.layout import counted
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.outcome import Outcome
@@ -47,7 +47,7 @@ def judge(
     expected: Signature | None = None,
     observer: Observer | None = None,
     eager_raised: str | None = None,
-) -> RunJudgement:
+) -> Judgement:
     """Say whether a case still fails, and in the same way.
 
     Args:
@@ -69,20 +69,20 @@ def judge(
     report_alive()
     if expected is not None and expected.is_measured:
         found = judge_measured(case, expected, observer)
-        is_answer = isinstance(found, RunJudgement)
+        is_answer = isinstance(found, Judgement)
         return found if is_answer else _answer(error_signature(found), expected)
     eager = run_eager(case) if eager_raised is None else _lost(eager_raised)
     report_alive()
     if isinstance(eager.error, CtkError):
-        return RunJudgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
+        return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
     if is_of_a_leaf(eager.error):
-        return RunJudgement(Verdict.INVALID, detail=LEAF)
+        return Judgement(Verdict.INVALID, detail=LEAF)
     if eager.error is not None and eager_raised is None and has_lost_cuda():
         raise LostAccelerator(f"{raised(eager.error).message}\n{NEXT_ISOLATE}")
     try:
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
-        return RunJudgement(Verdict.INVALID, detail=str(error))
+        return Judgement(Verdict.INVALID, detail=str(error))
     report_alive()
     if eager.error is not None:
         return _judge_error(case, eager.error, compiled, expected)
@@ -111,7 +111,7 @@ LOST_NAME = "AcceleratorError"
 _ALIKE = "eager and compiled raise"
 
 
-def raises_alike(judgement: RunJudgement) -> bool:
+def raises_alike(judgement: Judgement) -> bool:
     """Return whether a case passes because its program raises in eager and compiled alike."""
     return judgement.verdict is Verdict.PASSES and judgement.detail.startswith(_ALIKE)
 
@@ -126,13 +126,13 @@ def _lost(message: str) -> Outcome:
 
 def _judge_error(
     case: Case, error: BaseException, compiled: Outcome, expected: Signature | None
-) -> RunJudgement:
+) -> Judgement:
     """Judge a program that raises in eager: the exception is what it gives."""
     wanted = raised(error) if not isinstance(error, _Lost) else Raised(LOST_NAME, str(error))
     if compiled.error is not None:
         seen = raised(compiled.error, compiling=compiled.phase == "compile")
         if alike(wanted, seen):
-            return RunJudgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
+            return Judgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
         message = f"{seen.message}; eager raises {wanted}"
         where = find_raise_site(compiled.error)
         return _answer(Signature("other-error", seen.name, where, message=message), expected)
@@ -140,7 +140,7 @@ def _judge_error(
     if again is None or not alike(wanted, raised(again)):
         second = raised(again) if again is not None else "nothing"
         detail = f"eager raises {wanted}, and {second} when it is run again"
-        return RunJudgement(Verdict.FLAKY, detail=detail)
+        return Judgement(Verdict.FLAKY, detail=detail)
     message = f"{wanted.message}; only eager raises it"
     where = None if isinstance(error, _Lost) else raising_operator(error) or "backward"
     return _answer(Signature("missing-error", wanted.name, where, message=message), expected)
@@ -178,16 +178,16 @@ def _reference(case: Case, eager: Outcome) -> tuple[Mapping[str, object], str]:
     return reference.values, reference.note
 
 
-def _judgement(finding: RunJudgement, expected: Signature | None) -> RunJudgement:
+def _judgement(finding: RunJudgement, expected: Signature | None) -> Judgement:
     signatures = [mismatch_signature(mismatch) for mismatch in finding.mismatches]
     if finding.answer == "passes":
-        return RunJudgement(Verdict.PASSES, detail=finding.detail)
+        return Judgement(Verdict.PASSES, detail=finding.detail)
     if finding.answer == "flaky":
-        return RunJudgement(Verdict.FLAKY, signatures[0], finding.detail)
+        return Judgement(Verdict.FLAKY, signatures[0], finding.detail)
     same = [each for each in signatures if expected is not None and expected.matches(each)]
     return _answer((same or signatures)[0], expected, finding.detail)
 
 
-def _answer(seen: Signature, expected: Signature | None, detail: str = "") -> RunJudgement:
+def _answer(seen: Signature, expected: Signature | None, detail: str = "") -> Judgement:
     same = expected is None or expected.matches(seen)
-    return RunJudgement(Verdict.REPRODUCES if same else Verdict.DIFFERENT, seen, detail)
+    return Judgement(Verdict.REPRODUCES if same else Verdict.DIFFERENT, seen, detail)
