@@ -1,8 +1,8 @@
 """Shrink a counter-example: the same kind of difference from the smallest draw.
 
-Greedy: the first simpler draw that still differs in the same way replaces the draw, until none
-does. `size_of` is a total order on draws, so the result does not depend on the path. Deterministic:
-no random numbers.
+Greedy (`search.descents`): the first simpler draw that still differs in the same way replaces the
+draw, until none does. `size_of` is a total order on draws, so the result does not depend on the
+path. Deterministic: no random numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,15 +29,13 @@ def shrink(draw: Draw, differs: Callable[[Draw], bool]) -> Draw:
     trials = 0
 
     def smaller(draw: Draw) -> Iterator[Draw]:
-        size = size_of(draw)
-        return (simpler for simpler in simpler_draws(draw) if size_of(simpler) < size)
-
-    def differs_in_time(simpler: Draw) -> bool:
         nonlocal trials
-        trials += 1
-        return trials <= MAX_TRIALS and differs(simpler)
+        for simpler in simpler_draws(draw) if trials < MAX_TRIALS else ():
+            if size_of(simpler) < size_of(draw):
+                trials += 1
+                yield simpler
 
-    return run_search(descend(draw, smaller), differs_in_time)
+    return run_search(descend(draw, smaller), differs)
 
 
 def size_of(draw: Draw) -> tuple[object, ...]:
