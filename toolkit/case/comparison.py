@@ -129,7 +129,6 @@ class _CaseFiles:
 
 
 def _facts(left: list[Row], right: list[Row]) -> Iterator[CaseDifference]:
-    """Yield the differences of nodes with equal lines."""
     others = {row.subject: row for row in right}
     for row in left:
         other = others.get(row.subject)

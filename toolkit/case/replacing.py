@@ -84,7 +84,6 @@ def _finish(folder: Path) -> None:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Remove the temporary files of a writer that was killed."""
     files = {GRAPH, MANIFEST, *map(str, _old_files(folder))}
     places = {folder / NEW.removeprefix("."), folder / _OLD, *(folder / name for name in files)}
     for place in places:
@@ -94,7 +93,6 @@ def _remove_half_written(folder: Path) -> None:
 
 
 def _old_files(folder: Path) -> set[Path]:
-    """Return the files of the old case; none if it is damaged."""
     with contextlib.suppress(CaseError):
         return {Path(name) for name in read_manifest(folder).files}
     return set()

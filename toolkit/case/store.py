@@ -258,7 +258,6 @@ def _graph_and_inputs(
     trust: bool,
     device: str | None,
 ) -> tuple[GraphModule, tuple[object, ...]]:
-    """Build the graph of `graph.json` and the inputs."""
     try:
         arrays = _arrays(folder, CONSTANTS, manifest)
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)

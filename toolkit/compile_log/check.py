@@ -382,7 +382,6 @@ def _nearest_mismatch(
 
 
 def _is_alike(value: object, other: object) -> bool:
-    """Return whether both are tensors of one shape and dtype."""
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     return value.shape == other.shape and value.dtype == other.dtype

@@ -58,7 +58,6 @@ def explain_rule(log: CompileLog, name: str) -> list[WhyNot]:
 
 
 def _explain_pass(record: PassRecord) -> WhyNot:
-    """Return the effect of a pass without rules in one run, with its notes."""
     fired = sum(not each.vetoed for each in record.rewrites)
     reason = "it was vetoed" if record.vetoed else "it rewrote nothing"
     return WhyNot(str(record.id), fired, None if fired else reason, record.notes)

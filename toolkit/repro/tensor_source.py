@@ -174,7 +174,6 @@ def _strided_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
 
 
 def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
-    """Return the source of a contiguous CPU tensor."""
     tensor = tensor.contiguous()
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"

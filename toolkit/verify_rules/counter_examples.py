@@ -151,7 +151,6 @@ def render_script(finding: RuleFinding) -> str:
 
 
 def _constants(counter: CounterExample) -> list[tuple[str, Tensor]]:
-    """Return the constants of the graphs before and after."""
     graphs = (counter.trial.before, counter.trial.after)
     buffers = {n: t for graph in graphs if graph is not None for n, t in graph.named_buffers()}
     return list(buffers.items())

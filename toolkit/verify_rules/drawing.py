@@ -214,7 +214,6 @@ def _list(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> tuple[in
 
 
 def _with_neighbours(random: Random, draw: Draw) -> Draw:
-    """Return a draw with one or two neighbours."""
     return replace(
         draw, neighbours=tuple(_neighbour(random, draw) for _ in range(random.choice((1, 1, 2))))
     )

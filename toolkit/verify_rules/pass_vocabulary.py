@@ -137,7 +137,6 @@ def _import_torch(name: str) -> ModuleType | None:
 
 
 def _uses(node: ast.AST, value: object, module: ModuleType) -> Iterator[tuple[ModuleType, str]]:
-    """Yield the definitions that a node refers to."""
     if isinstance(node, ast.Name):
         yield module, node.id
     if isinstance(value, (FunctionType, type)) and value.__module__ != module.__name__:

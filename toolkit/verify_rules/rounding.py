@@ -77,7 +77,6 @@ def numbers_judge(numerics: Numerics, graph: GraphModule, inputs: Sequence[Tenso
 def _run_converted(
     graph: GraphModule, inputs: Sequence[Tensor], convert: Callable[[Tensor], Tensor]
 ) -> list[object]:
-    """Return the results of a graph whose inputs and constants are converted."""
     other = copy_graph_module(graph)
     for name, constant in list(graph.named_buffers()):
         setattr(other, name, convert(constant).clone())

@@ -267,7 +267,6 @@ def _bits(core: torch.Tensor) -> torch.Tensor:
 
 
 def _any(flags: torch.Tensor) -> torch.Tensor:
-    """Return for each element whether some part of it has the flag."""
     return flags if flags.dim() == 1 else flags.any(dim=1)
 
 
@@ -276,7 +275,6 @@ def _is_set(core: torch.Tensor) -> torch.Tensor:
 
 
 def _list_blocks(is_set: torch.Tensor) -> Iterator[tuple[int, ...] | None]:
-    """Yield the blocks with non-zeros, level by level."""
     count = levels(is_set.numel())
     levels_of_blocks: list[tuple[int, ...] | None] = []
     for _ in range(count):

@@ -188,7 +188,6 @@ def _steps(data: object, location: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def _at(data: Any, location: list[Any] | tuple[Any, ...]) -> object:
-    """Return the value at a location."""
     for part in _steps(data, location):
         data = data[part] if isinstance(data, list) or part in data else {}
     return data
@@ -204,7 +203,6 @@ def _path(data: object, location: list[Any] | tuple[Any, ...]) -> str:
 
 
 def _allowed_keys(kind: type, data: object, location: list[Any]) -> list[str]:
-    """Return the keys that the schema allows at a location."""
     schema = _adapter(kind).json_schema(by_alias=True)
     node = _resolve(schema, schema)
     for part in _steps(data, location):

@@ -136,7 +136,6 @@ def _storage_key(name: str, tensor: Tensor) -> object:
 def _pack_group(
     group: Mapping[str, Tensor], made: _PackBuilder, *, keep: Keep, measure: bool
 ) -> None:
-    """Pack the tensors of one storage."""
     name, tensor = next(iter(group.items()))
     fake = torch_fake.is_fake(tensor)
     dense = len(group) == 1 and (fake or not _overlaps(tensor))
@@ -172,7 +171,6 @@ def _recipe(group: Mapping[str, Tensor], values: Tensor, seed: int, *, measure: 
 
 
 def _geometry(tensor: Tensor) -> Storage:
-    """Return a dense storage: where its values lie."""
     shape, stride = _sizes(tensor)
     # an expanded dimension (stride 0) holds one value
     shape = [size if step or size == 0 else 1 for size, step in zip(shape, stride, strict=True)]
@@ -361,7 +359,6 @@ def _check_geometry(shape: Sequence[int], stride: Sequence[int], first: int, whe
 
 
 def _view(flat: Tensor, entry: TensorEntry, where: str) -> Tensor:
-    """Return the tensor of an entry on its memory."""
     shape, stride, offset = entry.shape, entry.stride, entry.offset
     _check_geometry(shape, stride, offset, where)
     dtype = dtype_from_name(entry.dtype, where)
