@@ -1,7 +1,7 @@
 """How long a candidate of a reduction may take: less than `--timeout`, as the last answers show.
 
-"No" is a safe answer about a candidate, and one that takes ten times the expected time almost
-certainly hangs. So a candidate that hangs costs seconds, not the whole `--timeout`:
+"No" is a safe answer about a candidate, and after ten times the expected time a candidate almost
+certainly hangs. So a hanging candidate costs seconds, not the whole `--timeout`:
 
 1. The expected time follows from the last answers: the slowest of them, scaled by the size of the
    graph and the fixed cost of a compile. A smaller graph gets less time.
@@ -13,7 +13,7 @@ certainly hangs. So a candidate that hangs costs seconds, not the whole `--timeo
    and the question is asked again with the whole limit.
 
     --timeout 60, the last answers 0.1 to 0.4 s: a candidate may take 4 s
-    the last answers 0.5 s, of 800 nodes: one of 50 nodes may take 2 s, not 5
+    the last answers 0.5 s, of 800 nodes: 50 nodes may take 2 s, not 5
 
 Limits follow from the answers that a search has used, in its order, and travel with each question.
 So speculation, on however many machines, changes none of them, and a resumed search has those of

@@ -1,4 +1,4 @@
-"""Questions about a program and its cases: who answers them, and which answer tells most."""
+"""Open a subject for questions: its program, its cases, and the executor that answers."""
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -22,27 +22,27 @@ from ctk.toolkit.processes.link import Watch, apply_limits, set_compiled_limits
 from ctk.toolkit.processes.memory import default_limit_nbytes
 
 SILENT_SECONDS = 120.0
-"""Longest that a command waits for a sign of life of what is compiled in its own process: no pass,
-no kernel, no result. Of a stranger's case it waits no longer for eager either.
+"""Longest silence (no pass, kernel or result) of a compile in the process of a command. For a case
+from another person the limit holds for eager as well.
 """
 
 CAPTURE_SECONDS = 600.0
-"""Longest that a command waits for the graphs of a program, unless `--timeout` says otherwise."""
+"""Longest time of a capture without `--timeout`."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSubject:
-    """What an operation works on, and who answers.
+    """The subject of an operation, and its executor.
 
     Attributes:
         cases: The graphs, in order; none where Dynamo gives none of the program.
-        executor: Who answers.
-        question: What is asked about the program as a whole; None for cases and graphs.
+        executor: Answers questions about the cases.
+        question: Makes the question about the whole program; None for cases and graphs.
         uncaptured: Why there is no case.
-        timeout_seconds: Longest that one question may take; None: the default.
-        memory_nbytes: What one question may hold; None: the default.
+        timeout_seconds: Longest time of one question; None: the default.
+        memory_nbytes: Memory limit of one question; None: the default.
     """
 
     cases: list[Case]
@@ -53,9 +53,9 @@ class OpenSubject:
     memory_nbytes: int | None = None
 
     def end_to_end(self, say: Say = silent) -> EndToEnd | None:
-        """Compare the program's compiled calls with its eager calls; None where it is no program.
+        """Compare the program's compiled calls with its eager calls; None for cases and graphs.
 
-        A program of which Dynamo captures no graph runs in eager: it passes, and why is told.
+        A program without a captured graph runs in eager: it passes, and the detail is the reason.
 
         Raises:
             CtkError: It could not be captured, and its calls agree: nothing was compared.
@@ -86,7 +86,7 @@ def open_subject(
     options: AskOptions,
     jobs: Jobs = ONE_JOB,
 ) -> Generator[OpenSubject]:
-    """Load the program and the cases of a subject, and start who answers questions about them.
+    """Load the program and the cases of a subject, and start their executor.
 
     Raises:
         CtkError: As `load_subject` and `executor_for` raise it.
@@ -116,7 +116,7 @@ def open_subject(
 
 
 def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuestion] | None:
-    """Return what makes the question about a program as a whole, which loads it once more."""
+    """Return a function that loads the program again for the question about the whole of it."""
     load = loaded.program
     if load is None:
         return None
@@ -138,7 +138,7 @@ def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuest
 
 
 def _limits_of_capture(options: AskOptions) -> Watch | None:
-    """Return what loading and capturing may use; children would have to capture, too."""
+    """Return the limits of loading and capturing; children would have to capture again."""
     if options.isolate is False:
         return None
     given = options.timeout_seconds
@@ -157,11 +157,11 @@ def first_failing(
 
     Args:
         cases: The graphs of one program, in order.
-        ask: Asks about one of them.
-        judgement_of: Reads the judgement off an answer.
+        ask: Asks about one case.
+        judgement_of: Returns the judgement of an answer.
 
     Returns:
-        The first case that fails as it should, with its answer; else the one that tells most.
+        The first case that reproduces, with its answer; else the most informative one.
     """
     asked: list[tuple[Case, T]] = []
     for case in cases:
@@ -172,5 +172,5 @@ def first_failing(
 
 
 def most_telling(judgements: Iterable[Judgement]) -> Judgement:
-    """Return the first judgement that tells most of a program; there is at least one."""
+    """Return the most informative judgement, the first of equals; there is at least one."""
     return max(judgements, key=lambda judgement: judgement.telling)

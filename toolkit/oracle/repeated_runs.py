@@ -1,21 +1,19 @@
-"""An oracle that answers by chance, asked several times: how often follows from what it shows.
+"""Oracles that answer by chance: the failure rate of the given case sets the number of runs.
 
-The given case is asked first. It fails in `failed` of `asked` runs, so with p = failed / asked a
-case that fails as often passes n times in a row with a chance of (1 - p) ** n. A candidate is
-believed to pass after as many runs as keep that chance below its share of the error probability
-that is promised for the whole reduction; one run that fails is believed at once:
+The given case fails in `failed` of `asked` runs, so with p = failed / asked a case with that rate
+passes n times in a row with probability (1 - p) ** n. A candidate is believed to pass after enough
+runs to keep that probability below its share of the error probability that is promised for the
+whole reduction; one failing run is believed at once:
 
     p = 0.5, error 1 %, first candidate: share 0.5 %, 8 runs; the tenth: 14; the hundredth: 20
 
-One whose first answers are the same is asked once about each candidate, and then once more about
-the smallest case, as often as about the given one: if two answers about that differ, the reduction
-goes on from it with repeated questions (`operation/reducing.py`, `minimize.py`).
+If the first answers agree, each candidate is asked about once, and the smallest case at the end as
+often as the given one: if its answers differ, the reduction continues from it with repeated
+questions (`session/case_reduction.py`, `minimize.py`).
 
-The shares 1/(k (k + 1)) add up to 1, so that the promise holds however many candidates there are.
-What an error costs: a candidate that fails was taken for one that passes, and the result is larger
-than it could be. It never fails for another reason.
-
-What it does not do: see a failure rate that falls while the case becomes smaller.
+The shares 1/(k (k + 1)) add up to 1, so the promise holds for any number of candidates. The cost of
+an error: a failing candidate counts as passing, and the result is larger than necessary. It never
+fails for another reason. A failure rate that falls while the case shrinks is not noticed.
 """
 
 import math
@@ -32,27 +30,27 @@ ERROR = 0.01
 """Probability, for a whole reduction, that some candidate is wrongly believed to pass."""
 
 ASKED_FIRST = 3
-"""How often a failing case is asked at least, first and last. Of those that fail in half of all
-runs 15 of 16 are noticed so; of those in 90 % a third, and nine of ten of their answers are right.
+"""Least number of runs of a failing case, first and last. A failure rate of one half is noticed in
+15 of 16 cases so; a rate of 90 % in a third of them, and nine of ten of their answers are right.
 """
 
 ASKED_QUICK = 5
-"""How often where that takes no time."""
+"""Number of runs where they take no time."""
 
 QUICK_SECONDS = 0.2
-"""For how long more than `ASKED_FIRST` answers are asked for: what nobody notices."""
+"""Time for more than `ASKED_FIRST` runs: too short to be noticed."""
 
 ASKED_EXACT = 2
-"""How often where chance would show in the answer itself, or where each answer is a time limit."""
+"""Number of runs where chance shows in the answer itself, or each answer is a time limit."""
 
 ASKED_PASSING = 5
-"""How often it is asked before it is believed that it does not fail, where no compile is needed."""
+"""Number of passing runs until a given case is believed to pass, without a compile."""
 
 ASKED_PASSING_COMPILE = 3
-"""How often where each answer is a compile."""
+"""The same where each answer is a compile."""
 
 ASKED_FLAKY = 20
-"""How often it is asked once two answers differ."""
+"""Number of runs once two answers differ."""
 
 LEAST_RATE = 0.1
 """A case that fails less often cannot be reduced: each question would take over fifty runs."""
@@ -64,8 +62,8 @@ class FailureRate:
     """How often the given case fails.
 
     Attributes:
-        asked: How often it was asked.
-        failed: How often it failed as it should.
+        asked: Number of runs.
+        failed: Number of runs that reproduce the failure.
     """
 
     asked: int
@@ -82,7 +80,7 @@ class FailureRate:
 
     @property
     def is_workable(self) -> bool:
-        """Whether it fails often enough to be asked about."""
+        """Whether it fails often enough to be reduced."""
         return self.rate >= LEAST_RATE
 
     def __str__(self) -> str:
@@ -92,13 +90,13 @@ class FailureRate:
 @document
 @dataclass(frozen=True, slots=True)
 class Flakiness:
-    """What a reduction with a flaky oracle knows of its own errors.
+    """The error bound of a reduction with a flaky oracle.
 
     Attributes:
-        given: How often the case fails from which it went on: the given one, or the smallest one
-            where that was the first to pass.
-        error_probability: At most so likely some candidate was wrongly believed to pass.
-        most_runs: The most runs that one question took.
+        given: Failure rate of the case at the start: the given one, or the smallest one of the
+            first search if its answers were the first to differ.
+        error_probability: Upper bound for some candidate wrongly believed to pass.
+        most_runs: The most runs of one question.
     """
 
     given: FailureRate
@@ -108,22 +106,22 @@ class Flakiness:
     def __str__(self) -> str:
         return (
             f"it fails in {self.given}, so each candidate was run up to {self.most_runs} times; "
-            f"with a probability of {self.error_probability:.2g} at most one that fails as often "
-            "was taken for passing"
+            f"with a probability of at most {self.error_probability:.2g} a candidate with that "
+            "rate was taken for passing"
         )
 
 
 def rate_of(answers: Sequence[Judgement], again: Callable[[int], Judgement]) -> FailureRate:
     """Return how often a case fails; a steady oracle is asked little.
 
-    Cases: 1. verdicts differ: it is asked `ASKED_FLAKY` times; 2. two answers are wrong numbers,
-    equal to the last digit, or two times the end of a limit: steady; 3. `ASKED_FIRST` answers with
-    the same verdict, up to `ASKED_QUICK` of them while `QUICK_SECONDS` last: steady. The words of
-    an exception are the same each time, so they say nothing about chance.
+    Cases: 1. verdicts differ: `ASKED_FLAKY` runs; 2. two answers are wrong numbers, equal to the
+    last digit, or both are time limits: steady; 3. `ASKED_FIRST` answers with the same verdict, up
+    to `ASKED_QUICK` of them within `QUICK_SECONDS`: steady. The message of an exception is the same
+    each time, so it does not rule out chance.
 
     Args:
-        answers: What it has answered already.
-        again: Asks once more; gets how many answers there are.
+        answers: The answers so far.
+        again: Asks once more; gets the number of answers so far.
     """
     found, started = list(answers), time.monotonic()
     while not _is_enough(found, time.monotonic() - started):
@@ -169,18 +167,18 @@ def _fails(judgement: Judgement) -> bool:
     return judgement.verdict is Verdict.REPRODUCES
 
 
-_NEXT = "next: seed what is random in it, or make the failure more likely first"
+_NEXT = "next: seed its random values, or make the failure more likely first"
 
 
 def check_workable(rate: FailureRate, name: str, next_step: str = _NEXT) -> None:
-    """Refuse what fails too rarely.
+    """Refuse a failure rate that is too low.
 
     Raises:
-        DoesNotReproduce: It does.
+        DoesNotReproduce: It is.
     """
     if not rate.is_workable:
         raise DoesNotReproduce(
-            f"{name} is flaky: it fails in {rate} only, too rarely to be reduced\n{next_step}"
+            f"{name} is flaky: it fails in {rate} only and cannot be reduced\n{next_step}"
         )
 
 
@@ -189,7 +187,7 @@ def runs_needed(rate: float, number: int, error: float = ERROR) -> int:
 
     Args:
         rate: How often the given case fails.
-        number: Which candidate it is, from 1.
+        number: Number of the candidate, from 1.
         error: For all candidates together.
     """
     share = error / (number * (number + 1))
@@ -215,7 +213,7 @@ class RepeatedRuns:
     most_runs: int = 0
 
     def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
-        """Judge a case; one that is invalid or does not end is asked once.
+        """Judge a case; an invalid or hanging case takes one run.
 
         The deadline is that of one run.
         """
@@ -240,5 +238,5 @@ class RepeatedRuns:
 
     @property
     def flakiness(self) -> Flakiness:
-        """What is known of the errors so far."""
+        """The error bound so far."""
         return Flakiness(self.rate, round(self.error, 6), self.most_runs)

@@ -4,7 +4,7 @@ Before each question the caller announces the questions that are likely to follo
 on them meanwhile, each in a thread of its own, so that an answer may be there when it is wanted:
 
     speculative.anticipate([a, b, c])     two lanes: a and b are asked
-    speculative.ask(a)                    waits for the one that runs
+    speculative.ask(a)                    waits for a
     speculative.anticipate([c, d])        b is stopped: c is asked first, then d
     speculative.ask(c)
 
@@ -73,7 +73,7 @@ class _Task:
         question: Dropped once answered: a speculative answer may never be collected.
         deadline_seconds: Its deadline.
         state: Whether a lane works on it.
-        lane: The one that does.
+        lane: Works on it.
         started: Start time (`time.monotonic`).
         answer: The result.
         error: Raised instead.
@@ -186,7 +186,7 @@ class Speculative(Closeable):
         return announced[1] if announced is not None else fingerprint(case, self._digests)
 
     def _want(self, key: str, question: Question) -> None:
-        """Add a task; one that has not begun takes the deadline that holds by now."""
+        """Add a task; a waiting task takes the present deadline."""
         task = self._tasks.setdefault(key, _Task(question))
         if task.state == "waiting":
             task.question, task.deadline_seconds = question, question.deadline_seconds
@@ -232,7 +232,7 @@ class Speculative(Closeable):
 
     def _is_long(self, task: _Task) -> bool:
         """Return whether stopping a task gains time: it may be wanted again, and a stopped lane
-        starts cold, so one that is nearly done by the usual time is left to finish.
+        starts cold, so a task that is nearly done by the usual time is left to finish.
         """
         usual = statistics.median(self._seconds) if self._seconds else 0.0
         took = time.monotonic() - task.started

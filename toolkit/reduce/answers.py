@@ -80,7 +80,7 @@ class Answers:
         return isinstance(self.oracle, Deadlines) and self.oracle.limits.is_open(answer)
 
     def anticipate(self, candidate: Case, following: Iterable[Case]) -> None:
-        """Announce the next question and those that most likely follow, as many as the jobs.
+        """Announce the next question and its likely successors, as many as the jobs.
 
         Cases whose answer is there already are left out.
         """

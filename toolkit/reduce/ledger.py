@@ -1,4 +1,4 @@
-"""What one reduction has cost: its questions and statistics, held to the budget."""
+"""The cost of one reduction: its questions and statistics, held to the budget."""
 
 import time
 from dataclasses import dataclass, field, replace

@@ -23,7 +23,7 @@ from ctk.toolkit.reduce.size import Measured, call_nodes, counts_of
 
 
 class SameQuestion(Exception):
-    """A step made a case that counts as smaller, but has the fingerprint of one that was best."""
+    """A step made a case that counts as smaller, with the fingerprint of an earlier best case."""
 
 
 @dataclass(slots=True)
@@ -112,8 +112,8 @@ class Problem:
             detail = f": {judgement.detail}" if judgement.detail else ""
             raise DoesNotReproduce(
                 f"case {self.best.name} with target {self.best.target} does not show the failure "
-                f"that is to be reduced: the oracle says {judgement.verdict.value}{seen}{detail}\n"
-                "See what it does now with `ctk repro CASE`; one that comes and goes is `flaky`."
+                f"to reduce: the verdict is {judgement.verdict.value}{seen}{detail}\n"
+                "next: `ctk repro CASE` shows its present failure; a failure by chance is `flaky`"
             )
 
     def run_given(self) -> None:
@@ -165,15 +165,15 @@ class Problem:
     def _check_runs(self, candidate: Case) -> None:
         """Answer `invalid` for an own oracle if only the best case runs in eager.
 
-        The oracle could hang on such a candidate, or accept one that shows nothing. The facts of
-        an accepted candidate are needed next, as those of the best case.
+        The oracle could hang on such a candidate, or accept it without evidence. The facts of an
+        accepted candidate are needed next, as those of the best case.
         """
         key = self.answers.key_of(candidate)
         if not self.is_own or key in self.answers.judgements:
             return
         try:
             facts = facts_of(candidate, self.contents, may_run=self.may_run)
-        except Exception:  # any exception by which an operator refuses its arguments
+        except Exception:  # any exception of an operator that refuses its arguments
             facts = None
         if facts is None or (facts.raised and not self.facts.raised):
             self.answers.judgements[key] = Judgement(Verdict.INVALID, detail="eager raises")
@@ -191,7 +191,7 @@ class Problem:
             raise SameQuestion(
                 f"its edit {edit.says()!r} makes a smaller case that would get the remembered "
                 "answer of a larger one: the fingerprint (toolkit/oracle/answers/fingerprint.py) "
-                "must contain whatever toolkit/reduce/size.py counts, or no oracle can see it"
+                "must cover all that toolkit/reduce/size.py counts, or no oracle can see it"
             )
 
     def _keep(self, candidate: Case) -> None:
@@ -215,7 +215,7 @@ class Problem:
         self.errors.append(error)
 
     def _report(self, case: Case, verdict: Verdict) -> None:
-        """Report progress; the answer counts already, whatever the callback raises."""
+        """Report progress; the answer counts already, even if the callback raises."""
         if self.on_progress:
             try:
                 self.on_progress(self._progress(case, verdict))

@@ -212,7 +212,7 @@ def leaves(case):
         said = command("minify", *asked)
         assert said.code == 2
         assert f"the oracle {oracle}:{name} {word}" in said.err
-        assert "If such a candidate is no failure, return False." in said.err
+        assert "If such a candidate is not a failure, return False." in said.err
     gc.collect()  # a coroutine that nobody closed would warn now
 
 

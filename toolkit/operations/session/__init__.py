@@ -1,7 +1,7 @@
-"""The folder of an operation, on disk as it grows: begun, gone on with, survived.
+"""The folder of an operation, on disk as it grows.
 
-OUT/journal.jsonl     every answer, at once: what `--resume` goes on from (`oracle/answers/journal.py`)
-OUT/diagnosis.json    what is known so far: from the moment the failure was seen, after each step
-OUT/ctk-bug.txt       the traceback of an error of ours that the operation has survived
-and the cases, where the operation says.
+OUT/journal.jsonl     every answer, at once, for `--resume` (`oracle/answers/journal.py`)
+OUT/diagnosis.json    the diagnosis so far: from the first failure on, after each step
+OUT/ctk-bug.txt       tracebacks of internal errors that the operation has survived
+The operation chooses the folders of cases.
 """

@@ -1,9 +1,7 @@
 """The smallest case so far, on disk before the search goes on; at the end with its certificate.
 
-    FOLDER/certificate.json    what came of each edit that would make it smaller
-    FOLDER/../neighbour/       the closest case that passes
-
-What it does not do: it does not know how small is small; it keeps what it is told.
+FOLDER/certificate.json    the outcome of each edit that would make it smaller
+FOLDER/../neighbour/       the closest case that passes
 """
 
 from dataclasses import dataclass, replace
@@ -30,14 +28,14 @@ class Best:
 
 
 class BestCase:
-    """Keeps the smallest case so far in a folder, and notes in the journal that it is there.
+    """Keeps the smallest case so far in a folder, and notes it in the journal.
 
-    A search that is run again with remembered answers passes the same cases again: those that the
-    journal has are passed over, so that the folder never goes back to a larger one.
+    A resumed search visits the same cases again. Cases in the journal are skipped, so that the
+    folder never returns to a larger one.
 
     Args:
-        run: The operation that looks for it.
-        folder: Where to.
+        run: The operation.
+        folder: Of the case.
     """
 
     def __init__(self, run: Operation, folder: Path) -> None:
@@ -46,7 +44,7 @@ class BestCase:
         self._attempt = 0
 
     def start_again(self) -> None:
-        """Begin another reduction of the same case: its cases follow those of the one before."""
+        """Begin another reduction of the same case; its journal keys are new."""
         self._attempt += 1
 
     def save_smaller(self, case: Case) -> bool:
@@ -57,7 +55,7 @@ class BestCase:
             return True
 
         def save() -> None:
-            (self.folder / CERTIFICATE).unlink(missing_ok=True)  # it is of the case that goes
+            (self.folder / CERTIFICATE).unlink(missing_ok=True)  # it belongs to the old case
             save_case(case, self.folder, inputs=run.keep, overwrite=True)
             run.journal.note(key, Best(known, call_nodes(case)))
 
@@ -67,7 +65,7 @@ class BestCase:
         return is_saved
 
     def certify(self, reduction: Reduction) -> None:
-        """Write what came of each edit of the smallest case, and the closest case that passes."""
+        """Write the outcome of each edit of the smallest case, and the closest case that passes."""
         if not self.save_smaller(reduction.best):
             return
         self._run.save(CERTIFICATE, lambda: write_certificate(reduction, self.folder))
@@ -80,6 +78,6 @@ class BestCase:
         self._run.save(NEIGHBOUR, lambda: save_case(passing, folder, inputs=keep, overwrite=True))
 
     def _is_lost(self, key: str) -> bool:
-        """Return whether the last case that was written is not whole."""
+        """Return whether the last written case is damaged."""
         is_last = key == self._run.journal.last(Best)
         return is_last and (not self.folder.is_dir() or describe(self.folder).problem is not None)

@@ -1,14 +1,13 @@
-"""The persistent cache and a diagnosis: what it holds of the compile in question, and if that goes.
+"""The entries of the persistent cache for a compile under diagnosis, and their removal.
 
-1. A compile under diagnosis is watched, so it does not come from the cache. That it has an entry
-   there, which is what the user's program gets, is told.
-2. A culprit that is confirmed by its veto was at work when the entry was made: the entry goes, and
-   the journal of the cache says why (`ctk cache why`).
-3. The compile of now passes. So does what is loaded from the entry, or the entry alone is wrong
-   (stale, or made by a fault that is gone): it goes, and exactly that is told.
+1. A compile under diagnosis is observed, so it does not come from the cache. The report names the
+   entry that the user's program gets.
+2. A culprit that is confirmed by its veto was at work when the entry was made: the entry is
+   removed, and the journal of the cache holds the reason (`ctk cache why`).
+3. A present compile passes. If the program from the entry fails, the entry alone is wrong (stale,
+   or made by a fault that is gone): it is removed, and the report names this reason.
 
-Only entries of the key of now are looked at. What it does not do: judge an entry in a process that
-watches it.
+Only entries of the present key count. An entry is never judged in a process that observes it.
 """
 
 import logging
@@ -35,7 +34,7 @@ logger = logging.getLogger("ctk")
 
 
 def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -> KeptEntry | None:
-    """Return what the cache has of a case that fails; it is removed if a culprit is confirmed."""
+    """Return the cache entries of a failing case; they are removed if a culprit is confirmed."""
     name = fingerprint(case, digests)
     known = journal.recall(KeptEntry, name)
     if known is not None:
@@ -55,7 +54,7 @@ def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -
 def of_passing(
     cases: Sequence[Case], oracle: Oracle, journal: Journal, digests: Digests
 ) -> KeptEntry | None:
-    """Return what the cache has of cases that pass: the first that fails from there, else any."""
+    """Return the cache entries of passing cases: the first that fails from there, else any."""
     all_found: list[KeptEntry] = []
     for case in cases:
         name = fingerprint(case, digests)
@@ -79,10 +78,12 @@ def _ask_cached(case: Case, oracle: Oracle) -> KeptEntry | None:
     found = replace(found, loaded=answer.verdict)
     if answer.verdict is not Verdict.REPRODUCES:
         return found
-    anew = replace(as_used, config={**case.config, "cache": False})
-    if oracle.ask(Question(anew)).verdict is not Verdict.PASSES:  # it draws: nothing is comparable
+    recompiled = replace(as_used, config={**case.config, "cache": False})
+    if (
+        oracle.ask(Question(recompiled)).verdict is not Verdict.PASSES
+    ):  # it draws: nothing is comparable
         return replace(found, loaded=Verdict.FLAKY)
-    why = f"loaded from it {case.name} fails ({answer.signature}); compiled anew it passes"
+    why = f"loaded from it {case.name} fails ({answer.signature}); compiled again it passes"
     return _drop_entries(store, keys, found, why)
 
 
@@ -93,7 +94,7 @@ def _drop_entries(store: Store, keys: Sequence[Key], found: KeptEntry, why: str)
 
 
 def _find_entries(case: Case) -> tuple[Store | None, list[Key]]:
-    """Return the cache and the keys of a case's entries in it; nothing is made or loaded."""
+    """Return the cache and the keys of a case's entries in it, without creating or loading any."""
     folder = cache_settings().folder
     if case.target != TARGET.name or folder is None or not folder.is_dir():
         return None, []
@@ -103,6 +104,6 @@ def _find_entries(case: Case) -> tuple[Store | None, list[Key]]:
     try:
         key = compute_key(case)
     except Uncacheable as error:
-        logger.debug("%s is never kept in the cache: %s", case.name, first_line(error))
+        logger.debug("%s is never cached: %s", case.name, first_line(error))
         return store, []
     return store, [each for each in (key, *variants(key)) if store.has(each)]

@@ -1,8 +1,8 @@
-"""One reduction of an operation: its searches, what is kept on the way, and its end.
+"""One reduction of an operation: its searches, its files, and its end.
 
-A search that has ended is asked about once more: the smallest case must fail as often as the given
-one did. Where it passes in some runs, answers were chance, and a second search goes on from it that
-asks each question several times. All searches of a reduction share one budget.
+After a search the smallest case must fail as often as the given one. If it passes in some runs, the
+answers were chance, and a second search continues from it with several runs for each question. All
+searches of a reduction share one budget.
 """
 
 from dataclasses import dataclass, field, replace
@@ -42,10 +42,10 @@ from ctk.toolkit.reduce.suspected_nodes import suspects_step
 
 @dataclass(slots=True)
 class Shown:
-    """What the candidates show that count as failing: other numbers, with a wide rule other words.
+    """The failures of candidates that reproduce: other numbers, with a wide rule other messages.
 
     Attributes:
-        given: What the given case shows.
+        given: The failure of the given case.
         takes_others: Whether a candidate may show another failure.
         digests: Of the tensors of cases.
         signatures: By the fingerprint of the candidate.
@@ -57,7 +57,7 @@ class Shown:
     signatures: dict[str, Signature] = field(default_factory=dict[str, Signature])
 
     def note(self, case: Case, judgement: Judgement | None) -> None:
-        """Take note of an answer."""
+        """Record the failure of a candidate that reproduces."""
         if judgement is None or judgement.verdict is not Verdict.REPRODUCES:
             return
         seen = judgement.signature
@@ -67,21 +67,21 @@ class Shown:
             self.signatures[fingerprint(case, self.digests)] = seen
 
     def recorded(self, case: Case) -> Case:
-        """Return a candidate with the failure that it shows itself."""
+        """Return a candidate with its own failure as its signature."""
         found = self.signatures.get(fingerprint(case, self.digests))
         return case if found is None else replace(case, signature=found)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a reduction works with.
+    """A reduction and the files that it writes.
 
     Attributes:
         run: The operation.
         best: Keeps the smallest case so far.
         others: Keeps the other failures.
-        budget: What all searches together may use.
-        history: Told each answer.
+        budget: For all searches together.
+        history: Records each answer.
     """
 
     run: Operation
@@ -98,14 +98,14 @@ class Work:
         guilty: frozenset[str] = frozenset(),
         before: Reduction | None = None,
     ) -> Reduction:
-        """Reduce a case, and ask again about the smallest; it records the failure that it shows.
+        """Reduce a case, and ask again about the smallest, whose signature is its own failure.
 
         Args:
             given: The case.
             stack: Its oracle.
             hints: Nodes that are tried first.
-            guilty: Passes that may be all that is needed.
-            before: An earlier search of this reduction; it counts on from there.
+            guilty: Passes that may suffice for the failure.
+            before: An earlier search of this reduction, whose counts are continued.
         """
         steps = (only_these(guilty), suspects_step(hints), *STEPS)
         found = self._search(given, stack, steps, before)
@@ -114,9 +114,9 @@ class Work:
         try:
             known = look_up(stack.oracle, Question(found.best))
             if known is None:
-                return found  # it hangs, and was given the whole limit already
+                return found  # it hangs, and has had the whole limit already
             if known.signature is not None and known.signature.is_measured:
-                return found  # rounds decide about it; the least slow case is at the limit
+                return found  # its rounds decide, and the least slow case is at the limit
             steadier = with_repeats(stack, found.best, [known])
         except KeyboardInterrupt:
             return mark_unfinished(found, "interrupted")
@@ -165,12 +165,12 @@ class Work:
 def start_work(
     run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
 ) -> Work:
-    """Return what a reduction of the failing case that was found works with.
+    """Return the reduction of the failing case of an operation.
 
     Args:
-        run: Knows the case.
+        run: Has the case.
         folder: For the smallest case.
-        budget: What may be used.
+        budget: The limits.
         on_progress: Called after each question.
     """
     assert run.found is not None and run.found.case is not None
@@ -179,7 +179,7 @@ def start_work(
 
 
 class WriteScript(Protocol):
-    """Writes the script of the smallest case, and runs it unless Ctrl-C has come."""
+    """Writes the script of the smallest case, and runs it unless interrupted."""
 
     def __call__(self, smallest: Case, is_interrupted: bool) -> Written: ...
 
@@ -192,14 +192,14 @@ def finish_reduction(
     *,
     is_interrupted: bool | None = None,
 ) -> Diagnosis:
-    """Write the result of a reduction; finishes the operation.
+    """Write the result of a reduction, and finish the operation.
 
     Args:
-        work: What it worked with.
+        work: The reduction and its files.
         reduction: The result.
         write: Writes its script.
         minimal_search: The bisection of the smallest case.
-        is_interrupted: Whether Ctrl-C has come; None: if it has ended the reduction.
+        is_interrupted: Whether Ctrl-C was pressed; None: as the reduction records it.
     """
     run = work.run
     is_over = reduction.reason == "interrupted" if is_interrupted is None else is_interrupted

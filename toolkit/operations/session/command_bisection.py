@@ -1,8 +1,8 @@
-"""The bisection of a command, with its answers on disk: ended, it goes on where it was.
+"""The bisection of a command, with its answers on disk, so that it can be resumed.
 
-OUT/journal.jsonl     what each run of the command gave; with `--resume` none is run again
+OUT/journal.jsonl     the result of each run; with `--resume` none is run again
 
-What it does not do: write a diagnosis. A command is no case: there is nothing to reduce.
+There is no diagnosis: a command is not a case, and cannot be reduced.
 """
 
 import hashlib
@@ -40,18 +40,18 @@ def bisect_with_journal(
     say: Say = silent,
     run: Run = run_command,
 ) -> tuple[CommandSearch, Path]:
-    """Bisect a command; every answer is on disk at once. Returns the folder, too.
+    """Bisect a command with every answer on disk at once; return the result and the folder.
 
     Args:
         words: The program and its arguments.
-        seconds: How long one run may take.
+        seconds: Longest time of one run.
         out: The folder; None for a new one here, or with `resume` the newest of the same command.
-        resume: Go on where an earlier run was ended.
-        say: Told a line per run.
+        resume: Continue an earlier run.
+        say: Shows a line per run.
         run: Runs the command; another one in tests.
 
     Raises:
-        CaseError: There is no such folder to go on in, it is in use, or is about something else.
+        CaseError: There is no such folder to resume, it is in use, or its subject is another one.
         CaptureError, ProgramError: See `bisect_command`.
     """
     header = _header(words, seconds)
@@ -75,9 +75,9 @@ def bisect_with_journal(
 
 
 def _journaled_run(journal: Journal, run: Run) -> Run:
-    """Return a function that runs a command unless the journal knows what that gives.
+    """Return a function that runs a command unless the journal has the result.
 
-    What is asked a second time has an answer of its own.
+    The second run of a question has a result of its own.
     """
     asked = Counter[str]()
 
@@ -91,7 +91,9 @@ def _journaled_run(journal: Journal, run: Run) -> Run:
         known = journal.recall(CommandRun, key)
         if known is None:
             known = run(words, left_out, seconds=seconds)
-            known = replace(known, asked=()) if named else known  # only the first one's are read
+            known = (
+                replace(known, asked=()) if named else known
+            )  # only those of the first run are read
             journal.note(key, known)
         return known
 
@@ -99,7 +101,7 @@ def _journaled_run(journal: Journal, run: Run) -> Run:
 
 
 def _leave(journal: Journal, folder: Path, go_on: str, error: BaseException) -> None:
-    """Say on an exception what is kept; a folder in which nothing was answered goes."""
+    """Add the kept folder to an exception; a folder without an answer is removed."""
     if journal.is_empty:
         (folder / JOURNAL).unlink(missing_ok=True)
         folder.rmdir()
@@ -122,7 +124,7 @@ def _header(words: Sequence[str], seconds: float | None) -> Header:
 
 
 def _name(words: Sequence[str]) -> str:
-    """Return what the folder is called after: the script, or the program."""
+    """Return the name of the script or the program, for the folder."""
     script = next((word for word in words if word.endswith(".py")), words[0])
     return Path(script).stem or "command"
 

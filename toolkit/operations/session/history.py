@@ -4,9 +4,8 @@
                      {"question":21,"seconds":12.1,"step":"remove","verdict":"passes",…}
     history.svg      size over questions (`history_plot.py`)
 
-A run that is gone on with adds its lines to those of the runs before, with their questions and
-seconds counted on; what a journal remembers was not asked and has no line. What it does not do:
-decide anything, or stop anything where it cannot be written.
+A resumed run appends its lines, with questions and seconds counted on; a remembered answer has no
+line. A history that cannot be written stops nothing.
 """
 
 import json
@@ -40,7 +39,7 @@ class Answered:
     Attributes:
         question: Its number, over all runs; 0 for the case as it was given.
         seconds: Since the start, over all runs.
-        step: Whose question it was.
+        step: Name of the step that asked.
         verdict: The answer.
         call_nodes: Of the smallest case.
         inputs: Their number.
@@ -62,7 +61,7 @@ class History:
     Args:
         run: The operation, whose folder it is written to.
         given: The case that is reduced.
-        on_progress: Who else wants to know; is told after the line is written.
+        on_progress: Called after the line is written.
     """
 
     def __init__(self, run: Operation, given: Case, on_progress: OnProgress | None) -> None:
@@ -74,7 +73,7 @@ class History:
             self._write(0, 0.0, "start", Verdict.REPRODUCES, given)
 
     def __call__(self, state: Progress) -> None:
-        """Write a line, and tell who else wants to know."""
+        """Write a line, then call `on_progress`."""
         seconds = round(self._seconds + state.seconds, 3)
         question = self._questions + state.questions
         self._write(question, seconds, state.step, state.verdict, state.best)
@@ -91,7 +90,7 @@ class History:
         self._run.save(HISTORY, lambda: append_line(self._run.folder / HISTORY, text))
 
     def draw(self) -> None:
-        """Draw all lines that there are."""
+        """Draw all lines."""
         points = [
             Point(each.question, each.step, each.call_nodes, each.elements)
             for each in read_history(self._run.folder)
@@ -107,14 +106,14 @@ class History:
 
 
 def read_history(folder: Path) -> list[Answered]:
-    """Return the lines of a history; torn ones, and those that are none, are left out."""
+    """Return the lines of a history without torn or foreign ones."""
     path = folder / HISTORY
     if not path.is_file():
         return []
     try:
         check_no_link(folder, path)
         text = read_bounded(path, EVENTS_NBYTES).decode(errors="replace")
-    except (CaseError, OSError):  # it is only to be looked at
+    except (CaseError, OSError):  # the history is for display only
         return []
     return list(_lines(text))
 

@@ -1,7 +1,7 @@
-"""Begin an operation in a new folder, or go on in the one that an earlier run has left.
+"""Start an operation in a new folder, or resume it in the folder of an earlier run.
 
-What is to be gone on with must be the same: the cases, what compiles them, torch and ctk. A folder
-in which nothing was answered is removed again, so that a mistyped option leaves none behind.
+A resumed operation has the same cases, options, sources, torch and ctk. A folder without an answer
+is removed again, so that a mistyped option leaves none behind.
 """
 
 import hashlib
@@ -47,12 +47,12 @@ PREFIXES: Mapping[OperationName, str] = {
     "minify": "minimal",
     "diagnose": "diagnosis",
 }
-"""How the folders are called that nobody named."""
+"""Names of folders without `--out`."""
 
 _HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
 
 UNTOLD = ("trust",)
-"""Options that no journal tells: whoever goes on with a folder of somebody else decides anew."""
+"""Options that the journal leaves out: the user decides again when it is resumed."""
 
 
 @contextmanager
@@ -66,11 +66,11 @@ def open_operation(
     jobs: Jobs = ONE_JOB,
     choice: Choice = NOTHING_CHOSEN,
 ) -> Generator[Operation]:
-    """Load the cases, start who answers, and open the folder; closed at the end.
+    """Load the cases, start the executor, and open the folder; closed at the end.
 
     Args:
-        name: Which operation.
-        subject: What it is about.
+        name: The operation.
+        subject: Its subject.
         inputs: Those of one call, for a graph or a callable.
         options: Its options. Without `out` the folder is a new one here, or with `resume` the
             newest of the same case.
@@ -79,7 +79,7 @@ def open_operation(
         choice: The question.
 
     Raises:
-        CaseError: There is no such folder to go on in, it is in use, or is about something else.
+        CaseError: There is no such folder to resume, it is in use, or its subject is another one.
         ConfigError: The function that decides cannot be compared with that of the earlier run.
     """
     if options.resume:
@@ -118,7 +118,7 @@ def open_operation(
 
 
 def _leave(run: Operation, error: BaseException) -> None:
-    """Say on an exception what is kept; a folder in which nothing was answered goes."""
+    """Add the kept folder to an exception; a folder without an answer is removed."""
     if run.journal.is_empty and run.found is None:
         discard(run)
         return
@@ -131,7 +131,7 @@ def _leave(run: Operation, error: BaseException) -> None:
 
 
 def discard(run: Operation) -> None:
-    """Remove the folder of an operation that found nothing; what an earlier run answered stays."""
+    """Remove the folder of an operation that found nothing, unless it holds earlier answers."""
     if run.journal.remembered:
         run.say(f"{run.folder} is kept: an earlier run has its answers there")
         return
@@ -149,7 +149,7 @@ def create_journal(out: str | Path | None, default: str, header: Header) -> tupl
     """
     if out is not None and (Path(out).expanduser() / JOURNAL).is_file():
         raise CaseError(
-            f"{out} holds an earlier run; go on with it: the same command with --resume, or name "
+            f"{out} holds an earlier run; resume it: the same command with --resume, or name "
             "another folder"
         )
     folder = make_output_folder(out, default)
@@ -157,10 +157,10 @@ def create_journal(out: str | Path | None, default: str, header: Header) -> tupl
 
 
 def reopen_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
-    """Open the journal to go on with: that of a folder, or of the newest one of the same case.
+    """Open the journal to resume: that of a folder, or of the newest one of the same case.
 
     Raises:
-        CaseError: There is none, it is in use, or is about something else.
+        CaseError: There is none, it is in use, or its subject is another one.
     """
     folder = Path(out).expanduser() if out is not None else _newest(default, header)
     return resume_journal(folder, header), folder
@@ -170,7 +170,7 @@ def _newest(default: str, header: Header) -> Path:
     """Return the newest folder of the same case that was left unfinished; else the newest.
 
     Raises:
-        CaseError: There is none; says why each folder here will not do.
+        CaseError: There is none; the message holds a reason for each folder here.
     """
     found: list[tuple[bool, float, Path]] = []
     reasons: list[str] = []
@@ -225,11 +225,9 @@ def _untold_options(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
-    """Yield each file of the user that compiles a case, or that its graph calls, with a digest."""
+    """Yield the files of the user that compile a case or that its graph calls, with digests."""
     for case in cases:
-        with suppress(
-            CaseError
-        ):  # options that no file can hold: an object of the library's caller
+        with suppress(CaseError):  # options that no file can hold: an object of the caller
             for place, path in plan_sources(case).copies.items():
                 yield place, digest_of(path)
         for module in modules_of_calls(case.graph):
@@ -239,7 +237,7 @@ def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
 
 
 def _files(choice: Choice) -> Iterator[tuple[str, str]]:
-    """Yield each file and function of the user that decides, with a digest."""
+    """Yield the files and the function of the user that decide, with digests."""
     for path in choice.files:
         yield str(path), digest_of(path)
     if choice.code:
@@ -255,7 +253,7 @@ def digest_of(path: Path) -> str:
 
 
 def variables() -> Iterator[tuple[str, str]]:
-    """Yield each variable that changes what a compile does, with a digest of its value."""
+    """Yield each environment variable that changes a compile, with a digest of its value."""
     for name, value in os.environ.items():
         is_ours = name in ("CTK_FUEL", "CTK_DISABLE", "CTK_ON_FAILURE")
         if is_ours or (name.startswith("TORCHINDUCTOR_") and name not in _HARMLESS_VARIABLES):

@@ -1,7 +1,7 @@
-"""Find the folders of operations below one, and tell how far each is and how to go on.
+"""Find the folders of operations below a folder, with the state and the command to resume each.
 
-Reads `diagnosis.json` and the header of the journal; what a folder says is told, not believed: the
-command to go on trusts nothing.
+Reads `diagnosis.json` and the header of the journal without trusting them: the command to resume
+grants no trust.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from ctk.toolkit.oracle.answers.journal import JOURNAL, has_line
 from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
 BEGUN = "begun: no failure was seen yet"
-COMMAND = "a command was bisected: with --resume the same command tells the answer again"
+COMMAND = "a command was bisected: with --resume the same command shows the answer again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class OperationEntry:
     """The folder of a bisect-pass, a minify or a diagnose.
 
     Attributes:
-        path: Where it is.
-        state: How far it is; `unfinished` for a search that a budget has ended.
-        answer: What is known, in one line.
-        problems: What went wrong on the way, or why the folder cannot be read.
-        age_seconds: Since something was written.
-        go_on: The command that goes on; None for one that is done.
+        path: The folder.
+        state: Its state; `unfinished` for a search that a budget has ended.
+        answer: The result so far, in one line.
+        problems: Problems of the operation, or the reason why the folder cannot be read.
+        age_seconds: Since the last write.
+        go_on: The command to resume; None for a finished operation.
     """
 
     path: Path
@@ -57,7 +57,7 @@ def _folders(walk: Walk) -> Iterator[Path]:
 
 
 def describe(folder: Path) -> OperationEntry:
-    """Return one operation's entry; what is wrong with it is among its `problems`."""
+    """Return the entry of one operation; a damaged folder is among its `problems`."""
     age, go_on = _age(folder), resume_hint(folder)
     if not (folder / FILE).exists() and is_ended(folder):
         return OperationEntry(folder, "finished", COMMAND, age_seconds=age)
@@ -75,7 +75,7 @@ def describe(folder: Path) -> OperationEntry:
 
 
 def is_ended(folder: Path) -> bool:
-    """Return whether the journal of a bisected command says that it has come to its end."""
+    """Return whether the journal of a bisected command has reached its end."""
     try:
         return (folder / JOURNAL).is_file() and has_line(folder, Done)
     except CaseError:
@@ -83,7 +83,7 @@ def is_ended(folder: Path) -> bool:
 
 
 def is_done(record: Record) -> bool:
-    """Return whether an operation has come to its end; a search that a budget has ended has not."""
+    """Return whether an operation has reached its end; a search that a budget has ended has not."""
     return record.state == "finished" and (record.minimal is None or record.minimal.finished)
 
 

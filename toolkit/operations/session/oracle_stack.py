@@ -1,7 +1,7 @@
-"""The oracle of one reduction, built as one stack: who judges a candidate, within which limits.
+"""The oracle of one reduction, built as one stack (`toolkit/oracle/__init__.py`).
 
-The given case is asked about more than once first, and the smallest one at the end. An oracle whose
-answers differ is asked several times about each candidate from then on.
+The given case gets several runs first, and the smallest one at the end. Where answers differ, each
+candidate gets several runs from then on.
 """
 
 from collections.abc import Generator
@@ -192,4 +192,4 @@ def _speculating(stack: OracleStack) -> Generator[Oracle]:
 
 
 class Unstoppable(InProcess):
-    """Stands for a running command: one that is not wanted any more is left to finish."""
+    """Stands for a running command: an unwanted one is left to finish."""

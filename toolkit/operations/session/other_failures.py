@@ -1,9 +1,9 @@
-"""Other failures that a reduction meets on its way: each is kept as a case, beside the result.
+"""Other failures that a reduction meets: each is kept as a case, beside the result.
 
     OUT/others/compile-error-TypeError-3f2a/     the smallest candidate that showed it
 
-The first candidate of each is on disk at once; at the end the smallest takes its place. What it
-does not do: look for them, or make them smaller.
+The first candidate of each is on disk at once; at the end the smallest takes its place. Nothing is
+asked or reduced for them.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from ctk.toolkit.reduce.size import is_smaller
 
 FOLDER = "others"
 MOST = 16
-"""How many different failures are kept: more of them would fill the disk, and nobody reads on."""
+"""Limit of different failures: more of them would fill the disk unread."""
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Others:
     Attributes:
         run: The operation.
         smallest: The smallest candidate that showed each, by the name of its folder.
-        left_out: How many failures there were beyond `MOST`.
+        left_out: The failures beyond `MOST`.
     """
 
     run: Operation
@@ -44,7 +44,7 @@ class Others:
     left_out: set[str] = field(default_factory=set[str])
 
     def note(self, case: Case, judgement: Judgement | None) -> None:
-        """Keep a candidate if it shows another failure than the one that is looked for."""
+        """Keep a candidate that shows another failure than the expected one."""
         if judgement is None or judgement.verdict is not Verdict.DIFFERENT:
             return
         signature = judgement.signature
@@ -61,7 +61,7 @@ class Others:
             self._save(name, failing, is_last=False)
 
     def finish(self) -> tuple[OtherFailure, ...]:
-        """Write the smallest of each, and return what is on disk."""
+        """Write the smallest candidate of each failure, and return those on disk."""
         for name, case in self.smallest.items():
             self._save(name, case, is_last=True)
         if self.left_out:
@@ -77,7 +77,7 @@ class Others:
         return self.run.folder / FOLDER / name
 
     def _save(self, name: str, case: Case, *, is_last: bool) -> None:
-        """Write a case; while answers are only remembered, one that is whole stays."""
+        """Write a case; before the end, an undamaged case on disk stays."""
         place = self._place(name)
         if not is_last and place.is_dir() and not describe(place).problem:
             return

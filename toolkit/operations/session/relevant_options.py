@@ -1,4 +1,4 @@
-"""Which options of the target matter to the failure at hand: asked last, written down at once."""
+"""The options of the target that matter to a failure, asked about last."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from ctk.toolkit.operations.session.running_operation import Operation
 
 
 def ask_options(run: Operation, smallest: Case) -> bool:
-    """Write down which options matter to the smallest case and to the whole; False after Ctrl-C.
+    """Record the options that matter to the smallest case and to the whole; False after Ctrl-C.
 
     Args:
-        run: Knows the whole case; its search gets the options.
-        smallest: Asked about first: its compiles cost least. May be the whole.
+        run: Has the whole case; its search gets the options.
+        smallest: Asked about first, as its compiles cost least; may be the whole case.
     """
     assert run.found is not None
     search, case = run.found.search, run.found.case

@@ -1,9 +1,7 @@
-"""An operation at work: it bisects, writes down what it knows, and survives errors of ours.
+"""A running operation: it bisects, writes its diagnosis so far, and survives internal errors.
 
-A killed operation leaves whole files. Run again with its journal, it takes the same way through the
-same answers without asking, writes nothing until it comes to something new, and goes on from there.
-
-What it does not do: it makes no case smaller (`minify`).
+A killed operation leaves whole files. Run again with its journal, it repeats the same steps with
+the remembered answers, writes nothing until the first new answer, and continues from there.
 """
 
 import logging
@@ -46,22 +44,22 @@ logger = logging.getLogger("ctk")
 @document
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The operation has come to its end; a search that a budget has ended has not."""
+    """The operation has reached its end; a search that a budget has ended has not."""
 
 
 class Operation:
-    """An operation at work.
+    """A running operation.
 
     Attributes:
-        subject: What it is about: a program, and its graphs in order.
+        subject: A program, and its graphs in order.
         oracle: The executor and its journal.
-        journal: Where the answers are.
+        journal: Holds the answers.
         digests: Of the tensors of cases.
-        folder: Where everything is written.
-        keep: What written cases keep of their inputs.
-        say: Told what happens.
-        go_on: The command that goes on if this process ends.
-        found: What is known so far; None until a failure, or none, was seen.
+        folder: Holds all files.
+        keep: How written cases keep their inputs.
+        say: Shows progress.
+        go_on: The command to resume.
+        found: The diagnosis so far; None before the first verdict.
     """
 
     def __init__(
@@ -98,7 +96,7 @@ class Operation:
 
         if not self.subject.cases:
             whole = self.end_to_end()
-            assert whole is not None, "what has no case is a program"
+            assert whole is not None, "a subject without a case is a program"
             search = Search(whole.judgement, reason="Dynamo gives no graph of the program")
             self.found = Diagnosis(None, search, 0.0, folder=self.folder, end_to_end=whole)
             return self.write(state="bisected")
@@ -113,7 +111,7 @@ class Operation:
         return self.write(state="bisected", kept=self.kept_entry(case, search))
 
     def kept_entry(self, case: Case, search: Search) -> KeptEntry | None:
-        """Return what the persistent cache has of the compile; what is wrong there is removed."""
+        """Return the entries of the persistent cache for the compile; wrong ones are removed."""
         try:
             if search.judgement.verdict is Verdict.REPRODUCES:
                 return kept_entry.of_failing(case, search, self.journal, self.digests)
@@ -127,7 +125,7 @@ class Operation:
             return None
 
     def end_to_end(self) -> EndToEnd | None:
-        """Compare the program as a whole, or recall what that showed; None where it is none."""
+        """Compare the program as a whole, or recall the result; None for cases and graphs."""
         known = self.journal.recall(EndToEnd, "")
         if known is not None:
             return known
@@ -138,7 +136,7 @@ class Operation:
         return found
 
     def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
-        """Bisect a case, or recall how it was; an error of ours leaves no culprit.
+        """Bisect a case, or recall the result; an internal error leaves no culprit.
 
         Args:
             case: The case.
@@ -167,7 +165,7 @@ class Operation:
         return found
 
     def _failing(self, case: Case, seen: Judgement, captured: Path | None) -> None:
-        """Write down that a case fails, and the case, before anybody looks for the culprit."""
+        """Record that a case fails, and write the case, before the search for the culprit."""
         if self.found is not None:
             return
         failing = record_decisions(replace(case, signature=seen.signature))
@@ -181,8 +179,8 @@ class Operation:
         self.write(state="failing")
 
     def write(self, **changes: object) -> Diagnosis:
-        """Take note of something new, and write `diagnosis.json` unless it is an old story."""
-        assert self.found is not None, "nothing is known yet"
+        """Change the diagnosis, and write `diagnosis.json` unless all answers were remembered."""
+        assert self.found is not None, "there is no diagnosis yet"
         seconds = time.monotonic() - self._started
         found = replace(self.found, seconds=seconds, problems=self._all_problems, **changes)
         self.found = found
@@ -191,7 +189,7 @@ class Operation:
         return found
 
     def finish(self, *, is_done: bool = True, **changes: object) -> Diagnosis:
-        """Write the end of the story, and return it."""
+        """Write the final diagnosis, and return it."""
         found = self.write(state="finished", **changes)
         if is_done and self.journal.recall(Done, "") is None:
             self.journal.note("", Done())
@@ -204,7 +202,7 @@ class Operation:
         return tuple(problem for problem in problems if problem)
 
     def save(self, name: str, save: Callable[[], object]) -> bool:
-        """Save something and return whether it is on disk; what cannot be saved is told once."""
+        """Save a file and return whether it is on disk; the first failure is logged."""
         try:
             with defer_interrupts():
                 save()
@@ -215,24 +213,24 @@ class Operation:
         return True
 
     def record_unsaved(self, name: str, error: Exception) -> None:
-        """Take note of what is not on disk; it is told once."""
+        """Record a file that is not on disk; the first failure is logged."""
         if name not in self._unsaved:
             logger.warning("ctk: %s is not on disk: %s", name, error)
         self._unsaved[name] = f"{name} is not on disk: {error}"
 
     def record_errors(self, what: str, *errors: Exception) -> None:
-        """Take note of an error of ours that the operation survives; its traceback is kept."""
+        """Record internal errors that the operation survives, and keep their tracebacks."""
         for error in errors:
             self._problems.append(f"{what} raised {said(error)}")
             logger.debug("ctk: %s raised", what, exc_info=error)
         self.keep_tracebacks(errors)
 
     def record_problems(self, *problems: str) -> None:
-        """Take note of something that went wrong."""
+        """Record problems for the report."""
         self._problems += problems
 
     def keep_tracebacks(self, errors: tuple[Exception, ...]) -> None:
-        """Write the tracebacks of bugs beside the result: they are asked for in a report."""
+        """Write the tracebacks of bugs beside the result, for a bug report."""
         bugs = [error for error in errors if not isinstance(error, CtkError | OSError)]
         if bugs:
             text = "\n".join("".join(traceback.format_exception(error)) for error in bugs)

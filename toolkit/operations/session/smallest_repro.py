@@ -1,4 +1,4 @@
-"""The script of the smallest case: written, and run in a clean process unless Ctrl-C has come."""
+"""The script of the smallest case: written, and run in a clean process unless interrupted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +18,13 @@ from ctk.toolkit.repro.script import limits_of
 
 
 class Write(Protocol):
-    """Writes a script, and runs it where that is wanted."""
+    """Writes a script, and runs it if `is_run`."""
 
     def __call__(self, shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]: ...
 
 
 Written = tuple[Path | None, ReproRun | None, bool]
-"""The script, what it showed, and whether Ctrl-C has come by now."""
+"""The script, its run, and whether Ctrl-C was pressed."""
 
 
 def write_graph_repro(
@@ -35,9 +35,9 @@ def write_graph_repro(
     Args:
         run: The operation.
         smallest: The case.
-        folder: Where it is.
+        folder: Of the case.
         culprit: The guilty pass, for the header.
-        is_interrupted: Whether Ctrl-C has come.
+        is_interrupted: Whether Ctrl-C was pressed.
     """
     subject = run.subject
     limits = limits_of(smallest.signature, subject.timeout_seconds, subject.memory_nbytes)
@@ -62,15 +62,15 @@ def write_decided_repro(
 ) -> Written:
     """Write the script of a case about which a command or function of the user decides.
 
-    The command is asked about the files that the user gets; the script says who decides.
+    The command judges the files that the user gets; the header of the script names it.
 
     Args:
         run: The operation.
         smallest: The case.
-        folder: Where it is.
+        folder: Of the case.
         stack: Its oracle.
-        words: Who decides, for people.
-        is_interrupted: Whether Ctrl-C has come.
+        words: The command or function, for people.
+        is_interrupted: Whether Ctrl-C was pressed.
     """
 
     def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:
@@ -94,7 +94,7 @@ def write_decided_repro(
 def _write_once(
     run: Operation, smallest: Case, folder: Path, write: Write, is_interrupted: bool
 ) -> Written:
-    """Write a script, unless the journal knows it; what goes wrong is told, and ends nothing."""
+    """Write a script, unless the journal has its run; errors are recorded and end nothing."""
     key = fingerprint(smallest, run.digests)
     script = folder / REPRO
     known = run.journal.recall(ReproRun, key)
@@ -122,7 +122,7 @@ def _write_once(
 
 
 def _as_saved(case: Case, folder: Path) -> Case:
-    """Return the case with the values that its folder holds: a repro must not tell more."""
+    """Return the case with the values of its folder: a repro must not reveal more."""
     saved = load_case(folder, trust=True)
     return replace(case, inputs=saved.inputs, synthetic=saved.synthetic)
 

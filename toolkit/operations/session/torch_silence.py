@@ -1,8 +1,8 @@
-"""Keep from the terminal what torch says of candidates: they are odd programs that nobody wrote.
+"""Silence the warnings of torch about candidates, which are odd programs that no user wrote.
 
-Warnings that are errors (`-W error`) stay errors. Who has asked for torch's log (`TORCH_LOGS`) gets
-all of it, and what is less than a warning is written only where somebody has asked for it. What it
-does not do: hide what a program prints, or what children say (they are read).
+Warnings that are errors (`-W error`) stay errors, and `TORCH_LOGS` keeps the whole log of torch.
+Records below a warning are untouched, as only a user setting shows them. The output of programs
+and of children is not hidden.
 """
 
 import logging
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Show no warning meanwhile, not of torch's log either. For one thread."""
+    """Show no warning in this block, including those of torch's log. For one thread."""
     handlers = set[logging.Handler]() if os.environ.get("TORCH_LOGS") else _handlers_of_torch()
     with warnings.catch_warnings():
         warnings.showwarning = _say_nothing
         for handler in handlers:
-            handler.addFilter(_is_shown)  # a handler may be others', too
+            handler.addFilter(_is_shown)  # other loggers may share the handler
         try:
             yield
         finally:
@@ -32,7 +32,7 @@ def _say_nothing(*_: object, **__: object) -> None:
 
 
 def _handlers_of_torch() -> set[logging.Handler]:
-    """Return those of all its loggers: the ones of dynamo, inductor and others stand alone."""
+    """Return the handlers of all torch loggers: dynamo, inductor and others have their own."""
     loggers = [
         each
         for name, each in logging.root.manager.loggerDict.items()

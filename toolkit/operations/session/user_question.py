@@ -1,8 +1,8 @@
-"""The reduction of a case about which something else is asked than whether it compiles wrongly.
+"""The reduction of a case with another question than whether it compiles wrongly.
 
-A command or function of the user, time, memory: nothing is bisected, for leaving out a pass says
-nothing to a command, and little about time. The rest is as for a wrong compile: the same search,
-folder, journal and script.
+The question is a command or function of the user, time or memory. Nothing is bisected, because a
+pass that is left out means nothing to a command, and little for time. Search, folder, journal and
+script are those of a wrong compile.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from ctk.toolkit.reduce.progress import Budget
 
 
 def is_measured(run: Operation) -> bool:
-    """Return whether a case records a failure that only measuring shows."""
+    """Return whether a case records a measured failure."""
     signatures = (case.signature for case in run.subject.cases)
     return any(signature is not None and signature.is_measured for signature in signatures)
 
@@ -49,7 +49,7 @@ def is_measured(run: Operation) -> bool:
 def reduce_for_user(
     run: Operation, choice: Choice, budget: Budget, on_progress: OnProgress | None
 ) -> Diagnosis:
-    """Reduce the first graph that fails as the user's question has it; finishes the operation.
+    """Reduce the first graph that fails by the question of the user, and finish the operation.
 
     Raises:
         CaptureError: There is no graph.
@@ -69,7 +69,7 @@ def reduce_for_user(
         reason = "a command or function of yours decides: nothing was bisected"
     else:
         case = record_decisions(replace(case, signature=failing.signature))
-        reason = "what only measuring shows is not bisected"
+        reason = "a measured failure is not bisected"
     search = Search(failing, reason=reason)
     run.found = Diagnosis(case, search, 0.0, folder=run.folder, decided_by=words)
     run.write(state="bisected")
@@ -90,7 +90,7 @@ def _stack(run: Operation, choice: Choice) -> tuple[Sequence[Case], OracleStack]
 
 
 def _ask_again(stack: OracleStack, case: Case, first: Judgement) -> list[Judgement]:
-    """Return the answers about the given case; one that does not fail may do so by chance."""
+    """Return the answers about the given case: if it passes, those of several runs."""
     answers = [first]
     if first.verdict in (Verdict.PASSES, Verdict.FLAKY):
         answers += ask_until_failing(stack.runs, Question(case), stack.passing_runs - 1)

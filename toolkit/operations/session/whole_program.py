@@ -1,11 +1,10 @@
-"""A program that fails end to end while no graph of it does: who is to blame, and how small it is.
+"""A program that fails end to end while no graph of it does: its culprit and its smallest form.
 
-    bisect-pass         what makes the program pass: compiled anew, static sizes   (`refined`)
-    diagnose, minify    and the smallest program, its line, its repro              (`explained`)
+    bisect-pass         the change that makes the program pass: a recompile, static sizes
+    diagnose, minify    also the smallest program, its line, its repro
 
-A program is played as a file in processes of its own, so a callable of the library, which has no
-file, keeps the layer and nothing more. What it does not do: ask whether the program fails;
-`Operation.bisected` has asked.
+A program runs as a file in processes of its own, so for a callable, which has no file, only the
+layer is known. `Operation.bisect_cases` has found the failure.
 """
 
 from collections.abc import Callable
@@ -38,7 +37,7 @@ _NAMED, _MADE_SMALL = "culprit", "smallest program"
 @document
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was found, as the journal remembers it."""
+    """The result, as the journal holds it."""
 
     answer: EndToEnd
     size: ProgramSize | None = None
@@ -46,18 +45,18 @@ class Known:
 
 
 def refine_program(run: Operation) -> Diagnosis:
-    """Name who is to blame, and finish the operation."""
+    """Name the culprit, and finish the operation."""
     known, is_interrupted = _known(run, _NAMED, lambda asked: Known(name_culprit(asked, run.say)))
     return _finished(run, known, is_interrupted=is_interrupted)
 
 
 def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Diagnosis:
-    """Name who is to blame, make the program small, write its repro, and finish the operation.
+    """Name the culprit, reduce the program, write its repro, and finish the operation.
 
     Args:
-        run: Knows that the program fails.
+        run: Has the failing program.
         folder: For `program.py` and `repro.py`.
-        budget: What the reduction may use.
+        budget: Limits of the reduction.
     """
 
     def explain(asked: ProgramQuestioned) -> Known:
@@ -78,10 +77,10 @@ def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Dia
 def _known(
     run: Operation, key: str, find: Callable[[ProgramQuestioned], Known]
 ) -> tuple[Known, bool]:
-    """Find something out, or recall it; an error of ours and Ctrl-C leave what was known before.
+    """Search, or recall the result; after an internal error or Ctrl-C the failure alone is known.
 
     Returns:
-        What is known, and whether Ctrl-C has come.
+        The result, and whether Ctrl-C was pressed.
     """
     remembered = run.journal.recall(Known, key)
     if remembered is not None:
@@ -98,7 +97,7 @@ def _known(
     except KeyboardInterrupt:
         return Known(whole), True
     except Exception as error:
-        run.record_errors("the search for what is to blame", error)
+        run.record_errors("the search for the culprit", error)
         return Known(whole), False
     if found.size is None or found.size.finished:
         run.journal.note(key, found)
@@ -108,9 +107,9 @@ def _known(
 def program_questions(
     question: ProgramQuestion, whole: EndToEnd, subject: OpenSubject
 ) -> ProgramQuestioned:
-    """Return what is asked about a program that fails.
+    """Return the questions about a failing program.
 
-    No more calls are made than it takes to fail, unless the file says what its calls are.
+    It makes only as many calls as it takes to fail, unless the file lists its calls.
     """
     program = question.program
     return ProgramQuestioned(
@@ -142,7 +141,7 @@ def _finished(
 
 
 def _search_of(search: Search, answer: EndToEnd) -> Search:
-    """Return the bisection with what the program as a whole shows."""
+    """Return the bisection with the result for the whole program."""
     reason = "" if answer.confirmed else "no graph shows it, and nothing makes the program pass"
     if not answer.cause or answer.layer is None:
         return replace(search, judgement=answer.judgement, reason=reason)

@@ -1,10 +1,10 @@
-"""Remember what an oracle answered, so that the same question is never asked twice.
+"""The fingerprint of a case: two cases with the same one are the same question.
 
-A question is known by its fingerprint: the graph without its node names, what inputs and constants
-are (tensor_text.py) and hold, target, config and modes. Whatever an oracle may answer by is in it,
-else a candidate would get the answer of another one. Two candidates that were reached on different
-ways and are the same program have one fingerprint; it is the same in every process, because the
-journal of an operation is read by another one.
+It covers the graph without its node names, the properties (tensor_text.py) and values of inputs and
+constants, target, config and modes: everything on which an answer may depend, or a candidate would
+get the answer of another one. Two candidates that are the same program, reached by different edits,
+have one fingerprint. It is the same in every process, because the journal of one process is read by
+another.
 """
 
 import hashlib
@@ -27,7 +27,6 @@ from ctk.compiler.fx.canonical import graph_lines
 from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.buildable import raw_bytes
-from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.execution.private_copy import held_tensors, plain_attributes
 from ctk.toolkit.oracle.answers.tensor_text import TensorTexts, parts_of
@@ -39,10 +38,10 @@ Versions = tuple[int, ...]
 
 @dataclass(slots=True)
 class Digests:
-    """Digests of tensors' contents: those of a large model are read once, not for each question.
+    """Digests of the contents of tensors, so that a large model is read once.
 
-    A tensor is known by its identity, as long as it lives and is not written to. The fingerprints
-    of the last few cases are kept, too: a question passes through several hands.
+    A digest holds for a tensor object as long as it lives and is not written to. The fingerprints
+    of the last few cases are kept as well: several layers ask for each.
     """
 
     known: dict[int, tuple[weakref.ref[torch.Tensor], int, str]] = field(
@@ -53,7 +52,7 @@ class Digests:
     )
 
     def of(self, tensor: torch.Tensor) -> str:
-        """Return the digest of what a tensor of a plain class holds."""
+        """Return the digest of the values of a tensor of a plain class."""
         version = -1 if tensor.is_inference() else tensor._version
         found, seen, digest = self.known.get(id(tensor), (None, -1, ""))
         if found is not None and found() is tensor and seen == version:
@@ -63,37 +62,19 @@ class Digests:
             content.update(f"{part.dtype} {tuple(part.shape)}".encode())
             content.update(raw_bytes(part.cpu()).numpy().data if part.numel() else b"")
         digest = content.hexdigest()
-        if version >= 0:  # an inference tensor does not say when it is written to
+        if version >= 0:  # an inference tensor does not count its writes
             number, known = id(tensor), self.known
             ref = weakref.ref(tensor, lambda _: known.pop(number, None) and None)
             known[number] = (ref, version, digest)
         return digest
 
 
-@dataclass(slots=True)
-class Cache:
-    """Judgements by fingerprint, and how often they were used."""
-
-    judgements: dict[str, Judgement] = field(default_factory=dict[str, Judgement])
-    hits: int = 0
-
-    def find(self, fingerprint: str) -> Judgement | None:
-        """Return the remembered answer, counting it as a hit, or None."""
-        found = self.judgements.get(fingerprint)
-        self.hits += found is not None
-        return found
-
-    def add(self, fingerprint: str, judgement: Judgement) -> None:
-        """Remember an answer."""
-        self.judgements[fingerprint] = judgement
-
-
 def fingerprint(case: Case, digests: Digests | None = None) -> str:
-    """Return the fingerprint of the question that a case asks: 32 hex digits.
+    """Return the fingerprint of a case: 32 hex digits.
 
     Args:
         case: Only read.
-        digests: Remembers those of the tensors; a caller with many questions keeps one.
+        digests: Of the tensors; a caller with many questions keeps one.
     """
     digests = digests or Digests()
     versions = _versions(case)
@@ -107,7 +88,7 @@ def fingerprint(case: Case, digests: Digests | None = None) -> str:
 
 
 def _versions(case: Case) -> Versions:
-    """Return how often each tensor was written to; -1 for one that does not say."""
+    """Return the write count of each tensor; -1 for an inference tensor."""
     held = chain(case.graph.parameters(), case.graph.buffers())
     given = (value for value in case.inputs if isinstance(value, torch.Tensor))
     return tuple(-1 if each.is_inference() else each._version for each in chain(given, held))
@@ -115,7 +96,7 @@ def _versions(case: Case) -> Versions:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """What was said already for one fingerprint: many nodes call one function."""
+    """Texts of one fingerprint by object: many nodes call one function."""
 
     tensors: TensorTexts
     functions: dict[int, str] = field(default_factory=dict[int, str])
@@ -179,7 +160,7 @@ def _target_text(gm: GraphModule, node: Node, texts: _Texts) -> str:
 
 
 def function_text(function: object) -> str:
-    """Return the names of a function, and its address only where these do not lead to it."""
+    """Return the names of a function, and its address where they do not lead back to it."""
     module = str(getattr(function, "__module__", None))
     name = str(getattr(function, "__qualname__", ""))
     text = f"{module} {name} {function}"
@@ -206,7 +187,7 @@ def _object_text(found: object, texts: _Texts) -> str:
 
 
 def _module_texts(called: torch.nn.Module, texts: _Texts) -> Iterable[str]:
-    """Return what a called module and those in it are and hold, buffers that are not saved too."""
+    """Return the texts of a module and its submodules, with buffers that are not saved."""
     for path, module in called.named_modules():
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
         yield f"{path} {kind} {module.training} {plain_attributes(module)}"

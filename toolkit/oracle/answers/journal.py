@@ -1,15 +1,15 @@
 """The journal of an operation: every answer is on disk at once, and no question is asked twice.
 
-`journal.jsonl` in the folder of a bisect-pass, minify or diagnose: a header that says what was
-asked about, then a line per answer, per smaller case, per finished bisection. Everything that an
-operation does follows from its case and these answers, so that the same operation, run again with
-them, comes to where the first one was killed without a question.
+`journal.jsonl` in the folder of a bisect-pass, minify or diagnose has a header with the subject,
+then a line per answer, per smaller case, per finished bisection. An operation is determined by its
+case and these answers, so the same operation, run again with them, reaches the point where the
+first one was killed without asking a question.
 
     {"sum":"…","kind":"Header","key":"","value":{"torch":"2.13.0","cases":["8f2c…"],…}}
     {"sum":"…","kind":"Judgement","key":"1d0b…","value":{"verdict":"passes",…}}
 
-What it does not do: it knows no reducer and no bisection (they hand over documents), and it cannot
-tell whether an answer is true: a folder from somebody else holds that person's answers.
+It stores documents of the reducer and the bisection without knowing either. It cannot check that an
+answer is true: a folder from another person holds that person's answers.
 """
 
 import json
@@ -43,17 +43,17 @@ logger = logging.getLogger("ctk")
 @document
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the answers of a journal are about; they hold for nothing else.
+    """The subject of a journal; its answers hold for nothing else.
 
     Attributes:
-        operation: Who asked.
-        subject: What was named on the command line; null for an object of the library's caller.
-        options: How, in the library's words; only to be told.
-        inputs: What written cases keep of their inputs.
+        operation: The operation.
+        subject: Its name on the command line; null for an object of the caller of the library.
+        options: The options as keywords of the library, for display.
+        inputs: How written cases keep their inputs.
         cases: Fingerprint of each case that was loaded, target, options and modes included.
         sources: Digest of each of the user's files that target and options name, or import, and of
             the modules whose functions the graphs call.
-        variables: Digest of each variable of the environment that changes what a compile does.
+        variables: Digest of each environment variable that changes a compile.
         torch: Version of torch.
         ctk: Version of ctk.
         schema: Version of the journal.
@@ -85,8 +85,8 @@ class Journal(Closeable):
     """The journal of a running operation; a context manager, closed at the end. For any thread.
 
     Attributes:
-        remembered: How many lines an earlier run has left.
-        is_replay: Whether everything so far was remembered, nothing is new.
+        remembered: Number of lines of an earlier run.
+        is_replay: Whether all answers so far were remembered.
     """
 
     def __init__(self, file: GrowingFile, header: Header) -> None:
@@ -107,7 +107,7 @@ class Journal(Closeable):
         """Return the document of this type that was noted for a question, if there is one.
 
         Raises:
-            CaseError: It is no such document.
+            CaseError: It has another form.
         """
         value = self._values.get((kind.__name__, key))
         if value is None:
@@ -119,8 +119,8 @@ class Journal(Closeable):
         line = Line(type(value).__name__, key, encode(value))
         had_problem = bool(self.problem)
         text = scrub(json.dumps(encode(line), separators=(",", ":")))
-        with defer_interrupts(), self._writing:  # half of it would tear the chain of digests
-            if self._is_closed:  # by Ctrl-C, while a thread was told an answer
+        with defer_interrupts(), self._writing:  # a torn line would break the chain of digests
+            if self._is_closed:  # by Ctrl-C, while a thread waited for its answer
                 return
             self._keep(line)
             self._file.append(text)
@@ -134,7 +134,7 @@ class Journal(Closeable):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was answered yet."""
+        """Whether the journal has no answer yet."""
         return len(self._values) <= 1
 
     @property
@@ -162,7 +162,7 @@ def resume_journal(folder: Path, header: Header) -> Journal:
     """Open the journal that an earlier run of the same operation left in a folder.
 
     Raises:
-        CaseError: There is none, it is in use or damaged, or it is about something else.
+        CaseError: There is none, it is in use or damaged, or its subject is another one.
     """
     if not (folder / JOURNAL).is_file():
         raise CaseError(
@@ -179,7 +179,7 @@ def resume_journal(folder: Path, header: Header) -> Journal:
 
 
 def read_header(folder: Path) -> Header | None:
-    """Return what a journal is about; None if its writer died before it had said that.
+    """Return the header of a journal; None if its writer died before the first line.
 
     Raises:
         CaseError: It cannot be read, or is damaged.
@@ -199,15 +199,15 @@ def _header(text: bytes, folder: Path) -> Header:
     line = decode(Line, text, where=where)
     found = line.value.get("schema")
     if line.kind != Header.__name__ or found != SCHEMA:
-        raise CaseError(f"{where}: it is no journal of this ctk (schema {SCHEMA}); {NEXT}")
+        raise CaseError(f"{where}: not a journal of this ctk (schema {SCHEMA}); {NEXT}")
     return convert(Header, line.value, where=where)
 
 
 def check_same(then: Header, now: Header, folder: Path) -> None:
-    """Check that the answers of a journal hold for what is asked about now.
+    """Check that the answers of a journal hold for the present subject.
 
     Raises:
-        CaseError: They do not; says what differs.
+        CaseError: They do not; the message names the difference.
     """
     differs = difference(then, now)
     if differs:
@@ -215,7 +215,7 @@ def check_same(then: Header, now: Header, folder: Path) -> None:
 
 
 def difference(then: Header, now: Header) -> str:
-    """Return what makes answers of one header useless for another; empty when nothing does."""
+    """Return the difference by which answers of one header do not hold for another, or ""."""
     now = convert(Header, json.loads(scrub(json.dumps(encode(now)))), where="")  # as it is kept
     named = ("operation", "torch", "ctk", "inputs")
     for name in named:
@@ -248,10 +248,10 @@ ANSWERS_STAY = (
     "executor",
     "resources",
 )
-"""Options that say who answers, not what."""
+"""Options of the executor, which does not change an answer."""
 
 OTHER_QUESTION = ("oracle", "same_failure")
-"""Options with which another question is asked about the same cases."""
+"""Options that ask another question about the same cases."""
 
 
 def _shown(value: object) -> str:

@@ -1,6 +1,6 @@
 """The memory of the stack: an answer is on disk at once, and its question is not asked again.
 
-An answer holds for its question, whichever operation asks. One that a limit has cut off holds for
+An answer holds for its question in every operation. An answer that a limit has cut off holds for
 no longer limit, so it is kept under a key of its own: with the time that it had, which any shorter
 deadline would have cut off as well, or under the name of the memory limit that was too small.
 """
@@ -35,10 +35,10 @@ class Memo:
     memory: str = ""
 
     def recall(self, key: str, deadline_seconds: float | None = None) -> Judgement | None:
-        """Return the answer that holds for these limits, if there is one.
+        """Return the answer that holds for these limits; None without one.
 
-        A question that a short deadline has cut off and a longer one has answered has both: a
-        resumed search then takes the same path as the one that was killed.
+        A question that a short deadline cut off and a longer one answered has both answers: a
+        resumed search takes the same path as the killed one.
 
         Args:
             key: Names the question, without limits.
@@ -52,7 +52,7 @@ class Memo:
         return answer or self.journal.recall(Judgement, self._memory_key(key))
 
     def note(self, key: str, answer: Judgement) -> None:
-        """Write an answer; one that was cut off never replaces one that had more time."""
+        """Write an answer; a cut-off answer never replaces one with a longer limit."""
         if answer.is_out_of_time:
             longest = self.journal.recall(Judgement, _time_key(key))
             if longest is None or not longest.holds(answer.seconds):
@@ -97,7 +97,7 @@ class Journaled:
     isolates: bool = False
 
     def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
-        """Return the remembered answer, or ask the layer below and note what it answers."""
+        """Return the remembered answer, or ask the layer below and note its answer."""
         key = self.key_of(question)
         answer = self.memo.recall(key, question.deadline_seconds)
         if answer is None:

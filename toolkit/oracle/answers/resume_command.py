@@ -1,7 +1,7 @@
-"""The command that goes on where an operation was ended, made from what its journal says.
+"""The command that resumes an operation, built from the header of its journal.
 
-It is put together from single words, never copied from a file, because people paste it; and it
-trusts no case that the user does not trust again.
+It is quoted word by word and never copied from a file, because people paste it. It does not repeat
+`--trust`: the user decides again.
 """
 
 import json
@@ -23,12 +23,12 @@ from ctk.toolkit.oracle.answers.journal import (
 
 
 def resume_command(header: Header, folder: Path, more: Mapping[str, object] | None = None) -> str:
-    """Return the command that goes on in a folder; a call, for an object of the library's caller.
+    """Return the command that resumes in a folder; a call, for an object of the caller.
 
     Args:
-        header: What the operation is about.
-        folder: Where it writes.
-        more: Options that no journal tells.
+        header: Of the journal.
+        folder: Of the operation.
+        more: Options that the header does not hold.
 
     >>> header = Header("minify", "net.py", {"target": "inductor"}, "full", (), {})
     >>> resume_command(header, Path("small"))
@@ -49,10 +49,10 @@ def resume_command(header: Header, folder: Path, more: Mapping[str, object] | No
 
 
 def resume_hint(folder: Path) -> str | None:
-    """Return the command that goes on in a folder on disk; None where there is no journal to read.
+    """Return the command that resumes a folder on disk; None without a readable journal.
 
-    A journal that cannot be read says so when it is resumed. A case that needs trust is not given
-    it here, and a command is not printed to be pasted: the folder may be somebody else's.
+    A damaged journal is an error when it is resumed. The folder may come from another person: a
+    case that needs trust does not get it here, and a command of the journal is not printed.
     """
     if not (folder / JOURNAL).is_file():
         return None
@@ -64,7 +64,9 @@ def resume_hint(folder: Path) -> str | None:
         return None
     if "command" in header.options:
         return f"ctk bisect-pass --command … --out {shlex.quote(str(folder))} --resume  # as it was"
-    if "oracle" in header.options:  # a folder may be a stranger's: no command of it is repeated
+    if (
+        "oracle" in header.options
+    ):  # the folder may come from another person: its command is not printed
         where = shlex.join([header.subject or "…", "--out", str(folder), "--resume"])
         return f"ctk {header.operation} {where} …  # with the oracle, as it was"
     command = resume_command(header, folder)
@@ -73,15 +75,15 @@ def resume_hint(folder: Path) -> str | None:
 
 
 def other_command(folder: Path, operation: OperationName) -> str | None:
-    """Return the command that asks something else about what a folder is about, with its options.
+    """Return the command of another operation on the subject of a folder, with its options.
 
     Args:
         folder: The folder of an operation.
-        operation: What is asked.
+        operation: The other operation.
 
     Returns:
-        None where the folder has no journal, is about an object of the library's caller, or is
-        about a case that needs trust.
+        None where the folder has no journal, or its subject is an object of the caller or a case
+        that needs trust.
     """
     try:
         header = read_header(folder) if (folder / JOURNAL).is_file() else None
@@ -95,12 +97,12 @@ def other_command(folder: Path, operation: OperationName) -> str | None:
 
 
 def command_about(subject: str, operation: OperationName, options: Mapping[str, object]) -> str:
-    """Return the command that asks something about a subject.
+    """Return the command of an operation on a subject.
 
     Args:
-        subject: As the user names it.
-        operation: What is asked.
-        options: The keywords of operations; those that no command has are left out.
+        subject: Its name on the command line.
+        operation: The operation.
+        options: Keywords of operations; keywords without an option are left out.
     """
     told = {key: value for key, value in options.items() if key not in OTHER_QUESTION}
     return shlex.join(["ctk", operation, subject, *_options(told)])

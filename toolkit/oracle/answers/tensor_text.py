@@ -1,13 +1,13 @@
-"""Say in a line what a tensor is: tensors of which an oracle could say different things differ.
+"""Describe a tensor in one line; tensors that could lead to different answers differ in it.
 
     Tensor False float32 (4,) (1,) 1/36 cpu in 0 8f2c...   `x = base[1:5]` of 9 elements
     the 0                                                  the same object once more
 
-An oracle gets a copy of a case, or one that was saved and loaded. What these keep is told: class,
-gradient, dtype, shape, strides, the offset in memory (so how the elements are aligned) and who
-shares it. So is the size of the memory, which no copy keeps: it counts as simpler to have less of
-it (reduce/size.py). What neither keeps nor counts makes no other question: the address itself, and
-what the memory holds before, between and behind the elements.
+An oracle gets a copy of a case, or a saved and loaded one. The line holds all that these keep:
+class, gradient, dtype, shape, strides, the offset in memory (so the alignment of the elements) and
+the tensors that share the memory. It also holds the size of the memory, which no copy keeps,
+because less memory counts as simpler (reduce/size.py). It leaves out the address, and the bytes
+before, between and behind the elements.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,12 +21,12 @@ from ctk.compiler.torch_compat.fake.sparse import sparse_parts
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES, plain_parts
 
 Read = Callable[[Tensor], str]
-"""Returns a digest of what a tensor holds."""
+"""Returns a digest of the values of a tensor."""
 
 
 @dataclass(slots=True)
 class TensorTexts:
-    """Says what the tensors of one case are, in the order in which a program meets them.
+    """Describes the tensors of one case, in the order in which a program meets them.
 
     Attributes:
         read: Digests contents.
@@ -39,7 +39,7 @@ class TensorTexts:
     memory: dict[int, int] = field(default_factory=dict[int, int])
 
     def of(self, tensor: Tensor) -> str:
-        """Return what a tensor is; the second time only which one."""
+        """Return the line of a tensor; the second time only its number."""
         number = self.seen.setdefault(id(tensor), count := len(self.seen))
         if number != count:
             return f"the {number}"
@@ -68,7 +68,7 @@ class TensorTexts:
 
 
 def flags_of(tensor: Tensor) -> Iterator[str]:
-    """Yield what else changes how the bytes of a strided tensor are read."""
+    """Yield the other properties that change how the bytes of a strided tensor are read."""
     if tensor.is_conj():
         yield "conj"
     if tensor.is_neg():
@@ -80,7 +80,7 @@ def flags_of(tensor: Tensor) -> Iterator[str]:
 
 
 def parts_of(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield the strided tensors whose bytes are what a tensor of a plain class holds.
+    """Yield the strided tensors whose bytes are the values of a tensor of a plain class.
 
     1. Strided: itself. 2. Quantized: its integers, scales and zero points.
     3. Nested: each of those in it. 4. Sparse: indices and values. 5. Packed by a library: unpacked.

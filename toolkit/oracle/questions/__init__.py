@@ -1,1 +1,1 @@
-"""What is asked: does a case fail as it did, or as a command, a function or a measurement decides?"""
+"""Judges of a case: the comparison with eager, measurements, commands and functions of the user."""

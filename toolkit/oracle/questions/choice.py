@@ -1,12 +1,10 @@
-"""Which question a reduction asks, as the user chose it; every mistake is said before any compile.
+"""The question of a reduction, as the user chose it; mistakes are errors before any compile.
 
-    nothing chosen                 does it fail as the case did?          same_failure.py
-    --command CMD [--match REGEX]  what does this program say?            command.py
-    --oracle FILE.py:NAME          what does this function say?           function.py
-    --slower-than 1.5x             is it so much slower than eager?       measured.py
-    --memory-above 1.5x            does it take so much more memory?      the same
-
-What it does not do: ask anything.
+nothing chosen                 does it fail as the case did?          same_failure.py
+--command CMD [--match REGEX]  does this program accept it?           user_command.py
+--oracle FILE.py:NAME          does this function accept it?          user_function.py
+--slower-than 1.5x             is it so much slower than eager?       performance.py
+--memory-above 1.5x            does it take so much more memory?      the same
 """
 
 import math
@@ -36,17 +34,17 @@ CASE, REPRO = "{case}", "{repro}"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is asked about each candidate; without any of these, whether it fails as the case did.
+    """The question about each candidate; by default, whether it fails as the given case.
 
     Attributes:
-        command: Words of a program, with `{case}` or `{repro}` in them.
-        match: What its output must match to be a failure; None: its exit code decides.
+        command: A program and its arguments, with `{case}` or `{repro}` in them.
+        match: Pattern of a failure in its output; None: its exit code decides.
         function: A function of the user.
         reference: Its name, under which another process finds it; empty if there is none.
         code: Its digest (code_digest.py); empty if it has none.
-        incomparable: Why no other process can tell whether it is the same function.
+        incomparable: Why the function cannot be compared with that of an earlier process.
         measured: The failure to measure: `slow` or `peak-memory`.
-        same: What makes two failures the same.
+        same: The rule by which two failures are the same.
     """
 
     command: tuple[str, ...] = ()
@@ -60,12 +58,12 @@ class Choice:
 
     @property
     def is_own(self) -> bool:
-        """Whether the user decides, and not what ctk sees of eager and the compiled program."""
+        """Whether the user decides, and not the comparison of eager with compiled."""
         return bool(self.command) or self.function is not None
 
     @property
     def words(self) -> str:
-        """Who decides, for people."""
+        """The command or function, for people."""
         if self.command:
             pattern = f" (matching {self.match.pattern})" if self.match else ""
             return f"`{_as_typed(self.command)}`{pattern}"
@@ -73,7 +71,7 @@ class Choice:
 
     @property
     def told(self) -> dict[str, object]:
-        """Return the choice as a journal tells it, and `go_on` repeats it."""
+        """Return the choice as the journal holds it and `resume_command` repeats it."""
         found: dict[str, object] = {}
         if self.command:
             found["command"] = _as_typed(self.command)
@@ -86,15 +84,15 @@ class Choice:
         return told | ({"same_failure": self.same} if self.same else {})
 
     def check_resumable(self) -> None:
-        """Check that answers of an earlier run can be told to be of the same question.
+        """Check that the answers of an earlier run can be compared with this question.
 
         Raises:
-            ConfigError: They cannot: a function holds what no other process can compare.
+            ConfigError: A function holds a value that no other process can compare.
         """
         if self.incomparable:
             raise ConfigError(
-                f"nobody can tell whether the oracle {self.words} is that of the earlier run: "
-                f"{self.incomparable}, which has no form to compare\n"
+                f"cannot resume: the oracle {self.words} cannot be compared with that of the "
+                f"earlier run: {self.incomparable}, which has no form to compare\n"
                 "next: leave out resume, or define the function in a file and name it: "
                 "oracle='FILE.py:NAME'"
             )
@@ -108,7 +106,7 @@ class Choice:
 
 
 def _as_typed(words: Sequence[str]) -> str:
-    """Return words as somebody would type them: the marks need no quotes."""
+    """Return words as typed in a shell: the marks need no quotes."""
     text = shlex.join(words)
     return text.replace(f"'{CASE}'", CASE).replace(f"'{REPRO}'", REPRO)
 
@@ -127,11 +125,11 @@ def choice_of(
     memory_above: float | str | None = None,
     same_failure: str | None = None,
 ) -> Choice:
-    """Return the choice that a caller's words make.
+    """Return the choice that the keywords of a caller make.
 
     Raises:
-        ConfigError: Two of them contradict each other, or one is not what it should be: no such
-            program or function, no regular expression, no factor, no rule.
+        ConfigError: Two of them contradict each other, or one is invalid: not a program, function,
+            regular expression, factor or rule.
     """
     given = {
         "--oracle": oracle,
@@ -179,15 +177,15 @@ def _words(command: str | Sequence[str]) -> tuple[str, ...]:
     except ValueError as error:
         raise ConfigError(f"--command {command!r}: {error}") from error
     if not words:
-        raise ConfigError(f"--command {command!r} is no command; {_EXAMPLE}")
+        raise ConfigError(f"--command {command!r} is empty; {_EXAMPLE}")
     if not any(mark in word for word in words for mark in (CASE, REPRO)):
         raise ConfigError(
-            f"--command {shlex.join(words)!r} names no candidate, so that it would say the same of "
-            f"each: put {CASE} (a case folder) or {REPRO} (a script) in it; {_EXAMPLE}"
+            f"--command {shlex.join(words)!r} names no candidate, so its answer would always "
+            f"be the same: put {CASE} (a case folder) or {REPRO} (a script) in it; {_EXAMPLE}"
         )
     program = words[0]
     if program not in (CASE, REPRO) and shutil.which(program) is None:
-        why = "cannot be run (chmod +x)" if Path(program).is_file() else "is no program here"
+        why = "cannot be run (chmod +x)" if Path(program).is_file() else "is not a program here"
         raise ConfigError(f"--command: {program!r} {why}; {_EXAMPLE}")
     return tuple(words)
 
@@ -199,7 +197,7 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(match, re.MULTILINE) if match is not None else None
     except re.error as error:
-        raise ConfigError(f"--match {match!r} is no regular expression: {error}") from error
+        raise ConfigError(f"--match {match!r} is not a regular expression: {error}") from error
 
 
 def _function(oracle: Function | str) -> Choice:
@@ -221,7 +219,7 @@ def _function(oracle: Function | str) -> Choice:
 
 
 def _identified(function: Function, reference: str) -> Choice:
-    """Return the choice of a function; a name leads to a file, which tells most of it."""
+    """Return the choice of a function; a name leads to a file, whose text identifies it."""
     try:
         code = digest_of(function, by_file=bool(reference))
     except NotComparable as error:
@@ -239,6 +237,6 @@ def _factor(option: str, value: float | str) -> float:
         number = math.nan
     if isinstance(value, bool) or not (math.isfinite(number) and number > 0):
         raise ConfigError(
-            f"{option} {text!r} is no factor; name how many times eager's, e.g. {option} 1.5x"
+            f"{option} {text!r} is not a factor; name how many times eager's, e.g. {option} 1.5x"
         )
     return number

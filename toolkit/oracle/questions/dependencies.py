@@ -1,12 +1,12 @@
-"""The user's files on which the answers of a command or function depend, as far as names tell.
+"""The files of the user on which the answers of a command or function depend, found by name.
 
-    python check.py {case}                 check.py, and what it imports from beside it
+    python check.py {case}                 check.py, and its imports from the same folder
     sh -c 'cd tools && ./check.sh {case}'  tools/check.sh, and the files that it names in turn
-    python -m my_checks.one {case}         my_checks/one.py, and what it imports
+    python -m my_checks.one {case}         my_checks/one.py, and its imports
 
-A name counts where a file of that name exists: beside the script that names it, in the working
-folder, or in a folder that is named, too. What it does not do: run anything, or follow what is
-installed. A name that a program puts together while it runs is not seen.
+A name counts if a file of that name exists beside the script that names it, in the working folder
+or in a folder that is named as well. Nothing is run, and installed packages are not followed. A
+name that a program computes at run time is missed.
 """
 
 import os
@@ -46,7 +46,7 @@ def files_of_command(words: Sequence[str]) -> tuple[Path, ...]:
 
 
 def files_of_reference(reference: str) -> tuple[Path, ...]:
-    """Return the file that `place:name` means, and what it imports from beside it."""
+    """Return the file that `place:name` means, and its imports from the same folder."""
     if Reference.parse(reference) is None:
         return ()
     files = source_files(reference, {}, Path.cwd())
@@ -54,26 +54,26 @@ def files_of_reference(reference: str) -> tuple[Path, ...]:
 
 
 def _texts_in(word: str) -> Iterator[str]:
-    """Yield what may be a name: the word, and each part of a text that a shell would run.
+    """Yield possible names: the word, and each part of a text that a shell would run.
 
     >>> list(_texts_in("cd a && python 'b c.py' >d"))[1:]
     ['cd', 'a', 'python', 'b', 'c.py', 'd', '&&', 'b c.py', '>d']
     """
     parts = [part for part in _BETWEEN.split(word) if part]
     with_spaces: list[str] = []
-    with suppress(ValueError):  # an open quote: whoever runs it says so
+    with suppress(ValueError):  # an open quote: the run reports it
         with_spaces = shlex.split(word)
     yield from dict.fromkeys([word, *parts, *with_spaces])
 
 
 def _add_named(texts: Iterable[str], folders: Sequence[Path], found: dict[Path, None]) -> None:
-    """Add the files that texts name, from any of some folders or of those that they name."""
+    """Add the files that texts name, in some folders or in folders that the texts name."""
     expanded = map(os.path.expandvars, texts)
     names = [os.path.expanduser(text) for text in expanded]  # noqa: PTH111  # Path's may raise
     named = [folder / name for name in names for folder in folders]
     places = dict.fromkeys([*folders, *(place for place in named if _is_kind(place, "dir"))])
     for name in names:
-        # `$0` and the like stand for what only the shell knows: `$here/check.py`
+        # only the shell can expand `$0` and its like: `$here/check.py`
         name = name.rpartition("/")[2] if "$" in name else name
         for folder in places:
             if name and _is_kind(folder / name, "file"):
@@ -81,7 +81,7 @@ def _add_named(texts: Iterable[str], folders: Sequence[Path], found: dict[Path, 
 
 
 def _add(file: Path, found: dict[Path, None]) -> None:
-    """Add a file, and what it imports or names in turn."""
+    """Add a file, and the files that it imports or names in turn."""
     file = Path(os.path.normpath(Path.cwd() / file))
     if file in found:
         return
@@ -114,7 +114,7 @@ def _is_of_system(program: Path) -> bool:
 
 
 def _modules_run(words: Sequence[str]) -> Iterator[str]:
-    """Yield what stands behind `-m`, in a text for a shell too."""
+    """Yield the modules behind `-m`, also in a text for a shell."""
     texts = [part for word in words for part in _BETWEEN.split(word)]
     for option, module in pairwise(texts):
         if option == "-m" and all(part.isidentifier() for part in module.split(".")):

@@ -3,18 +3,16 @@
 Order of the questions, cheapest first:
 
 1. Eager raises. The compiled program raises the same (repro_templates/graph/exceptions.py): PASSES,
-   the exception is what the program gives. It raises another: `other-error`. It raises nothing:
+   the exception is the result of the program. It raises another: `other-error`. It raises nothing:
    `missing-error`, if eager raises again; else FLAKY.
-2. Compiling or calling raises: a `compile-error` or `runtime-error`, whatever random ops there are.
-3. Both give results: repro_templates/graph/judging.py, the rule that a repro carries too.
+2. Compiling or calling raises: a `compile-error` or `runtime-error`, with or without random ops.
+3. Both give results: repro_templates/graph/judging.py, the rule that a repro carries as well.
 
-What only measuring shows (time, memory) is measured instead: measured.py.
+Time and memory are measured instead: performance.py. An inconsistent case is INVALID. An eager run
+that breaks CUDA for this process raises `LostAccelerator`, and the caller runs the compiled program
+in another process.
 
-INVALID is what cannot be asked: a case that does not fit together. An eager run that breaks CUDA
-for this process raises `LostAccelerator`: who asks runs the compiled program in another one.
-
-What it does not do: survive a crash or a hang of the compiled program (executors/child.py runs
-it in a child).
+A crash or a hang of the compiled program ends this process, unless executors/child.py runs it.
 """
 
 import dataclasses
@@ -48,14 +46,14 @@ def judge(
     observer: Observer | None = None,
     eager_raised: str | None = None,
 ) -> Judgement:
-    """Say whether a case still fails, and in the same way.
+    """Judge whether a case still fails, and in the same way.
 
     Args:
         case: Only read.
-        expected: The failure that is looked for; None: any failure.
-        observer: Handed to the target.
-        eager_raised: What a kernel of the eager run is known to raise that breaks CUDA for its
-            process (`LostAccelerator`): then only the compiled program is run here.
+        expected: The failure to look for; None: any failure.
+        observer: Passed to the target.
+        eager_raised: Message of an eager kernel that broke CUDA for another process
+            (`LostAccelerator`): only the compiled program runs here.
 
     Returns:
         REPRODUCES with the failure seen; DIFFERENT when it is not `expected`; PASSES, INVALID or
@@ -99,7 +97,7 @@ def judge(
     return _judgement(finding, expected)
 
 
-NEXT_ISOLATE = "next: --isolate asks in child processes: eager and compiled in one each"
+NEXT_ISOLATE = "next: --isolate runs eager and compiled in a child process each"
 
 
 LEAF = (
@@ -117,7 +115,7 @@ def raises_alike(judgement: Judgement) -> bool:
 
 
 class _Lost(Exception):
-    """Stands for what eager raised in another process."""
+    """Stands for the exception of eager in another process."""
 
 
 def _lost(message: str) -> Outcome:
@@ -127,7 +125,7 @@ def _lost(message: str) -> Outcome:
 def _judge_error(
     case: Case, error: BaseException, compiled: Outcome, expected: Signature | None
 ) -> Judgement:
-    """Judge a program that raises in eager: the exception is what it gives."""
+    """Judge a program that raises in eager: the exception is its result."""
     wanted = raised(error) if not isinstance(error, _Lost) else Raised(LOST_NAME, str(error))
     if compiled.error is not None:
         seen = raised(compiled.error, compiling=compiled.phase == "compile")
@@ -149,7 +147,7 @@ def _judge_error(
 def error_signature(outcome: Outcome) -> Signature:
     """Return the signature of a compiled run that raised.
 
-    What breaks CUDA is an `AcceleratorError`, whoever noticed it first and with whatever type.
+    A broken CUDA is an `AcceleratorError`, with any exception type and at any later call.
     """
     assert outcome.error is not None
     error = root_error(outcome.error)
@@ -165,7 +163,7 @@ def mismatch_signature(mismatch: Mismatch) -> Signature:
 
 
 def _eager_again(case: Case, more: int) -> Run:
-    """Run eager once more with the seed raised by `more`; raises what it raises."""
+    """Run eager once more with the seed raised by `more`, and raise its exception if it fails."""
     modes = dataclasses.replace(case.modes, seed=case.modes.seed + more)
     outcome = run_eager(dataclasses.replace(case, modes=modes))
     if outcome.run is None:

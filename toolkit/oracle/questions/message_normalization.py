@@ -1,9 +1,9 @@
-"""The words of a message without what changes from candidate to candidate.
+"""The text of a message without the parts that change from candidate to candidate.
 
     mul_5: index 17 of [2, 3] at 0x7f31aa        mul: index # of [#] at #
 
-Numbers and addresses are blanked out, lists of them shrink to one, and the number at the end of a
-node's name goes with its underscore: `mul_5` and `mul` may be the same node of two candidates.
+Numbers and addresses become `#`, and so do lists of them. The number at the end of a node's name is
+dropped with its underscore: `mul_5` and `mul` may be the same node of two candidates.
 """
 
 import re
@@ -19,7 +19,7 @@ _SEVERAL = re.compile(r"#(\s*[,x]\s*#)+")
 
 
 def normalize_message(message: str) -> str:
-    """Return a message with its numbers and addresses blanked out.
+    """Return a message with `#` for its numbers and addresses.
 
     >>> blanked("mul_5: index 17 of [2, 3] at 0x7f31aa, float32")
     'mul: index # of [#] at #, float32'

@@ -1,7 +1,7 @@
-"""Judge what only measuring shows: is a compiled call slower than eager's, or takes more memory?
+"""Judge time and memory: is a compiled call slower than eager's, or does it take more memory?
 
-The measuring itself is repro_templates/graph/measuring.py, which a repro carries too. What it does not
-do: compare results; a candidate whose compile or call raises shows another failure.
+repro_templates/graph/measuring.py measures, here and in repros. Results are not compared; a
+candidate whose compile or call raises shows another failure.
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ def judge_measured(
 
     Args:
         case: Only read.
-        expected: What is measured, and from which factor on it is a failure.
-        observer: Handed to the target.
+        expected: The quantity, and the factor from which on it is a failure.
+        observer: Passed to the target.
 
     Returns:
         The judgement; or the outcome of a compiled program that raises.
@@ -75,7 +75,7 @@ def _measure(
     case: Case, expected: Signature, call: Callable[..., object], inputs: Sequence[object]
 ) -> Measured:
     """Measure both sides; called under the modes of the case."""
-    assert expected.limit is not None, "what is measured has a limit"
+    assert expected.limit is not None, "a measured failure has a limit"
     program, owned = private_copy(case.graph, case.inputs, lazy=False)
     eager, compiled = _repeatable(case, program, owned), _repeatable(case, call, inputs)
     on_gpu = uses_gpu([*owned, *(tensor for _, tensor in held_tensors(program))])
@@ -89,7 +89,7 @@ def _repeatable(case: Case, call: Callable[..., object], inputs: Sequence[object
 
 
 def _empty_call(case: Case) -> Call | None:
-    """Return what calls an almost empty program of the same inputs; None if it does not compile."""
+    """Return a call of an almost empty program of the same inputs; None if it does not compile."""
     kept: list[Call] = []
     empty = replace(case, graph=empty_graph(case), roles={})
     run_compiled(empty, then=lambda call, inputs: kept.append(_repeatable(empty, call, inputs)))

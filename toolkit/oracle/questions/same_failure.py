@@ -1,7 +1,4 @@
-"""The oracle of a reduction: does a candidate still fail as the case did, and for that reason?
-
-Every reduction of a compile asks through here, so that `minify` and `diagnose` ask the same.
-"""
+"""The judge of every reduction of a compile: does a candidate fail as the given case did?"""
 
 from dataclasses import dataclass, replace
 
@@ -16,23 +13,23 @@ from ctk.toolkit.oracle.questions.message_normalization import normalize_message
 
 @dataclass(frozen=True, slots=True)
 class SameFailure:
-    """The oracle that says whether a candidate shows the failure of `case`.
+    """The layer that decides whether a candidate shows the failure of `case`.
 
-    1. A candidate must show the signature of `case`. An exception is the same only when it comes
-       from the same pass, which takes an observed compile to know.
-    2. With a `cause`, the candidate must also pass once that is left out: a reduction may otherwise
-       slip from the failure that was proved to another one with the same signature.
-    3. With a `rule`, a failure must be alike in more (`strict`) or in less (`type`, `any`) than in
-       its signature. For less, who answers is asked for any failure, and what it saw is compared
-       here: so its answers can be remembered for either rule.
+    1. A candidate must show the signature of `case`. An exception is the same only if the same pass
+       raises it, which only an observed compile shows.
+    2. With a `cause`, the candidate must also pass without it: otherwise a reduction may slip from
+       the proved failure to another one with the same signature.
+    3. With a `rule`, failures must agree in more (`strict`) or in less (`type`, `any`) than in
+       their signatures. For less, the layer below looks for any failure, and the comparison is made
+       here, so that its answers hold for both rules.
 
     Attributes:
         case: Has the signature to look for.
         inner: Compiles and runs: an executor, or its journal.
-        cause: What must be to blame.
-        base: What is left out of every question, with which the case fails as well; with no kernels
-            to generate a question costs little.
-        rule: What makes two failures the same, if not their signatures.
+        cause: The veto without which a candidate must pass.
+        base: Left out of every compile, as the case fails without it as well; a question without
+            kernels to generate is cheap.
+        rule: The rule by which two failures are the same; None: their signatures.
     """
 
     case: Case
@@ -54,9 +51,9 @@ class SameFailure:
 
     @property
     def _expected(self) -> Signature | None:
-        """What who answers looks for; None for any failure, which is judged here then.
+        """The failure that the layer below looks for; None: any, and the rule decides here.
 
-        A candidate that does not end is waited for only where that is looked for.
+        Only where the failure is a hang does the layer below wait for one.
         """
         wanted = self.case.signature
         if wanted is None or wanted.is_cut_off:
@@ -70,7 +67,7 @@ class SameFailure:
         if self.rule is None or wanted is None or seen is None or not judgement.fails:
             return judgement
         if judgement.verdict is Verdict.DIFFERENT and seen.ends_process:
-            return judgement  # nobody has asked whether eager dies of it as well
+            return judgement  # eager, which may die of it as well, has not run
         is_same = is_alike(wanted, seen, self.rule)
         return replace(judgement, verdict=Verdict.REPRODUCES if is_same else Verdict.DIFFERENT)
 
@@ -84,7 +81,7 @@ class SameFailure:
 def is_other(given: Case, smallest: Case) -> bool:
     """Return whether a reduction with a wide rule has ended at another failure than it began with.
 
-    What it shows has other words, or another kind, type or place.
+    The failure has another message, kind, type or place.
     """
     before, after = given.signature, smallest.signature
     return before is not None and after is not None and not is_alike(before, after, "strict")
@@ -93,8 +90,8 @@ def is_other(given: Case, smallest: Case) -> bool:
 def is_alike(wanted: Signature, seen: Signature, rule: SameRule) -> bool:
     """Return whether two failures are the same under a rule.
 
-    Cases: 1. `any`; 2. `type`: kind, exception type and signal; 3. `strict`: the raising place and
-    the words of the exception too, numbers and addresses apart. What was measured has no words.
+    Cases: 1. `any`; 2. `type`: kind, exception type and signal; 3. `strict`: also the raising place
+    and the normalized message of the exception. A measured failure has no message.
     """
     if rule == "any":
         return True

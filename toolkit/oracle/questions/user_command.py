@@ -1,15 +1,13 @@
-"""A program of the user as the oracle: it gets the candidate as files, and its end is the answer.
+"""A program of the user as the oracle: it gets the candidate as files, and its exit is the answer.
 
     python check.py {case}      `{case}` is the folder of the candidate, `{repro}` a script of it
 
-1. With a pattern: what it prints matches, and the failure is there; or not.
-2. Without: its exit code, as `ctk bisect-pass --command` reads it (processes/exit_codes.py).
+1. With a pattern: the case fails if the output matches.
+2. Without: its exit code decides, as for `ctk bisect-pass --command` (processes/exit_codes.py).
 3. A run that does not end is a `timeout`; it is the failure only if the given case does the same.
 
-No shell looks at the words. A mark within text of several words (`sh -c "grep x {repro}"`) is
-replaced as a shell quotes it, any other one as it is.
-
-What it does not do: compile anything, or know whether the program is a good judge.
+The program starts without a shell. A mark within text of several words (`sh -c "grep x {repro}"`)
+is replaced by a path in shell quotes, any other one by the plain path. Nothing is compiled here.
 """
 
 import hashlib
@@ -37,7 +35,7 @@ from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.repro.run import write_repro
 
 LONGEST_SECONDS = 600.0
-"""How long a run may take, unless `--timeout` says otherwise; candidates have less."""
+"""Longest time of a run without `--timeout`; candidates have less."""
 
 HANGS = "no end"
 
@@ -50,10 +48,10 @@ class CommandOracle:
 
     Attributes:
         words: The program and its arguments, with `{case}` or `{repro}` in them.
-        match: What its output must match to be a failure.
-        same: `strict`: it must end as with the given case; `any`: a run without end counts, too.
-        limit_seconds: How long a run may take, unless its question says less.
-        given: How it ended with the given case, once that was seen.
+        match: Pattern of a failure in its output; None: its exit code decides.
+        same: `strict`: it must end as with the given case; `any`: a run without end also counts.
+        limit_seconds: Longest time of a run whose question has no deadline.
+        given: How it ended with the given case; None before the first failure.
     """
 
     words: tuple[str, ...]
@@ -64,7 +62,7 @@ class CommandOracle:
 
     @property
     def identity(self) -> str:
-        """What names the question in a journal."""
+        """Names the oracle in the journal."""
         pattern = self.match.pattern if self.match else None
         text = json.dumps([self.words, pattern, self.same])
         return f"command {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
@@ -99,17 +97,17 @@ class CommandOracle:
         seconds = self.limit_seconds if deadline_seconds is None else deadline_seconds
         ended = run_command_group(words, seconds=seconds)
         judgement = self._judged(ended, seconds)
-        if ended.exceeded == "time":  # with a pattern it may have said enough by then
+        if ended.exceeded == "time":  # with a pattern, its output may have decided by then
             return replace(judgement, seconds=seconds if judgement.is_out_of_time else None)
         return replace(judgement, seconds=ended.seconds)
 
     def remember(self, judgement: Judgement) -> None:
-        """Take a failure of the given case as what candidates are held to."""
+        """Hold candidates to a failure of the given case."""
         if self.given is None and judgement.signature is not None:
             self.given = judgement.signature.message
 
     def _write(self, case: Case, folder: Path) -> tuple[Path, Path]:
-        """Write what the words name; both may be in one folder."""
+        """Write the files that the words name; both may be in one folder."""
         place = folder / "case"
         if any(CASE in word for word in self.words):
             save_case(case, place, inputs="full", portable=False)
@@ -120,7 +118,7 @@ class CommandOracle:
         return place, place / "repro.py"
 
     def _judged(self, ended: CommandEnd, seconds: float) -> Judgement:
-        """Return what a run says.
+        """Return the judgement of a run.
 
         Cases: 1. its output matches; 2. it was ended by a limit; 3. there is a pattern, and it did
         not match; 4. its exit code.
@@ -190,7 +188,7 @@ def fill_words(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
 
 
 def _describe_run(what: str, ended: CommandEnd) -> str:
-    """Return how a run ended, and the last lines that it printed."""
+    """Return how a run ended, and its last lines of output."""
     lines: list[str] = []
     with suppress(IndexError):
         lines = [one_line(line)[:200] for line in ended.output.rstrip().splitlines()[-_TAIL_LINES:]]

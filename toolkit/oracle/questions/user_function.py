@@ -3,8 +3,8 @@
     def slow_softmax(case):             ctk minify net.py --oracle check.py:slow_softmax
         return seconds_of(case) > 0.1
 
-It gets a case of its own, which it may change, and says True, False, a `Verdict` or a `Judgement`.
-What it does not do: survive a crash of the function; it runs in this process.
+It gets a copy of the case, which it may change, and returns True, False, a `Verdict` or a
+`Judgement`. It runs in this process, which does not survive its crash.
 """
 
 from collections.abc import Callable, Coroutine
@@ -30,15 +30,15 @@ SHOWN_LINES = 20
 
 
 class NoAnswer(Exception):
-    """A function returned something that says neither yes nor no."""
+    """The return value of a function is neither yes nor no."""
 
 
 def judgement_of(answer: object, name: str = "the predicate") -> Judgement:
-    """Return the judgement that an answer of a user's function is.
+    """Return the judgement for the return value of a function of the user.
 
-    Cases: 1. a `Judgement`, or a `Verdict`; 2. a bool, one of NumPy's too, or a bool tensor without
-    dimensions. Whatever else is true for Python says nothing: a forgotten `any`, the name of a
-    verdict, a coroutine that never ran would all be a yes.
+    Cases: 1. a `Judgement` or a `Verdict`; 2. a bool of Python or NumPy, or a bool tensor without
+    dimensions. Other values that are true for Python are mistakes: a forgotten `any`, the name of a
+    verdict and a coroutine that never ran would all be a yes.
 
     Raises:
         NoAnswer: It is something else.
@@ -58,7 +58,7 @@ def _shown(answer: object) -> str:
     if answer is None:
         return "None"
     if isinstance(answer, Coroutine):
-        answer.close()  # else Python warns that nobody has awaited it
+        answer.close()  # else Python warns that it was never awaited
         return "a coroutine (an `async def` is not run here)"
     if isinstance(answer, torch.Tensor):
         return f"a tensor, {tensor_text(str(answer.dtype), answer.shape)}"
@@ -70,7 +70,7 @@ def _shown(answer: object) -> str:
 
 
 _PLAIN = (str, bytes, int, float)
-"""Types whose values tell something in a message."""
+"""Types whose values are worth showing in a message."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class FunctionOracle:
 
     Attributes:
         function: Takes a case.
-        name: What it is called, for messages and for a journal.
+        name: Its name, for messages and for the journal.
         code: Its digest; two functions may have one name.
     """
 
@@ -89,14 +89,14 @@ class FunctionOracle:
 
     @property
     def identity(self) -> str:
-        """What names the question in a journal."""
+        """Names the oracle in the journal."""
         return " ".join(filter(None, ["function", self.name, self.code]))
 
     def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
         """Call the function; it has no time limit.
 
         Raises:
-            PredicateError: The function raised, would end the program, or gave no answer; holds the
+            PredicateError: The function raised, called `sys.exit`, or gave no answer; holds the
                 candidate.
         """
         if known_only:
@@ -122,7 +122,9 @@ class FunctionOracle:
 
     def _error(self, said: str, case: Case) -> PredicateError:
         shown = "".join(f"  {line}\n" for line in shorten_listing(graph_lines(case.graph)))
-        text = f"{said}\non the candidate:\n{shown}If such a candidate is no failure, return False."
+        text = (
+            f"{said}\non the candidate:\n{shown}If such a candidate is not a failure, return False."
+        )
         return PredicateError(text, case.graph, case.inputs)
 
 
