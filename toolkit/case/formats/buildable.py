@@ -24,7 +24,7 @@ def fill_tensor(value: object, filling: str) -> object:
     """
     if not isinstance(value, torch.Tensor):
         return value
-    return rewrite_tensor(value, lambda core: _content(tuple(core.shape), core.dtype, filling))
+    return rewrite_tensor(value, lambda core: make_filling(filling, tuple(core.shape), core.dtype))
 
 
 def rewrite_tensor(
@@ -81,12 +81,12 @@ def core_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _content(shape: tuple[int, ...], dtype: torch.dtype, filling: str) -> torch.Tensor:
+def make_filling(filling: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return a contiguous CPU tensor with a filling."""
     kind, _, seed = filling.partition(":")
-    if kind == "zeros":
-        return torch.zeros(shape, dtype=dtype, device="cpu")
-    if kind == "ones":
-        return torch.ones(shape, dtype=dtype, device="cpu")
+    if kind == "randn":
+        return randn(shape, seed=int(seed), dtype=dtype)
     if kind == "arange":
-        return torch.arange(torch.Size(shape).numel(), dtype=dtype, device="cpu").reshape(shape)
-    return randn(shape, seed=int(seed), dtype=dtype)
+        count = torch.Size(shape).numel()
+        return torch.arange(count, dtype=torch.int64, device="cpu").to(dtype).reshape(shape)
+    return torch.full(shape, kind == "ones", dtype=dtype, device="cpu")

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import torch
 
 from ctk.compiler.fx.clone import same_bits
-from ctk.repro_templates.graph.values import placed, randn
+from ctk.repro_templates.graph.values import placed
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, core_of, raw_bytes
+from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, core_of, make_filling, raw_bytes
 
 Number = bool | int | float | complex
 
@@ -147,13 +147,13 @@ def short_content(tensor: torch.Tensor) -> Content | None:
     runs = _runs(core)
     if runs is not None:
         return Content("zeros", runs)
-    is_range = same_bits(core, _filling("arange", (core.numel(),), core.dtype).view(core.shape))
+    is_range = same_bits(core, make_filling("arange", (core.numel(),), core.dtype).view(core.shape))
     return Content("arange") if is_range else None
 
 
 def build_content(content: Content, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return the contiguous CPU tensor that a recipe describes (`Content.is_recipe`)."""
-    result = _filling(content.kind, shape, dtype)
+    result = make_filling(content.kind, shape, dtype)
     return placed(result, {range(run.start, run.stop): run.value for run in content.runs})
 
 
@@ -350,23 +350,13 @@ def _may_be(kind: str, core: torch.Tensor) -> bool:
         return True
     count = _PREFIX
     flat = core.reshape(-1)[:count]
-    start = _filling(kind, (count,), core.dtype)
+    start = make_filling(kind, (count,), core.dtype)
     is_set = flat != 0
     return bool((flat[is_set] == start[is_set]).all())
 
 
 def _form(core: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
     return tuple(core.shape), core.dtype
-
-
-def _filling(kind: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    name, _, seed = kind.partition(":")
-    if name == "zeros":
-        return torch.zeros(shape, dtype=dtype, device="cpu")
-    if name == "arange":
-        count = torch.Size(shape).numel()
-        return torch.arange(count, dtype=torch.int64, device="cpu").to(dtype).reshape(shape)
-    return randn(shape, seed=int(seed), dtype=dtype)
 
 
 def _roughness(core: torch.Tensor) -> int:
