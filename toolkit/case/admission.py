@@ -56,13 +56,6 @@ def check_trust(
 ) -> None:
     """Refuse a case that would run, import or set anything beyond torch.
 
-    Args:
-        folder: Of the case, for the message.
-        words: The names of the case.
-        given: The overrides of the user.
-        allow_imports: Modules that the user allows.
-        alias: The target by the name of its copy.
-
     Raises:
         TrustError: The case has demands; the message lists them and how to trust or replace them.
     """
@@ -95,11 +88,5 @@ def trust_option(subject: Case | Path) -> str:
 
 
 def command_on(verb: str, folder: Path, case: Case | None = None) -> str:
-    """Return `ctk VERB FOLDER`, as a shell takes it, with `--trust` if the case needs it.
-
-    Args:
-        verb: Such as `diagnose`.
-        folder: Where the case is, or will be.
-        case: The case, if it is at hand.
-    """
+    """Return `ctk VERB FOLDER`, as a shell takes it, with `--trust` if the case needs it."""
     return f"ctk {verb} {shlex.quote(str(folder))}{trust_option(case or folder)}"

@@ -67,12 +67,7 @@ def _tensor_draw(tensor: Tensor, place: str = "input") -> TensorDraw:
 
 
 def read_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
-    """Return the draw of a graph of calls; its constants become operands.
-
-    Args:
-        module: The graph.
-        operands: One for each placeholder.
-    """
+    """Return the draw of a graph of calls; its constants become operands."""
     reader = _GraphReader(iter(operands))
     for node in module.graph.nodes:
         reader.read(node, module)

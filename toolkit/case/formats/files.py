@@ -236,11 +236,6 @@ def unique_folder(parent: Path, stem: str, *, suffix: str = "") -> Path:
 
     The name is `stem`, with the rank if there are several, and with the process id and a number if
     that name is taken: `graph0`, `graph0-rank1`, `graph0-rank1-4711-2`.
-
-    Args:
-        parent: An existing folder.
-        stem: Start of the name.
-        suffix: End of the name.
     """
     rank = os.environ.get("RANK", "")
     base = f"{stem}-rank{rank}" if rank.isdigit() else stem

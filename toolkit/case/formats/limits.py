@@ -97,11 +97,6 @@ def _own_limit() -> int:
 def check_at_most(size: int, limit: int, subject: str) -> None:
     """Check a size or count.
 
-    Args:
-        size: The actual size or count.
-        limit: One of the limits of this module.
-        subject: File, place and unit: `graph.json: nodes`.
-
     Raises:
         CaseError: It is larger.
     """

@@ -104,11 +104,7 @@ Recipe = Annotated[Normal | Uniform | Bernoulli | WrittenRecipe, Field(discrimin
 
 
 def find_written_recipe(values: Tensor) -> WrittenRecipe | None:
-    """Return the recipe of the same bits, if it is much shorter than the values.
-
-    Args:
-        values: Any plain strided tensor; only read.
-    """
+    """Return the recipe of the same bits, if it is much shorter than the values."""
     content = short_content(values)
     if content is None or len(content.runs) > max(1, values.numel() // 4):
         return None
@@ -126,12 +122,7 @@ def default_recipe(dtype: torch.dtype, seed: int) -> Recipe:
 
 
 def measure_recipe(values: Tensor, seed: int) -> Recipe:
-    """Return the recipe that resembles a tensor.
-
-    Args:
-        values: Any shape and dtype, on any device; only read.
-        seed: Seed of the synthetic values.
-    """
+    """Return the recipe that resembles a tensor."""
     if values.numel() == 0:
         return default_recipe(values.dtype, seed)
     if values.dtype == torch.bool:

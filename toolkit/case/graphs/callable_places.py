@@ -89,11 +89,6 @@ Not listed, so refused: kernels, delegates and TorchBind methods (`triton_kernel
 def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> None:
     """Check that callables occur only as arguments that an operator calls.
 
-    Args:
-        graph: Only read.
-        subgraphs: The attributes that are graphs.
-        where: Names the graph in errors.
-
     Raises:
         CaseError: A callable occurs elsewhere, or another value in its place.
     """

@@ -35,10 +35,6 @@ _REPEATS = frozenset(("operator.mul", "operator.imul"))
 def check_numbers(graph: Graph, where: str) -> None:
     """Check that no number or list of a graph can grow beyond `INT_BITS` and `SEQUENCE`.
 
-    Args:
-        graph: Only read.
-        where: Names the graph in errors.
-
     Raises:
         CaseError: The message names the node.
     """

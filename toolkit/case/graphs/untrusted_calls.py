@@ -117,13 +117,7 @@ def _by_name(name: str) -> str | None:
 
 
 def unsafe_text(op: str, target: str, leaves: Iterable[object]) -> str | None:
-    """Return the first text among a node's arguments that needs trust.
-
-    Args:
-        op: The op of the node.
-        target: Its target as a graph in JSON names it.
-        leaves: Its arguments, keys of dictionaries included.
-    """
+    """Return the first text among a node's arguments that needs trust."""
     takes_message = op == "call_function" and _takes_message(target)
     texts = (leaf for leaf in leaves if isinstance(leaf, str))
     return next((text for text in texts if not _is_harmless(text, takes_message)), None)
