@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
 
 FailureKind = Literal[

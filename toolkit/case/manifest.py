@@ -25,7 +25,7 @@ from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, check_no_link
-from ctk.toolkit.case.formats.checked import Line, Module, Sha256, Spec, Symbol
+from ctk.toolkit.case.formats.checked_types import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.case.formats.files import replace_file
 from ctk.toolkit.case.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
 from ctk.toolkit.case.formats.plain_text import quote_value

@@ -21,7 +21,7 @@ from torch.nn import Parameter
 
 from ctk.compiler.fx.walk import attribute_targets, fetch, placeholders
 from ctk.compiler.torch_compat.dynamo import roles as torch_roles
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
 
 RoleKind = Literal["parameter", "buffer", "input"]

@@ -54,7 +54,7 @@ from ctk.toolkit.case.manifest import (
     read_manifest,
     write_manifest,
 )
-from ctk.toolkit.case.replacing import replace_case, whole_case
+from ctk.toolkit.case.case_replacement import replace_case, whole_case
 from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.case.trust.demands import NO_OVERRIDES, UserOverrides
 

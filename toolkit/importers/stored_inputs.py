@@ -17,7 +17,7 @@ import torch
 
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.observe import first_line
-from ctk.toolkit.case.formats.synthetic import default_recipe, synthesize
+from ctk.toolkit.case.formats.recipes import default_recipe, synthesize
 
 
 @dataclass(slots=True)

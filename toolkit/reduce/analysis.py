@@ -11,7 +11,7 @@ from ctk.compiler.fx.copy import pause_collection
 from ctk.compiler.fx.effects import is_marker, mutated_arguments
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import ContentCache
+from ctk.toolkit.case.formats.tensor_content import ContentCache
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict

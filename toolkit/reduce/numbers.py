@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ctk.toolkit.case.formats.content import Number, digits_of, rank_of
+from ctk.toolkit.case.formats.tensor_content import Number, digits_of, rank_of
 
 LARGEST_WHOLE = 1024
 """Above it, powers of ten are tried before whole numbers."""

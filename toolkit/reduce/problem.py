@@ -9,7 +9,7 @@ from ctk.compiler.errors import DoesNotReproduce
 from ctk.compiler.torch_compat.fx import operators
 from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import ContentCache
+from ctk.toolkit.case.formats.tensor_content import ContentCache
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.question import DirectOracle, Oracle

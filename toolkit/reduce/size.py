@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import ContentCache
+from ctk.toolkit.case.formats.tensor_content import ContentCache
 from ctk.toolkit.reduce.form_edits import CASTS
 from ctk.toolkit.reduce.settings_edits import unusual_modes
 from ctk.toolkit.reduce.value_edits import tensors_of

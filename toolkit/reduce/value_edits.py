@@ -16,8 +16,8 @@ from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
 from ctk.repro_templates.graph.values import placed
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.buildable import core_of, fill_tensor, rewrite_tensor
-from ctk.toolkit.case.formats.content import Number, index_of, text_of
+from ctk.toolkit.case.formats.fillings import core_of, fill_tensor, rewrite_tensor
+from ctk.toolkit.case.formats.tensor_content import Number, index_of, text_of
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.graph_changes import with_constants, with_inputs

@@ -19,7 +19,7 @@ from ctk.repro_templates.numbers.float64 import METHODS
 from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
+from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
 from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.outcome import Outcome

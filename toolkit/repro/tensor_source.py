@@ -21,8 +21,8 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent, overlaps, same_bits
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.repro_templates.graph.values import randn
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.case.formats.content import (
+from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
+from ctk.toolkit.case.formats.tensor_content import (
     Content,
     ContentRun,
     build_content,

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ctk.toolkit.case.formats.content import Number, rank_of
+from ctk.toolkit.case.formats.tensor_content import Number, rank_of
 from ctk.toolkit.reduce.numbers import ladders
 
 

@@ -10,8 +10,8 @@ from ctk.compiler.fx.clone import same_bits
 from ctk.compiler.fx.walk import fetch
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.buildable import core_of
-from ctk.toolkit.case.formats.content import content_of
+from ctk.toolkit.case.formats.fillings import core_of
+from ctk.toolkit.case.formats.tensor_content import content_of
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.value_edits import (

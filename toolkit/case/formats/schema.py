@@ -148,7 +148,7 @@ def _explain(kind: type, data: object, error: ValidationError) -> str:
     first, *others = error.errors(include_url=False)
     more = f" (and {len(others)} more mistakes)" if others else ""
     *parents, last = first["loc"] or ("",)
-    reason = first.get("ctx", {}).get("error")  # raised by a type of `checked`
+    reason = first.get("ctx", {}).get("error")  # raised by a type of `checked_types`
     match first["type"]:
         case "missing":
             present = cast("Mapping[str, object]", _at(data, parents))

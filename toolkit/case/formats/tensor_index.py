@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.case.formats.synthetic import Recipe
+from ctk.toolkit.case.formats.recipes import Recipe
 
 
 @document

@@ -40,7 +40,7 @@ from ctk.toolkit.case.formats.scalars import (
     dtype_name,
     size_hint,
 )
-from ctk.toolkit.case.formats.synthetic import (
+from ctk.toolkit.case.formats.recipes import (
     Recipe,
     Uniform,
     WrittenRecipe,

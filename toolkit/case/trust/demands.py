@@ -18,7 +18,7 @@ from typing import Literal, cast
 
 from ctk.toolkit.case.formats.plain_text import quote_value
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
+from ctk.toolkit.case.trust.harmless_targets import HARMLESS, TORCH_NAMESPACES
 
 DemandKind = Literal["target", "pass", "option", "import", "call"]
 

@@ -154,7 +154,7 @@ def show_case(folder: Path) -> Answer:
     from ctk.toolkit.case.case_listing import count_calls
     from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
-    from ctk.toolkit.case.replacing import whole_case
+    from ctk.toolkit.case.case_replacement import whole_case
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, read_dumped
 
     whole = whole_case(folder)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctk.toolkit.case.failure import FailureKind, Signature
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
 
 

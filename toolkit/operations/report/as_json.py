@@ -12,7 +12,7 @@ from typing import Final, Literal
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureOrigin, Signature
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import document, read_document, write_document
 from ctk.toolkit.case.judgement import Verdict

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Verdict
 

@@ -10,7 +10,7 @@ What it does not do: read or write the certificate (`certificate.py`).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord

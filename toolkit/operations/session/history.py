@@ -16,7 +16,7 @@ from pathlib import Path
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
-from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.files import append_line, write_text
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES
 from ctk.toolkit.case.formats.schema import decode, document, encode

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import Content, block_count, block_range
+from ctk.toolkit.case.formats.tensor_content import Content, block_count, block_range
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 from ctk.toolkit.reduce.value_edits import KeepLargest, ZeroElements, changeable, core_shape

@@ -6,7 +6,7 @@ Where the place makes no difference, the dimensions can then shrink to one eleme
 from collections.abc import Callable, Sequence
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import index_of
+from ctk.toolkit.case.formats.tensor_content import index_of
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.value_edits import MoveElement, changeable, core_shape

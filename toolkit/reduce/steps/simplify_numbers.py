@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.content import Content, ContentRun
+from ctk.toolkit.case.formats.tensor_content import Content, ContentRun
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.numbers import Ladder, ladders
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, ladder_of_edits

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, is_possible
-from ctk.toolkit.case.formats.content import Content, ContentRun
+from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, is_possible
+from ctk.toolkit.case.formats.tensor_content import Content, ContentRun
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, ladder_of_edits
 from ctk.toolkit.reduce.value_edits import SetValues, changeable, core_shape

@@ -15,7 +15,7 @@ from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.trust import ctk_options, inductor_options
 from ctk.toolkit.case.trust.demands import CodeNames, UserOverrides, demands_of
-from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
+from ctk.toolkit.case.trust.harmless_targets import HARMLESS, TORCH_NAMESPACES
 from ctk.toolkit.targets import TARGETS, target_names
 
 IN_LATER_TORCH_ONLY = torch.__version__ < "2.13"

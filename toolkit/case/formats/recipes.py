@@ -23,8 +23,8 @@ from pydantic import Field
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.case.formats.checked import NumberText
-from ctk.toolkit.case.formats.content import (
+from ctk.toolkit.case.formats.checked_types import NumberText
+from ctk.toolkit.case.formats.tensor_content import (
     Content,
     ContentRun,
     Number,

@@ -23,7 +23,7 @@ import torch
 from ctk.compiler.fx.clone import same_bits
 from ctk.repro_templates.graph.values import placed
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
-from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, core_of, make_filling, raw_bytes
+from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, core_of, make_filling, raw_bytes
 
 Number = bool | int | float | complex
 
