@@ -7,7 +7,13 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.formats.checked_types import DefaultDevice, DeviceType, FloatDtype, Seed, Settings
+from ctk.toolkit.case.formats.checked_types import (
+    DefaultDevice,
+    DeviceType,
+    FloatDtype,
+    Seed,
+    Settings,
+)
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.roles import Role
 

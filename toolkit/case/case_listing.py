@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
+from ctk.toolkit.case.case_replacement import is_part_of_case, whole_case
 from ctk.toolkit.case.formats.files import is_partial
 from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.strict_json import Json, expect, items, member, read_json
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
-from ctk.toolkit.case.case_replacement import is_part_of_case, whole_case
 
 HALF_WRITTEN = "half-written: the process died, had no disk space left, or is still writing"
 

@@ -13,6 +13,7 @@ from typing import cast
 
 from torch import Tensor
 
+from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.safetensors_file import load_arrays
@@ -22,7 +23,6 @@ from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.graphs.json_listing import Row, argument_text, rows_of
 from ctk.toolkit.case.inputs import Inputs
 from ctk.toolkit.case.manifest import GRAPH, Manifest, check_files, read_manifest
-from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.store import CONSTANTS, INPUTS, VALUES
 from ctk.toolkit.case.tensor_comparison import NOTHING, CaseDifference, StoredValues, compare_stored
 

@@ -31,6 +31,7 @@ from ctk.toolkit.case.carried_sources import (
     resolve_references,
 )
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.case_replacement import replace_case, whole_case
 from ctk.toolkit.case.formats.files import atomic_folder, is_partial, replace_file, write_text
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
@@ -54,7 +55,6 @@ from ctk.toolkit.case.manifest import (
     read_manifest,
     write_manifest,
 )
-from ctk.toolkit.case.case_replacement import replace_case, whole_case
 from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.case.trust.demands import NO_OVERRIDES, UserOverrides
 

@@ -11,8 +11,8 @@ import pytest
 
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.case.case_listing import find_cases
-from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.case_replacement import NEW
+from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.store import load_case, save_case
 from tests.helpers.case_folders import linear_case
 

@@ -24,6 +24,8 @@ from torch import Tensor
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.formats.checked_types import NumberText
+from ctk.toolkit.case.formats.plain_text import quote_value
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.formats.tensor_content import (
     Content,
     ContentRun,
@@ -33,8 +35,6 @@ from ctk.toolkit.case.formats.tensor_content import (
     short_content,
     text_of,
 )
-from ctk.toolkit.case.formats.plain_text import quote_value
-from ctk.toolkit.case.formats.schema import document
 
 _CHUNK = 1 << 18
 """Elements per draw; part of the format, because it fixes the order of the draws."""

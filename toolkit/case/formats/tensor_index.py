@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.formats.recipes import Recipe
+from ctk.toolkit.case.formats.schema import document
 
 
 @document

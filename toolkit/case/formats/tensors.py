@@ -33,13 +33,6 @@ from ctk.toolkit.case.formats.limits import (
     memory_nbytes,
 )
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
-from ctk.toolkit.case.formats.safetensors_file import from_array, to_array
-from ctk.toolkit.case.formats.scalars import (
-    device_from_name,
-    dtype_from_name,
-    dtype_name,
-    size_hint,
-)
 from ctk.toolkit.case.formats.recipes import (
     Recipe,
     Uniform,
@@ -48,6 +41,13 @@ from ctk.toolkit.case.formats.recipes import (
     find_written_recipe,
     measure_recipe,
     synthesize,
+)
+from ctk.toolkit.case.formats.safetensors_file import from_array, to_array
+from ctk.toolkit.case.formats.scalars import (
+    device_from_name,
+    dtype_from_name,
+    dtype_name,
+    size_hint,
 )
 from ctk.toolkit.case.formats.tensor_index import Storage, TensorEntry, TensorIndex
 

@@ -152,9 +152,9 @@ def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
     from ctk.toolkit.case.admission import demands_in
     from ctk.toolkit.case.case_listing import count_calls
+    from ctk.toolkit.case.case_replacement import whole_case
     from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
-    from ctk.toolkit.case.case_replacement import whole_case
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, read_dumped
 
     whole = whole_case(folder)

@@ -19,6 +19,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import type_text
 from ctk.compiler.fx.walk import graphs_by_path, input_names
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.formats.checked_types import Line, Sha256
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.limits import CERTIFICATE_NBYTES
@@ -27,7 +28,6 @@ from ctk.toolkit.case.formats.schema import document, encode, read_document, wri
 from ctk.toolkit.case.formats.strict_json import dump_json
 from ctk.toolkit.case.graphs.graph_lines import node_line
 from ctk.toolkit.case.manifest import MANIFEST, check_files, read_manifest
-from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.reduce.driver import Reason, Reduction
 

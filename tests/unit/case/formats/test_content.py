@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import same_bits
 from ctk.repro_templates.graph.values import randn
+from ctk.toolkit.case.formats.recipes import Piece, WrittenRecipe, find_written_recipe, synthesize
 from ctk.toolkit.case.formats.tensor_content import (
     ContentCache,
     ContentRun,
@@ -24,7 +25,6 @@ from ctk.toolkit.case.formats.tensor_content import (
     rank_of,
     text_of,
 )
-from ctk.toolkit.case.formats.recipes import Piece, WrittenRecipe, find_written_recipe, synthesize
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn,

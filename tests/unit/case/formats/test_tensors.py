@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.formats.recipes import Uniform, measure_recipe, synthesize
 from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
 from ctk.toolkit.case.formats.schema import convert, decode, encode, write_document
-from ctk.toolkit.case.formats.recipes import Uniform, measure_recipe, synthesize
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.formats.tensors import keep_all, pack_tensors, unpack_tensors
 from tests.helpers.case_zoo import capture
