@@ -5,8 +5,8 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.session.case_reduction import ask_options
 from ctk.toolkit.operations.session.operation_folder import open_operation
-from ctk.toolkit.operations.session.relevant_options import ask_options
 from ctk.toolkit.operations.session.whole_program import refine_program
 
 

@@ -29,11 +29,15 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import MinifyOptions, ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.case_reduction import Work, finish_reduction, start_work
+from ctk.toolkit.operations.session.case_reduction import (
+    Work,
+    ask_options,
+    finish_reduction,
+    start_work,
+)
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.operation_folder import discard, open_operation
 from ctk.toolkit.operations.session.oracle_stack import OracleStack, stack_for, with_repeats
-from ctk.toolkit.operations.session.relevant_options import ask_options
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, write_graph_repro
 from ctk.toolkit.operations.session.torch_silence import quiet

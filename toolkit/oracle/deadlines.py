@@ -82,7 +82,7 @@ class TimeLimits:
             return self.limit_seconds
         expected = max(seconds * _share(nodes, of=theirs) for theirs, seconds in self.answers)
         floor = UNLIMITED_FLOOR_SECONDS if self.limit_seconds is None else FLOOR_SECONDS
-        return self._bounded(max(floor, self.factor * expected))
+        return self._bound(max(floor, self.factor * expected))
 
     @property
     def whole_seconds(self) -> float:
@@ -104,7 +104,7 @@ class TimeLimits:
             return self._learn_time(answer, nodes)
         if answer.verdict is Verdict.REPRODUCES:
             return self._learn_time(ask(self.whole_seconds), nodes)
-        longer = self._doubted(limit)
+        longer = self._doubt_limit(limit)
         return answer if longer is None else self._learn_factor(ask(longer), nodes)
 
     def is_open(self, answer: Judgement) -> bool:
@@ -114,10 +114,10 @@ class TimeLimits:
     def _is_short(self, limit: float | None) -> bool:
         return limit is not None and (self.limit_seconds is None or limit < self.limit_seconds)
 
-    def _doubted(self, limit: float | None) -> float | None:
+    def _doubt_limit(self, limit: float | None) -> float | None:
         """Return the limit of the second question after one ran out; None: it is believed."""
         assert limit is not None, "an unlimited question does not run out of time"
-        longer = self._bounded(DOUBT * limit)
+        longer = self._bound(DOUBT * limit)
         return longer if self.proved < DOUBTED and longer > limit else None
 
     def _learn_factor(self, answer: Judgement, nodes: int) -> Judgement:
@@ -134,7 +134,7 @@ class TimeLimits:
             self.answers.append((nodes, answer.seconds))
         return answer
 
-    def _bounded(self, seconds: float) -> float:
+    def _bound(self, seconds: float) -> float:
         return seconds if self.limit_seconds is None else min(self.limit_seconds, seconds)
 
 

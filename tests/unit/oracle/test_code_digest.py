@@ -12,8 +12,7 @@ import torch
 
 from ctk.compiler.errors import CaseError, ConfigError
 from ctk.compiler.usercode.identity import NotComparable
-from ctk.toolkit.oracle.questions.choice import choice_of
-from ctk.toolkit.oracle.questions.code_digest import digest_of
+from ctk.toolkit.oracle.questions.choice import choice_of, digest_of
 from ctk.toolkit.oracle.questions.user_function import FunctionOracle
 
 WORDS = {"a": 1}

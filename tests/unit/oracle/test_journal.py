@@ -27,7 +27,7 @@ from ctk.toolkit.oracle.answers.journal import (
     resume_journal,
     start_journal,
 )
-from ctk.toolkit.oracle.answers.journaled import Journaled, Memo, journaled_executor
+from ctk.toolkit.oracle.answers.journaled import Journaled, Memo, journal_executor
 from ctk.toolkit.oracle.answers.resume_command import resume_command, resume_hint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.child import ChildProcess
@@ -78,15 +78,15 @@ def ask_all(executor: Oracle) -> list[Judgement]:
 def test_another_process_asks_nothing_again(tmp_path: Path) -> None:
     first = Counting()
     with start_journal(tmp_path, HEADER) as journal:
-        answers = ask_all(journaled_executor(first, journal, Digests()))
+        answers = ask_all(journal_executor(first, journal, Digests()))
     assert first.asked == len(QUESTIONS)
     with resume_journal(tmp_path, HEADER) as journal:
         assert journal.is_replay and journal.remembered == len(QUESTIONS)
         second = Counting()
-        assert ask_all(journaled_executor(second, journal, Digests())) == answers
+        assert ask_all(journal_executor(second, journal, Digests())) == answers
         assert second.asked == 0 and journal.is_replay
         other = dataclasses.replace(linear_case(), target="aot_eager")
-        journaled_executor(second, journal, Digests()).ask(Question(other))
+        journal_executor(second, journal, Digests()).ask(Question(other))
         assert second.asked == 1 and not journal.is_replay
 
 
@@ -95,7 +95,7 @@ def test_what_is_only_told_of_a_failure_makes_no_other_question(tmp_path: Path) 
         executor = Counting()
         for message in ("max abs 1", "max abs 2"):
             expected = dataclasses.replace(FAILURE, message=message)
-            journaled_executor(executor, journal, Digests()).ask(Question(linear_case(), expected))
+            journal_executor(executor, journal, Digests()).ask(Question(linear_case(), expected))
         assert executor.asked == 1
 
 
@@ -110,7 +110,7 @@ def test_a_time_limit_that_ran_out_says_nothing_about_a_longer_one(
     with start_journal(tmp_path, HEADER) as journal:
         for seconds in (1.0, 1.0, 2.0, 1.0, None):
             executor = Counting(verdict, HANG, seconds)
-            journaled_executor(executor, journal, Digests()).ask(Question(linear_case()))
+            journal_executor(executor, journal, Digests()).ask(Question(linear_case()))
             asked.append(executor.asked)
     assert asked == [1, 0, 1, 0, 1]
 
@@ -120,7 +120,7 @@ def test_a_memory_limit_that_was_passed_says_nothing_about_another(tmp_path: Pat
     with start_journal(tmp_path, HEADER) as journal:
         for memory in ("200M", "200M", "8G"):
             executor = Counting(Verdict.DIFFERENT, Signature("memory"), memory=memory)
-            journaled_executor(executor, journal, Digests()).ask(Question(linear_case(), FAILURE))
+            journal_executor(executor, journal, Digests()).ask(Question(linear_case(), FAILURE))
             asked.append(executor.asked)
     assert asked == [1, 0, 1]
 
@@ -144,7 +144,7 @@ def test_the_memory_that_the_environment_allows_is_a_limit_of_the_answers(
 def test_the_short_time_of_a_candidate_proves_no_hang(tmp_path: Path) -> None:
     executor = Counting(Verdict.REPRODUCES, HANG, 60.0)
     with start_journal(tmp_path, HEADER) as journal:
-        asking = journaled_executor(executor, journal, Digests())
+        asking = journal_executor(executor, journal, Digests())
         for within in (2.0, None, 2.0, 30.0):
             asking.ask(Question(linear_case(), deadline_seconds=within))
     assert executor.asked == 2
@@ -163,7 +163,7 @@ def test_a_slow_answer_is_the_same_again_with_each_limit(tmp_path: Path) -> None
 
     for number in range(2):
         with (resume_journal if number else start_journal)(tmp_path, HEADER) as journal:
-            asking = journaled_executor(Slow(), journal, Digests())
+            asking = journal_executor(Slow(), journal, Digests())
             for within, verdict in [(4.0, "timeout"), (60.0, "passes"), (4.0, "timeout")]:
                 question = Question(linear_case(), deadline_seconds=within)
                 assert asking.ask(question).verdict.value == verdict
@@ -184,7 +184,7 @@ def test_a_hang_of_a_command_is_remembered_with_its_limit(tmp_path: Path) -> Non
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     with start_journal(tmp_path, HEADER) as journal:
-        ask_all(journaled_executor(Counting(), journal, Digests()))
+        ask_all(journal_executor(Counting(), journal, Digests()))
     yield tmp_path
 
 
@@ -195,7 +195,7 @@ def test_a_journal_torn_at_any_byte_asks_the_torn_question_only(folder: Path) ->
         (folder / JOURNAL).write_bytes(whole[:size])
         with resume_journal(folder, HEADER) as journal:
             executor = Counting()
-            ask_all(journaled_executor(executor, journal, Digests()))
+            ask_all(journal_executor(executor, journal, Digests()))
             assert executor.asked == 1
     (folder / JOURNAL).write_bytes(whole[:20])  # it died in its first line
     with resume_journal(folder, HEADER) as journal:
@@ -243,7 +243,7 @@ def test_what_is_no_journal_is_refused_with_a_sentence(
 
 def test_an_answer_of_another_form_is_refused_not_believed(tmp_path: Path) -> None:
     with start_journal(tmp_path, HEADER) as journal:
-        asking = journaled_executor(Counting(), journal, Digests())
+        asking = journal_executor(Counting(), journal, Digests())
         asking.ask(Question(linear_case()))
         key = journal.last(Judgement)
         assert key is not None

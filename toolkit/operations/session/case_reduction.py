@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ctk.compiler.errors import DoesNotReproduce
-from ctk.toolkit.bisect import Search
+from ctk.toolkit.bisect import Search, confirm_options, options_that_matter
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -66,7 +66,7 @@ class Shown:
         if self.takes_others or is_alike(self.given, seen, "strict"):
             self.signatures[fingerprint(case, self.digests)] = seen
 
-    def recorded(self, case: Case) -> Case:
+    def with_seen_failure(self, case: Case) -> Case:
         """Return a candidate with its own failure as its signature."""
         found = self.signatures.get(fingerprint(case, self.digests))
         return case if found is None else replace(case, signature=found)
@@ -146,7 +146,7 @@ class Work:
                 digests=self.run.digests,
                 on_answer=note,
                 on_progress=self.history,
-                on_improvement=lambda case: self.best.save_smaller(shown.recorded(case)),
+                on_improvement=lambda case: self.best.save_smaller(shown.with_seen_failure(case)),
                 is_own=stack.own is not None,
                 may_run=not (self.run.oracle.isolates or isinstance(stack.own, CommandOracle)),
             )
@@ -154,7 +154,7 @@ class Work:
                 continue_from(problem, before)
             found = minimize(problem, steps)
         if found.best is not given:
-            found = replace(found, best=shown.recorded(found.best))
+            found = replace(found, best=shown.with_seen_failure(found.best))
         self.best.certify(found)
         self.history.draw()
         repeated = stack.repeated
@@ -219,3 +219,29 @@ def finish_reduction(
         is_interrupted=is_over,
         others=others,
     )
+
+
+def ask_options(run: Operation, smallest: Case) -> bool:
+    """Record the options that matter to the smallest case and to the whole; False after Ctrl-C.
+
+    Args:
+        run: Has the whole case; its search gets the options.
+        smallest: Asked about first, as its compiles cost least; may be the whole case.
+    """
+    assert run.found is not None
+    search, case = run.found.search, run.found.case
+    try:
+        culprit = search.culprit if search.confirmed else None
+        found = options_that_matter(smallest, run.oracle, run.say, culprit=culprit)
+        if case is not None and found.effects:
+            found = confirm_options(case, found, run.oracle, run.say)
+    except KeyboardInterrupt:
+        return False
+    except Exception as error:
+        run.record_errors("the search for options that matter", error)
+        return True
+    if found.left:
+        said = f"{found.left} options were not asked about: {found.questions} compiles is the limit"
+        run.record_problems(said)
+    run.write(search=replace(search, options=found.effects, option_compiles=found.questions))
+    return True

@@ -65,7 +65,7 @@ def bisect_with_journal(
             say(f"{journal.remembered} answers and results of an earlier run are remembered")
         try:
             found = bisect_command(
-                words, seconds=seconds, say=say, run=_journaled_run(journal, run)
+                words, seconds=seconds, say=say, run=_run_with_journal(journal, run)
             )
             journal.note("", Done())
         except BaseException as error:
@@ -74,7 +74,7 @@ def bisect_with_journal(
     return found, folder
 
 
-def _journaled_run(journal: Journal, run: Run) -> Run:
+def _run_with_journal(journal: Journal, run: Run) -> Run:
     """Return a function that runs a command unless the journal has the result.
 
     The second run of a question has a result of its own.

@@ -35,7 +35,7 @@ from ctk.toolkit.oracle.answers.journal import (
     resume_journal,
     start_journal,
 )
-from ctk.toolkit.oracle.answers.journaled import journaled_executor
+from ctk.toolkit.oracle.answers.journaled import journal_executor
 from ctk.toolkit.oracle.answers.resume_command import resume_command
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
 from ctk.toolkit.oracle.open_subject import open_subject
@@ -99,7 +99,7 @@ def open_operation(
                 options.say(
                     f"{journal.remembered} answers and results of an earlier run are remembered"
                 )
-            oracle = journaled_executor(it.executor, journal, digests)
+            oracle = journal_executor(it.executor, journal, digests)
             run = Operation(
                 it,
                 oracle,

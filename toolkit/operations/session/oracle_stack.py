@@ -12,7 +12,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
-from ctk.toolkit.oracle.answers.journaled import Journaled, Memo, journaled_executor
+from ctk.toolkit.oracle.answers.journaled import Journaled, Memo, journal_executor
 from ctk.toolkit.oracle.deadlines import Deadlines, TimeLimits
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.question import Oracle, Question
@@ -185,7 +185,7 @@ def _speculating(stack: OracleStack) -> Generator[Oracle]:
     else:
         with speculating(
             executor,
-            lambda member: replace(judge, inner=journaled_executor(member, journal, digests)),
+            lambda member: replace(judge, inner=journal_executor(member, journal, digests)),
             digests,
         ) as oracle:
             yield oracle

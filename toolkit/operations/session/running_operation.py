@@ -108,9 +108,9 @@ class Operation:
         is_told = search.judgement.tells_of_the_program
         whole = None if is_told else self.end_to_end()
         self.found = replace(found, case=case, search=search, end_to_end=whole)
-        return self.write(state="bisected", kept=self.kept_entry(case, search))
+        return self.write(state="bisected", kept=self.find_cache_entries(case, search))
 
-    def kept_entry(self, case: Case, search: Search) -> KeptEntry | None:
+    def find_cache_entries(self, case: Case, search: Search) -> KeptEntry | None:
         """Return the entries of the persistent cache for the compile; wrong ones are removed."""
         try:
             if search.judgement.verdict is Verdict.REPRODUCES:

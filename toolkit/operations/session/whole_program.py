@@ -46,8 +46,10 @@ class Known:
 
 def refine_program(run: Operation) -> Diagnosis:
     """Name the culprit, and finish the operation."""
-    known, is_interrupted = _known(run, _NAMED, lambda asked: Known(name_culprit(asked, run.say)))
-    return _finished(run, known, is_interrupted=is_interrupted)
+    known, is_interrupted = _recall_or_search(
+        run, _NAMED, lambda asked: Known(name_culprit(asked, run.say))
+    )
+    return _finish(run, known, is_interrupted=is_interrupted)
 
 
 def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Diagnosis:
@@ -70,11 +72,11 @@ def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Dia
         )
         return Known(found.answer, size, found.run)
 
-    known, is_interrupted = _known(run, _MADE_SMALL, explain)
-    return _finished(run, known, folder, is_interrupted=is_interrupted)
+    known, is_interrupted = _recall_or_search(run, _MADE_SMALL, explain)
+    return _finish(run, known, folder, is_interrupted=is_interrupted)
 
 
-def _known(
+def _recall_or_search(
     run: Operation, key: str, find: Callable[[ProgramQuestioned], Known]
 ) -> tuple[Known, bool]:
     """Search, or recall the result; after an internal error or Ctrl-C the failure alone is known.
@@ -122,7 +124,7 @@ def program_questions(
     )
 
 
-def _finished(
+def _finish(
     run: Operation, known: Known, folder: Path | None = None, *, is_interrupted: bool
 ) -> Diagnosis:
     assert run.found is not None

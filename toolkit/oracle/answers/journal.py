@@ -227,7 +227,7 @@ def difference(then: Header, now: Header) -> str:
         before, after = then.options.get(name), now.options.get(name)
         is_asked = name in OTHER_QUESTION or (not is_same and name not in ANSWERS_STAY)
         if is_asked and before != after:
-            return f"{name} was {_shown(before)}, and is {_shown(after)} now"
+            return f"{name} was {_show(before)}, and is {_show(after)} now"
     before, after = {**then.sources, **then.variables}, {**now.sources, **now.variables}
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     if changed:
@@ -254,5 +254,5 @@ OTHER_QUESTION = ("oracle", "same_failure")
 """Options that ask another question about the same cases."""
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return json.dumps(value, default=repr)

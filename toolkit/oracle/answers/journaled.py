@@ -117,7 +117,7 @@ class Journaled:
         return f"{self.identity}/{case}{run}"
 
 
-def journaled_executor(executor: Executor, journal: Journal, digests: Digests) -> Journaled:
+def journal_executor(executor: Executor, journal: Journal, digests: Digests) -> Journaled:
     """Return the oracle that remembers the answers of an executor."""
     memo = Memo(journal, executor.limit_seconds, executor.memory)
     return Journaled(executor, memo, digests, isolates=executor.isolates)

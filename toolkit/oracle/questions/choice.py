@@ -16,14 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+import torch
+from torch.fx import GraphModule
+
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import SameRule
+from ctk.compiler.usercode import identity
 from ctk.compiler.usercode.identity import NotComparable
 from ctk.compiler.usercode.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.usercode.references import reference_to
-from ctk.toolkit.oracle.questions.code_digest import digest_of
+from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
+from ctk.toolkit.oracle.answers.tensor_text import TensorTexts
 from ctk.toolkit.oracle.questions.dependencies import files_of_command, files_of_reference
 
 Function = Callable[[Case], object]
@@ -41,7 +46,7 @@ class Choice:
         match: Pattern of a failure in its output; None: its exit code decides.
         function: A function of the user.
         reference: Its name, under which another process finds it; empty if there is none.
-        code: Its digest (code_digest.py); empty if it has none.
+        code: Its digest (`digest_of`); empty if it has none.
         incomparable: Why the function cannot be compared with that of an earlier process.
         measured: The failure to measure: `slow` or `peak-memory`.
         same: The rule by which two failures are the same.
@@ -209,16 +214,16 @@ def _function(oracle: Function | str) -> Choice:
                 f"oracle {given!r} is a {type(found).__name__}, which cannot be called; name a "
                 "function that takes a case and returns True, False or a Verdict"
             )
-        return _identified(found, given)
+        return _identify(found, given)
     if not callable(given):
         raise ConfigError(
             f"oracle is a {type(given).__name__}; pass a function that takes a case and returns "
             "True, False or a Verdict, or its name: 'FILE.py:NAME'"
         )
-    return _identified(cast("Function", oracle), reference_to(given) or "")
+    return _identify(cast("Function", oracle), reference_to(given) or "")
 
 
-def _identified(function: Function, reference: str) -> Choice:
+def _identify(function: Function, reference: str) -> Choice:
     """Return the choice of a function; a name leads to a file, whose text identifies it."""
     try:
         code = digest_of(function, by_file=bool(reference))
@@ -226,6 +231,33 @@ def _identified(function: Function, reference: str) -> Choice:
         why = "" if reference else str(error)
         return Choice(function=function, reference=reference, incomparable=why)
     return Choice(function=function, reference=reference, code=code)
+
+
+def digest_of(function: Callable[..., object], *, by_file: bool = False) -> str:
+    """Return the digest of a function, a method or a callable object.
+
+    Tensors and graphs in it count by their contents.
+
+    Args:
+        function: Only read.
+        by_file: Leave out the global names, which the text of its file determines.
+
+    Raises:
+        NotComparable: It holds a value that cannot be compared, such as a lock or an open file.
+    """
+    return identity.digest_of(function, _leaf, by_file=by_file)
+
+
+def _leaf(value: object) -> str | None:
+    match value:
+        case GraphModule():
+            return f"graph {fingerprint(Case(value, ()))}"
+        case torch.Tensor():
+            return TensorTexts(Digests().of).of(value)
+        case torch.dtype() | torch.device() | torch.layout() | torch.memory_format():
+            return repr(value)
+        case _:
+            return None
 
 
 def _factor(option: str, value: float | str) -> float:

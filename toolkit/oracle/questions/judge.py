@@ -69,7 +69,7 @@ def judge(
         found = judge_measured(case, expected, observer)
         is_answer = isinstance(found, Judgement)
         return found if is_answer else _answer(error_signature(found), expected)
-    eager = run_eager(case) if eager_raised is None else _lost(eager_raised)
+    eager = run_eager(case) if eager_raised is None else _lost_outcome(eager_raised)
     report_alive()
     if isinstance(eager.error, CtkError):
         return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
@@ -118,7 +118,7 @@ class _Lost(Exception):
     """Stands for the exception of eager in another process."""
 
 
-def _lost(message: str) -> Outcome:
+def _lost_outcome(message: str) -> Outcome:
     return Outcome(None, _Lost(message))
 
 

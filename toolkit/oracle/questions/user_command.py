@@ -96,7 +96,7 @@ class CommandOracle:
         words = fill_words(self.words, {CASE: str(folder), REPRO: str(script)})
         seconds = self.limit_seconds if deadline_seconds is None else deadline_seconds
         ended = run_command_group(words, seconds=seconds)
-        judgement = self._judged(ended, seconds)
+        judgement = self._judge_run(ended, seconds)
         if ended.exceeded == "time":  # with a pattern, its output may have decided by then
             return replace(judgement, seconds=seconds if judgement.is_out_of_time else None)
         return replace(judgement, seconds=ended.seconds)
@@ -117,7 +117,7 @@ class CommandOracle:
             return place, write_repro(case, place)
         return place, place / "repro.py"
 
-    def _judged(self, ended: CommandEnd, seconds: float) -> Judgement:
+    def _judge_run(self, ended: CommandEnd, seconds: float) -> Judgement:
         """Return the judgement of a run.
 
         Cases: 1. its output matches; 2. it was ended by a limit; 3. there is a pattern, and it did
@@ -126,7 +126,7 @@ class CommandOracle:
         if self.match is not None and (found := self.match.search(ended.output)):
             return self._failing(f"its output matches: {one_line(found[0])[:200]}", ended)
         if ended.exceeded is not None:
-            return self._ended_by_us(ended, seconds)
+            return self._judge_cut_off(ended, seconds)
         code = ended.code
         assert code is not None, "a run that was not ended by a limit has an exit code"
         outcome = read_outcome(code)
@@ -140,7 +140,7 @@ class CommandOracle:
             return Judgement(Verdict.PASSES, detail=_describe_run(describe_exit(code), ended))
         return self._failing(describe_exit(code), ended)
 
-    def _ended_by_us(self, ended: CommandEnd, seconds: float) -> Judgement:
+    def _judge_cut_off(self, ended: CommandEnd, seconds: float) -> Judgement:
         if ended.exceeded == "output":
             said = f"it printed more than {OUTPUT_NBYTES >> 20} MiB and was ended"
             return Judgement(Verdict.INVALID, detail=_describe_run(said, ended))

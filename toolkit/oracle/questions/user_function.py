@@ -50,10 +50,10 @@ def judgement_of(answer: object, name: str = "the predicate") -> Judgement:
     is_tensor = isinstance(answer, torch.Tensor) and answer.dtype is torch.bool and not answer.dim()
     if is_tensor or isinstance(answer, bool | np.bool_):
         return Judgement(Verdict.REPRODUCES if answer else Verdict.PASSES)
-    raise NoAnswer(f"{name} returned {_shown(answer)}; it must return True, False or a Verdict")
+    raise NoAnswer(f"{name} returned {_show(answer)}; it must return True, False or a Verdict")
 
 
-def _shown(answer: object) -> str:
+def _show(answer: object) -> str:
     """Return an answer for a message: its type, and its value where that is short."""
     if answer is None:
         return "None"
