@@ -33,7 +33,7 @@ An example: the compiled program of one candidate hangs, with `--timeout 60`.
 1. The worker selects on the pipe of the child and on its own stdin. After 60 s, plus the time in
    which the child had no core (tree.py, `CoreWaits`), it kills the group of the child and then all
    of its own descendants. A daemon that left the group is one of them, because the worker adopts
-   orphans (`PR_SET_CHILD_SUBREAPER`). It answers `timeout`, and forks a child for the next question.
+   orphans (`PR_SET_CHILD_SUBREAPER`). It answers `timeout`; the next question gets a new child.
 2. Ctrl-C instead reaches only ctk, because servers and children lead groups of their own. ctk
    closes the stdin of the worker, which ends its child and itself; after 5 s its group is killed.
 3. `kill -9` of ctk instead: forked processes die with their parent (`PR_SET_PDEATHSIG`), servers
@@ -43,9 +43,9 @@ An example: the compiled program of one candidate hangs, with `--timeout 60`.
 Three ways to find a process, from cheap to thorough: its *group* (groups.py); its *ancestors*, read
 from `/proc` (tree.py); a *mark* in its environment, for a daemon whose ancestors have ended.
 
-Limits hold for a whole tree. Memory counts anonymous and shared pages (memory.py), since `ulimit -v`
-would count the terabytes of addresses that CUDA reserves. A deadline excludes the time in which a
-process was ready to run and had no core: on a busy machine, slow is not stuck.
+Limits hold for a whole tree. Memory counts anonymous and shared pages (memory.py), since `ulimit
+-v` would count the terabytes of addresses that CUDA reserves. A deadline excludes the time in which
+a process was ready to run and had no core: on a busy machine, slow is not stuck.
 
 Why not otherwise
 -----------------
