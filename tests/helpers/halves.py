@@ -98,8 +98,8 @@ def leave_a_daemon() -> None:
 def answer_and_crash() -> None:
     link = find_link()
     assert link is not None
-    link.started("check", as_json=True)
-    link.answered(1)
+    link.note_started("check", as_json=True)
+    link.note_answered(1)
     os.abort()
 
 

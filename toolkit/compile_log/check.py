@@ -39,7 +39,7 @@ from ctk.toolkit.compile_log.steps import (
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.node_values import graph_values, values_and_error
-from ctk.toolkit.execution.private_copy import raising_node
+from ctk.toolkit.execution.private_copy import find_raising_node
 from ctk.toolkit.processes.link import report_alive
 
 Values = Mapping[str, object]
@@ -184,7 +184,7 @@ class Checker:
                 return Finding(step, "wrong", mismatch, node, compared)
         if ran.error is not None and (lost := _find_lost_error(ran.error, after_error)):
             self._wrong_kernels.update(step.kernels)
-            return Finding(step, "wrong", lost, raising_node(ran.error), compared)
+            return Finding(step, "wrong", lost, find_raising_node(ran.error), compared)
         return Finding(step, "ok", compared=compared)
 
     def _check_dispatch(
@@ -216,7 +216,7 @@ class Checker:
                 return Finding(step, "wrong", mismatch, nodes[-1] if is_whole else name, compared)
         if ran.error is not None and (lost := _find_lost_error(ran.error, traced.error)):
             self._has_wrong_decomposition |= is_whole
-            return Finding(step, "wrong", lost, raising_node(ran.error), compared)
+            return Finding(step, "wrong", lost, find_raising_node(ran.error), compared)
         return Finding(step, "ok", compared=compared)
 
     def _run_traced(self, step: CompileStep) -> "_GraphRun":
@@ -360,7 +360,7 @@ def _find_lost_error(before: Exception, after: Exception | None) -> Mismatch | N
     if after is not None or is_of_a_leaf(before):
         return None
     detail = f"{raised(before)}; nothing is raised after this step"
-    return Mismatch(raising_node(before) or "", "missing-error", detail)
+    return Mismatch(find_raising_node(before) or "", "missing-error", detail)
 
 
 def _stage_before(step: CompileStep) -> Stage:

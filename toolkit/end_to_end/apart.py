@@ -46,7 +46,7 @@ def ask_apart(
     with Player(program.path, timeout_seconds or TIMEOUT_SECONDS, memory_nbytes) as player:
 
         def play(target: str, config: Mapping[str, object]) -> Compared:
-            seen = player.played(text, replace(plan, target=target, config=config))
+            seen = player.play(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
             return Compared(judge_answer(seen), call, has_compiled=False)  # nobody says it
 

@@ -38,7 +38,7 @@ class Rounds:
     most: int = 0
 
     @contextmanager
-    def counted(self) -> Generator[None]:
+    def count_calls(self) -> Generator[None]:
         """Count the calls in all eager runs of this thread inside the block."""
         token = _ROUNDS.set(self)
         try:
@@ -46,7 +46,7 @@ class Rounds:
         finally:
             _ROUNDS.reset(token)
 
-    def hold(self) -> None:
+    def set_limit(self) -> None:
         """Set the limit to twice the most calls so far, at least `LEAST_LIMIT`."""
         self.limit = max(LEAST_LIMIT, 2 * self.most)
 
@@ -56,7 +56,7 @@ _ROUNDS: ContextVar[Rounds | None] = ContextVar("_ROUNDS", default=None)
 
 @contextmanager
 def limit_rounds(program: Module) -> Generator[None]:
-    """Count the calls of a graph's sub-graphs inside the block, if `Rounds.counted` is active.
+    """Count the calls of a graph's sub-graphs inside the block, if `Rounds.count_calls` is active.
 
     Args:
         program: The graph; its sub-graphs have a hook inside the block.

@@ -72,7 +72,7 @@ RAISING_NODE = "ctk_raising_node"
 """Attribute of an exception of an eager run: the name of the node that raised it."""
 
 
-def raising_node(error: BaseException) -> str | None:
+def find_raising_node(error: BaseException) -> str | None:
     """Return the name of the node that raised an exception in an eager run; None elsewhere."""
     name = getattr(error, RAISING_NODE, None)
     return name if isinstance(name, str) else None
@@ -82,7 +82,7 @@ RAISING_OPERATOR = "ctk_raising_operator"
 """Attribute of an exception of an eager run: the operator that raised it."""
 
 
-def raising_operator(error: BaseException) -> str | None:
+def find_raising_operator(error: BaseException) -> str | None:
     """Return the operator that raised in an eager run; a reduction may rename its node."""
     name = getattr(error, RAISING_OPERATOR, None)
     return name if isinstance(name, str) else None

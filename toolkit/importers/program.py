@@ -175,7 +175,7 @@ class Captured:
     roles: Mapping[str, Role]
 
 
-def recording_backend(
+def make_recording_backend(
     captured: list[Captured],
     seen: Callable[[int], object] = lambda _: None,
     *,
@@ -280,7 +280,7 @@ def _run_recorded(
             "is compiled by torch.jit already, and Dynamo does not look inside; "
             "give ctk the model before torch.jit"
         )
-    backend = recording_backend(captured, seen, backward=backward)
+    backend = make_recording_backend(captured, seen, backward=backward)
     grad = torch.is_grad_enabled() and (backward or not _is_inference(program))
     # None, not False: False would forbid the sizes that inputs() has marked as dynamic.
     compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)

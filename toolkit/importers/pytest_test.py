@@ -37,7 +37,7 @@ from ctk.toolkit.case.usercode.references import json_options, reference_to
 from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.importers.changed_options import filter_savable
 from ctk.toolkit.importers.no_graph import HINT, explain_no_graph
-from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
+from ctk.toolkit.importers.program import Captured, make_case, make_recording_backend, tensors_in
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, target_of
 
@@ -115,7 +115,7 @@ class TestRun:
     def run(self, name: str, *options: str) -> int:
         """Run pytest on a selection, without its output."""
         pytest = _pytest()
-        undo = dynamo.wrap_backend_lookup(self.recorded, self)
+        undo = dynamo.wrap_backend_lookup(self.record_backend, self)
         arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
         self._before = {key: value for key, (value, _) in inductor.known_options().items()}
         try:
@@ -143,18 +143,18 @@ class TestRun:
             word = "is skipped" if report.skipped else f"fails in its {report.when}"
             self.problems.append(f"{report.nodeid} {word}: {_last_line(report)}")
 
-    def recorded(self, backend: object) -> object:
+    def record_backend(self, backend: object) -> object:
         """Return the recording backend for a backend of the test; the same for equal ones."""
         if hasattr(backend, "ctk_records"):
             return backend
         for test, known, wrapper in self._known:
             if test == self.test and (known is backend or known == backend):
                 return wrapper
-        wrapper = self._recording(*dynamo.unwrap_backend(backend))
+        wrapper = self._make_recording_backend(*dynamo.unwrap_backend(backend))
         self._known.append((self.test, backend, wrapper))
         return wrapper
 
-    def _recording(
+    def _make_recording_backend(
         self, name: str | None, function: object, keywords: Mapping[str, object]
     ) -> Callable[..., object]:
         options = keywords.get("options")
@@ -163,20 +163,20 @@ class TestRun:
         shown = name or getattr(function, "__qualname__", type(function).__qualname__)
         compiled = RecordedBackend(self.test, target, shown, json_options(given)[0])
         self.compiled.append(compiled)
-        backend = recording_backend(compiled.captured, backward=self.request.backward)
+        backend = make_recording_backend(compiled.captured, backward=self.request.backward)
 
         def ctk_recording(
             gm: GraphModule, example_inputs: Sequence[object], **_: object
         ) -> Callable[..., object]:
             slot = len(compiled.captured)
-            compiled.settings.append(self._changed())
+            compiled.settings.append(self._find_changed_options())
             made: Any = backend(gm, example_inputs)
             return partial(_call_and_note_backward, made, compiled.captured, slot)
 
         ctk_recording.ctk_records = True  # type: ignore[attr-defined]  # functions take attributes
         return ctk_recording
 
-    def _changed(self) -> Mapping[str, object]:
+    def _find_changed_options(self) -> Mapping[str, object]:
         """Return the options of Inductor that the test, its fixtures and files have set so far."""
         now, before = inductor.known_options(), self._before
         return {key: value for key, (value, _) in now.items() if before.get(key) != value}

@@ -63,37 +63,37 @@ class Link:
     _told_alive: float = 0.0
     _watch: Watch | None = None
 
-    def started(self, command: str, *, as_json: bool) -> None:
+    def note_started(self, command: str, *, as_json: bool) -> None:
         """Note that a command begins its work: a later end of the process is not a usage error."""
         self._tell("started", {"command": command, "as_json": as_json})
 
-    def answered(self, exit_code: int) -> None:
+    def note_answered(self, exit_code: int) -> None:
         """Note that the answer was printed: the end of the process loses nothing."""
         self._tell("answered", exit_code)
 
-    def work(self, case: str, work: "Work") -> None:
+    def note_work(self, case: str, work: "Work") -> None:
         """Note the work on a saved case: compile or call it; empty: it is done."""
         self._tell("work", {"case": case, "doing": work.doing, "command": work.command})
 
-    def resumable(self, folder: str, command: str) -> None:
+    def note_resumable(self, folder: str, command: str) -> None:
         """Note that the operation in a folder has a journal, and the command that resumes it."""
         self._tell("resumable", {"folder": folder, "command": command})
 
-    def asking(self, name: str) -> None:
+    def note_asking(self, name: str) -> None:
         """Note that a function of the user runs; empty: it has returned."""
         self._tell("asking", name)
 
-    def watch(self, watch: Watch | None) -> Watch | None:
+    def set_limits(self, watch: Watch | None) -> Watch | None:
         """Set the limits (None clears them) and return the previous ones."""
         before, self._watch = self._watch, watch
         self._tell("watch", watch and asdict(watch))
         return before
 
-    def writing(self, is_writing: bool) -> None:
+    def note_writing(self, is_writing: bool) -> None:
         """Note that a result is being written, which has no limit; or that it is written."""
         self._tell("writing", is_writing)
 
-    def alive(self) -> None:
+    def note_alive(self) -> None:
         """Send a sign of life."""
         now = time.monotonic()
         if now - self._told_alive >= _ALIVE_SECONDS:
@@ -125,14 +125,14 @@ def report_alive() -> None:
     """Send a sign of life to the supervisor, if there is one."""
     link = find_link()
     if link is not None:
-        link.alive()
+        link.note_alive()
 
 
 def report_resumable(folder: Path, command: str) -> None:
     """Send the supervisor, if there is one, the folder to resume and the command that does."""
     link = find_link()
     if link is not None:
-        link.resumable(str(folder.absolute()), command)
+        link.note_resumable(str(folder.absolute()), command)
 
 
 @contextlib.contextmanager
@@ -148,11 +148,11 @@ def report_work(case: Path, doing: str, command: str) -> Generator[None]:
     if link is None:
         yield
         return
-    link.work(str(case.absolute()), Work(doing, command))
+    link.note_work(str(case.absolute()), Work(doing, command))
     try:
         yield
     finally:
-        link.work(str(case.absolute()), Work(""))
+        link.note_work(str(case.absolute()), Work(""))
 
 
 @contextlib.contextmanager
@@ -162,11 +162,11 @@ def report_function(name: str) -> Generator[None]:
     if link is None:
         yield
         return
-    link.asking(name)
+    link.note_asking(name)
     try:
         yield
     finally:
-        link.asking("")
+        link.note_asking("")
 
 
 @contextlib.contextmanager
@@ -176,11 +176,11 @@ def apply_limits(watch: Watch | None) -> Generator[None]:
     if link is None or watch is None:
         yield
         return
-    before = link.watch(watch)
+    before = link.set_limits(watch)
     try:
         yield
     finally:
-        link.watch(before)
+        link.set_limits(before)
 
 
 @contextlib.contextmanager

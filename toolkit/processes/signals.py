@@ -84,7 +84,7 @@ def defer_interrupts() -> Generator[None]:
 
     link = find_link()
     if link is not None:
-        link.writing(True)
+        link.note_writing(True)
     previous = {number: signal.signal(number, remember) for number in DEFERRED}
     try:
         yield
@@ -92,6 +92,6 @@ def defer_interrupts() -> Generator[None]:
         for number, handler in previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if link is not None:
-            link.writing(False)
+            link.note_writing(False)
         for number in dict.fromkeys(received):
             signal.raise_signal(number)

@@ -117,10 +117,10 @@ def minimize(
     problems: list[str] = []
     rounds = Rounds()
     try:
-        with rounds.counted():
+        with rounds.count_calls():
             problem.check_start()
             problem.run_given()
-            rounds.hold()
+            rounds.set_limit()
             _search(problem, steps, blocks)
         reason = "incomplete" if problem.left_out else "minimal"
     except OutOfBudget as out:

@@ -124,7 +124,7 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
         )
     handle = Installed(WatchSession(wanted))
     handle.session.book = book
-    undo_lookup = dynamo.wrap_backend_lookup(handle.watched, handle)
+    undo_lookup = dynamo.wrap_backend_lookup(handle.watch_backend, handle)
     undo_calls = watch_calls(handle.session_of)
 
     def undo() -> None:
@@ -181,7 +181,7 @@ class Installed(Closeable):
         session = getattr(backend, "ctk_session", None)
         return session if session is self.session else None
 
-    def watched(self, backend: object) -> object:
+    def watch_backend(self, backend: object) -> object:
         """Return the watching backend for a backend of the program.
 
         Equal backends give the same object: Dynamo compares backends to reuse what it compiled.

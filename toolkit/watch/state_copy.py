@@ -34,7 +34,7 @@ class StateCopy:
     case: Case
     _make_undo: Callable[[], None]
 
-    def restored(self) -> bool:
+    def restore(self) -> bool:
         """Restore the program's state before the call; return whether that succeeded."""
         return run_guarded(self._undo, "undoing a failed call (no fallback)")
 

@@ -142,10 +142,10 @@ class WatchedCase:
     def _save(self, case: Case) -> None:
         """Write a case; the first error is logged and written to a file, and ends further saves."""
         self._can_save = self._can_save and run_guarded(
-            lambda: self._write(case), f"saving {self.folder}", partial(self.missed, "case")
+            lambda: self._write(case), f"saving {self.folder}", partial(self.record_missing, "case")
         )
 
-    def missed(self, what: Literal["case", "events"], why: str) -> None:
+    def record_missing(self, what: Literal["case", "events"], why: str) -> None:
         """Record a part of this graph's dump that could not be written."""
         self.session.add_missing(Missing(self.case.name, what, why))
 

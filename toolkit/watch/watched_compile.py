@@ -71,7 +71,7 @@ def compile_watched(
         return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
     try:
         with report_work(opened[0].folder, "compiling it", opened[0].command):
-            return _Watch(opened[0]).compiled(gm, example_inputs)
+            return _Watch(opened[0]).compile(gm, example_inputs)
     finally:
         session.keep_quota()
 
@@ -82,15 +82,15 @@ class _Watch:
     def __init__(self, watched: WatchedCase) -> None:
         self._watched = watched
         self._options = watched.session.options
-        self._writer = DumpWriter(watched.folder, partial(watched.missed, "events"))
+        self._writer = DumpWriter(watched.folder, partial(watched.record_missing, "events"))
         # A graph that holds state is checked by a compile of its own (first_call.py).
         keep = self._options.check == "pass" and not held_state(watched.case.graph)
         self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)
         self._state: State = "compiling"
         self._lock = threading.Lock()  # held by the thread that prepares the first call
-        self._sees_exceptions = False  # whether exceptions of the running call are caught here
+        self._catches_exceptions = False  # whether exceptions of the running call are caught here
 
-    def compiled(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
+    def compile(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
         """Compile the graph; return the function that replaces it in the program."""
         target = self._watched.subject.target
         config = {**target.native(), **self._watched.subject.config}
@@ -117,19 +117,19 @@ class _Watch:
             return self._first_call(compiled, args)
         if self._state == "eager":
             return self._watched.case.graph(*args)
-        return self._guarded_call(compiled, args, self._watched.case_with(args))
+        return self._call_and_report(compiled, args, self._watched.case_with(args))
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         doing, command = "calling it for the first time", self._watched.command
         with report_work(self._watched.folder, doing, command):
             with hold_compile_lock() if self._options.check != "off" else self._lock:
                 is_first = self._state == "first call"  # unless another thread was faster
-                spare = self._prepare(compiled, args) if is_first else None
+                state = self._prepare(compiled, args) if is_first else None
             if is_first:
                 try:
-                    return self._unchecked_first_call(compiled, args, spare)
+                    return self._make_first_call(compiled, args, state)
                 finally:
-                    self._forget()
+                    self._release()
         return self._call(compiled, args)
 
     def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> StateCopy | None:
@@ -140,42 +140,44 @@ class _Watch:
         """
         try:
             self._watched.update_modes()
-            spare = copy_state(self._options, self._watched.case, args)
-            if self._options.check != "off" and spare is not None:
-                self._check(compiled, spare.case)
+            state = copy_state(self._options, self._watched.case, args)
+            if self._options.check != "off" and state is not None:
+                self._check(compiled, state.case)
         except BaseException:
-            self._forget()
+            self._release()
             raise
         finally:
             if self._state == "first call":
                 self._state = "later calls"
-        return spare
+        return state
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         """Release the program's tensors and the events recorded for the check."""
         self._watched.forget_inputs()
         self._recorder.log.events.clear()
 
-    def _unchecked_first_call(
-        self, compiled: Compiled, args: tuple[object, ...], spare: StateCopy | None
+    def _make_first_call(
+        self, compiled: Compiled, args: tuple[object, ...], state: StateCopy | None
     ) -> object:
         watched, on_failure = self._watched, self._options.on_failure
         if self._state == "eager":
             return watched.case.graph(*args)
-        before = watched.case_with(args) if spare is None else spare.case
+        before = watched.case_with(args) if state is None else state.case
         try:
-            return self._guarded_call(compiled, args, before)
+            return self._call_and_report(compiled, args, before)
         except Exception as error:
-            if on_failure == "raise" or spare is None or not spare.restored():
+            if on_failure == "raise" or state is None or not state.restore():
                 raise
             self._state = "eager"
             report_fallback(on_failure, watched.case, error, while_="in its first call")
             return watched.case.graph(*args)
 
-    def _guarded_call(self, compiled: Compiled, args: tuple[object, ...], before: Case) -> object:
+    def _call_and_report(
+        self, compiled: Compiled, args: tuple[object, ...], before: Case
+    ) -> object:
         """Call; announce an exception unless eager, run on the state `before`, raises as well."""
         try:
-            with self._seeing_exceptions():
+            with self._catch_exceptions():
                 return compiled(*args)
         except Exception as error:
             if is_from_saved_tensor_hook(error):
@@ -197,7 +199,7 @@ class _Watch:
         modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
         log = self._recorder.log if self._options.check == "pass" else None
         case = self._watched.case
-        with self._seeing_exceptions():
+        with self._catch_exceptions():
             result = check_first_call(
                 dataclasses.replace(before, modes=modes), self._watched.subject, compiled, log=log
             )
@@ -219,18 +221,18 @@ class _Watch:
             self._state = "eager"
 
     @contextmanager
-    def _seeing_exceptions(self) -> Generator[None]:
-        self._sees_exceptions = True
+    def _catch_exceptions(self) -> Generator[None]:
+        self._catches_exceptions = True
         try:
             yield
         finally:
-            self._sees_exceptions = False
+            self._catches_exceptions = False
 
     def _on_event(self, event: Event) -> None:
         self._writer.write(event)
         if self._options.check != "pass":
             self._recorder.log.events.clear()  # only this check reads them again
-        is_caught = self._state == "compiling" or self._sees_exceptions
+        is_caught = self._state == "compiling" or self._catches_exceptions
         if isinstance(event, ErrorRecord) and not is_caught:  # in a backward pass
             signature = error_signature(Outcome(None, event.error))
             is_backward = event.stage == "backward"

@@ -36,7 +36,7 @@ def tanh_inside(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
 
 def test_rounds_are_counted_and_limited():
     case, rounds = Case(looping(5), (X,), target="eager"), Rounds()
-    with rounds.counted():
+    with rounds.count_calls():
         assert run_eager(case).error is None
         facts_of(case)
         assert rounds.most >= 11  # six conditions, five bodies, and what the operator tries itself

@@ -10,10 +10,10 @@ def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     link, notes = Link(writing), Notes()
-    link.started("minify", as_json=True)
-    link.resumable("/out", "ctk minify …")
-    link.asking("check.py:fails")
-    link.work("/case", Work("compiling it", "ctk diagnose /case"))
+    link.note_started("minify", as_json=True)
+    link.note_resumable("/out", "ctk minify …")
+    link.note_asking("check.py:fails")
+    link.note_work("/case", Work("compiling it", "ctk diagnose /case"))
     os.write(writing, b'{"answered"')
     notes.read(reading)
     assert (notes.command, notes.as_json, notes.exit_code) == ("minify", True, None)
@@ -23,13 +23,13 @@ def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
     )
     assert notes.asking == "check.py:fails"
     os.write(writing, b": 1}\n")
-    link.asking("")
-    link.work("/case", Work(""))
+    link.note_asking("")
+    link.note_work("/case", Work(""))
     notes.read(reading)
     assert (notes.exit_code, notes.works) == (1, {"/case": Work("")})
     assert notes.asking == ""
     os.close(reading)
-    link.answered(0)  # nobody listens, and nothing happens
+    link.note_answered(0)  # nobody listens, and nothing happens
     os.close(writing)
 
 
@@ -37,7 +37,7 @@ def test_signs_of_life_are_told_now_and_then() -> None:
     reading, writing = os.pipe()
     link = Link(writing)
     for _ in range(10_000):
-        link.alive()
+        link.note_alive()
     assert len(os.read(reading, 1 << 16)) < 1 << 10
     os.close(reading)
     os.close(writing)

@@ -60,7 +60,7 @@ def guarded(command: Command) -> Callable[..., Said]:
         )
         link = find_link()
         if link is not None:
-            link.started(command.name, as_json=as_json)
+            link.note_started(command.name, as_json=as_json)
         with (
             handle_terminate_as_interrupt(),
             stdout_to_stderr(),

@@ -152,7 +152,7 @@ def leave(said: Said) -> NoReturn:
     except BaseException as error:  # a bug of ours in printing, or Ctrl-C
         code = print_said(Said(said.command, answer_for(error), said.as_json))
     if link is not None:
-        link.answered(int(code))
+        link.note_answered(int(code))
         stdout_is_stderr()  # threads and exit handlers of the user's may still print
     settle_streams()
     sys.exit(int(code))

@@ -50,7 +50,7 @@ class Player(Closeable):
         self._folder: Path | None = None
         self._server: WarmServer | None = None
 
-    def played(self, text: str, plan: Plan) -> PlayAnswer:
+    def play(self, text: str, plan: Plan) -> PlayAnswer:
         """Play both sides of a program.
 
         Raises:
@@ -60,11 +60,11 @@ class Player(Closeable):
         write_text(path, text)
         return self._answer(PlayQuestion(str(path), plan, self.timeout_seconds, self.memory_nbytes))
 
-    def judged(self, text: str, plan: Plan, expected: Signature) -> Judgement:
+    def judge(self, text: str, plan: Plan, expected: Signature) -> Judgement:
         """Judge whether a program fails in the expected way."""
-        return judge_answer(self.played(text, plan), expected)
+        return judge_answer(self.play(text, plan), expected)
 
-    def asking(
+    def make_oracle(
         self, plan: Plan, expected: Signature, passing: Plan | None = None
     ) -> Callable[[str], Judgement]:
         """Return the oracle of a reduction.
@@ -76,10 +76,10 @@ class Player(Closeable):
         """
 
         def ask(text: str) -> Judgement:
-            judgement = self.judged(text, plan, expected)
+            judgement = self.judge(text, plan, expected)
             if passing is None or judgement.verdict is not Verdict.REPRODUCES:
                 return judgement
-            other = self.played(text, passing)
+            other = self.play(text, passing)
             is_same = not other.differences and not other.unanswered
             return judgement if is_same else replace(judgement, verdict=Verdict.DIFFERENT)
 

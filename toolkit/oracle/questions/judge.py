@@ -33,7 +33,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.outcome import Outcome
-from ctk.toolkit.execution.private_copy import raising_operator
+from ctk.toolkit.execution.private_copy import find_raising_operator
 from ctk.toolkit.oracle.questions.performance import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import report_alive
@@ -140,7 +140,7 @@ def _judge_error(
         detail = f"eager raises {wanted}, and {second} when it is run again"
         return Judgement(Verdict.FLAKY, detail=detail)
     message = f"{wanted.message}; only eager raises it"
-    where = None if isinstance(error, _Lost) else raising_operator(error) or "backward"
+    where = None if isinstance(error, _Lost) else find_raising_operator(error) or "backward"
     return _answer(Signature("missing-error", wanted.name, where, message=message), expected)
 
 

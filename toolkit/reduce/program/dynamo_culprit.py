@@ -71,7 +71,7 @@ def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
 
 
 def _passes(player: Player, text: str, plan: Plan) -> bool:
-    seen = player.played(text, plan)
+    seen = player.play(text, plan)
     return not seen.differences and not seen.unanswered
 
 
@@ -121,7 +121,7 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
         text: The program, whole or made smaller.
         plan: Plays it with the backend of the layer.
     """
-    seen = player.played(text, plan)
+    seen = player.play(text, plan)
     if not seen.differences:
         why = seen.unanswered or "played again in a process of its own, it passes"
         return replace(answer, evidence=(*answer.evidence, f"not narrowed down: {why}")), Blamed("")

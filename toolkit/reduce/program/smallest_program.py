@@ -94,13 +94,13 @@ def explain_program(
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
         say("look for a change that makes the program pass")
         answer, blamed = refine(asked.answer, player, text, plan)
-        seen = player.played(text, plan)
+        seen = player.play(text, plan)
         if not seen.differences:
             return Explained(answer)
         expected = seen.differences[0].signature
         say("make the program smaller")
         make_folder(folder)
-        ask = player.asking(plan, expected, blamed.passing)
+        ask = player.make_oracle(plan, expected, blamed.passing)
         small = reduce_program(
             text, ask, asked.limits, lambda smaller: write_text(folder / PROGRAM, smaller)
         )

@@ -64,31 +64,31 @@ def player(program):
 
 @pytest.mark.slow
 def test_a_missing_guard_is_seen_at_the_second_call(player):
-    assert player.judged(SHADOWED, EAGER, WRONG).verdict is Verdict.REPRODUCES
+    assert player.judge(SHADOWED, EAGER, WRONG).verdict is Verdict.REPRODUCES
     fresh = Plan(target="eager", fresh=True)
-    assert player.judged(SHADOWED, fresh, WRONG).verdict is Verdict.PASSES
+    assert player.judge(SHADOWED, fresh, WRONG).verdict is Verdict.PASSES
 
 
 @pytest.mark.slow
 def test_what_is_no_such_failure(player):
     other = Signature("runtime-error", "TypeError")
-    assert player.judged(SHADOWED, EAGER, other).verdict is Verdict.DIFFERENT
+    assert player.judge(SHADOWED, EAGER, other).verdict is Verdict.DIFFERENT
     healthy = SHADOWED.replace("object.__setattr__", "setattr")
-    assert player.judged(healthy, EAGER, WRONG).verdict is Verdict.PASSES
+    assert player.judge(healthy, EAGER, WRONG).verdict is Verdict.PASSES
     broken = SHADOWED.replace("def model():", "def model():\n    nothing()")
-    assert player.judged(broken, EAGER, WRONG).verdict is Verdict.INVALID
+    assert player.judge(broken, EAGER, WRONG).verdict is Verdict.INVALID
 
 
 @pytest.mark.slow
 def test_a_crash_and_a_hang_are_answers_and_end_nothing_of_ours(player):
     crash = SHADOWED.replace("return M()", "import os; os.abort()")
-    assert player.judged(crash, EAGER, WRONG).verdict is Verdict.INVALID
-    assert player.judged(SHADOWED, EAGER, WRONG).verdict is Verdict.REPRODUCES
+    assert player.judge(crash, EAGER, WRONG).verdict is Verdict.INVALID
+    assert player.judge(SHADOWED, EAGER, WRONG).verdict is Verdict.REPRODUCES
 
 
 @pytest.mark.slow
 def test_the_smallest_program_keeps_the_guard_that_is_missing(player):
-    ask = player.asking(EAGER, WRONG, passing=Plan(target="eager", fresh=True))
+    ask = player.make_oracle(EAGER, WRONG, passing=Plan(target="eager", fresh=True))
     found = reduce_program(SHADOWED, ask)
     assert "object.__setattr__" in found.text and "def warmups" in found.text
     assert "scaled" not in found.text and found.statements_after <= 18
