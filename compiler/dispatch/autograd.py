@@ -92,7 +92,7 @@ def dispatch(
             partition=partition,
             decompositions=decompositions or {},
         )
-    return _disabled(run)
+    return _disable(run)
 
 
 def resume(
@@ -112,10 +112,10 @@ def resume(
     if backward is not None:
         reason = "ctk has compiled this backward graph"
         backward = cast("Boxed", torch.compiler.disable(backward, reason=reason))
-    return _disabled(aot_runtime.rebuild(wrappers, gm, forward=forward, backward=backward))
+    return _disable(aot_runtime.rebuild(wrappers, gm, forward=forward, backward=backward))
 
 
-def _disabled(run: Callable[..., Sequence[object]]) -> Callable[..., Sequence[object]]:
+def _disable(run: Callable[..., Sequence[object]]) -> Callable[..., Sequence[object]]:
     disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
     return cast("Callable[..., Sequence[object]]", disabled)
 

@@ -97,9 +97,11 @@ class Signature:
 def functions() -> Mapping[object, Signature]:
     """Return the signature of each function that programs call, by the function."""
     found: dict[object, Signature]
-    found = {getattr(torch, n): _parsed(getattr(torch, n), a) for n, a in _listed(_OF_TORCH)}
-    found |= {getattr(F, n): _parsed(getattr(F, n), a) for n, a in _listed(_OF_FUNCTIONAL)}
-    found |= {also: _parsed(meant, arguments) for also, meant, arguments in _ALSO}
+    found = {
+        getattr(torch, n): _parse(getattr(torch, n), a) for n, a in _list_signatures(_OF_TORCH)
+    }
+    found |= {getattr(F, n): _parse(getattr(F, n), a) for n, a in _list_signatures(_OF_FUNCTIONAL)}
+    found |= {also: _parse(meant, arguments) for also, meant, arguments in _ALSO}
     return found
 
 
@@ -107,15 +109,15 @@ def functions() -> Mapping[object, Signature]:
 def methods() -> Mapping[str, Signature]:
     """Return the signature of each method of tensors, by its name."""
     of_torch = functions()
-    names = [name for name, _ in _listed(_OF_TORCH)] + ["swapaxes", "swapdims"]
+    names = [name for name, _ in _list_signatures(_OF_TORCH)] + ["swapaxes", "swapdims"]
     return {name: of_torch[getattr(torch, name)] for name in names if hasattr(torch.Tensor, name)}
 
 
-def _listed(text: str) -> list[tuple[str, str]]:
+def _list_signatures(text: str) -> list[tuple[str, str]]:
     return re.findall(r"(\w+)(\(.*?\))", text, re.DOTALL)
 
 
-def _parsed(function: Function, arguments: str) -> Signature:
+def _parse(function: Function, arguments: str) -> Signature:
     (definition,) = ast.parse(f"def f{arguments}: ...").body
     given = definition.args  # type: ignore[attr-defined]  # a function definition
     names, named = ([each.arg for each in part] for part in (given.args, given.kwonlyargs))

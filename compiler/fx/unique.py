@@ -30,7 +30,7 @@ def unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
     chain = tuple(_chain(index))
     if any(not _is_whole(node) for node in chain):
         return None
-    bound = _bound_of(chain[-1])
+    bound = _exclusive_bound(chain[-1])
     return None if bound is None else (bound, chain)
 
 
@@ -59,7 +59,7 @@ def _is_whole(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype == torch.int64
 
 
-def _bound_of(node: Node) -> object:
+def _exclusive_bound(node: Node) -> object:
     """Return the exclusive bound of a source of different numbers; None for another node."""
     if node.target in PERMUTATIONS and node.args:
         return value_of(node.args[0])

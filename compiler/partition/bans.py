@@ -56,7 +56,7 @@ def soft_bans(info: NodeInfo, options: PartitionOptions) -> frozenset[Node]:
         options = without_layout_bans(options, allow_list=False)
     found = {node for node in info.forward if _is_slow_again(node, info, options)}
     if options.ban_used_far_apart:
-        found |= _used_far_apart(info)
+        found |= _find_far_uses(info)
     if options.ban_long_fusible_chains:
         found |= _ends_of_long_chains(info, found | hard_bans(info))
     return frozenset(node for node in found if _may_ban(node, info))
@@ -124,7 +124,7 @@ def _is_cheap(node: Node) -> bool:
     return is_cheap(node) or is_symbolic(node)
 
 
-def _used_far_apart(info: NodeInfo) -> set[Node]:
+def _find_far_uses(info: NodeInfo) -> set[Node]:
     """Return the fusible users of a node that come after an operator that does not fuse with it.
 
     With x -> relu, relu -> mm, x -> add: `add` comes after `mm`, so it is banned.

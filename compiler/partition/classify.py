@@ -85,7 +85,7 @@ def classify_nodes(
     effects = [node for node in nodes if is_effect(node)]
     live = ancestors([*outputs, *forward_outputs, *effects], _operands_in_both)
     nodes = [node for node in nodes if node in live or node.op == "placeholder"]
-    recomputed, kept = _checkpointed(nodes)
+    recomputed, kept = _split_checkpointed(nodes)
     primals = _those(is_primal, nodes)
     return NodeInfo(
         joint,
@@ -151,7 +151,7 @@ def _in_forward(output: object, backward: frozenset[Node]) -> object:
     return output.args[0]
 
 
-def _checkpointed(nodes: Iterable[Node]) -> tuple[frozenset[Node], frozenset[Node]]:
+def _split_checkpointed(nodes: Iterable[Node]) -> tuple[frozenset[Node], frozenset[Node]]:
     """Return the nodes that checkpointing wants recomputed, and the nodes that it wants saved.
 
     The last value of a checkpointed region is saved if the next region begins with it or a hook of

@@ -51,11 +51,11 @@ def run_time(node: Node) -> float:
 
 
 def _flops(node: Node) -> int:
-    arguments = tree_map(_shaped, (list(node.args), dict(node.kwargs)))
-    return flops(node, (tuple(arguments[0]), arguments[1]), _shaped(node))
+    arguments = tree_map(_strip_symbols, (list(node.args), dict(node.kwargs)))
+    return flops(node, (tuple(arguments[0]), arguments[1]), _strip_symbols(node))
 
 
-def _shaped(value: object) -> object:
+def _strip_symbols(value: object) -> object:
     """Return a meta tensor without symbols for a node; any other value unchanged."""
     known = value_of(value) if isinstance(value, Node) else value
     if isinstance(known, torch.Tensor):

@@ -65,14 +65,14 @@ def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphM
     Raises:
         CannotPartition: Backward needs a value that is neither saved nor can be recomputed.
     """
-    saved = _sorted(info, values)
+    saved = _sort(info, values)
     return _forward(info, saved), _backward(info, saved)
 
 
 def computed_in_backward(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
     """Return the nodes that backward computes if these values are saved, in the joint order."""
     inputs = {*values, *info.backward_inputs}
-    inside = _needed_in_backward(info, inputs)
+    inside = _backward_nodes(info, inputs)
     return [node for node in info.nodes if node in inside and node not in inputs]
 
 
@@ -82,10 +82,10 @@ def computed_again(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
     return [n for n in found if n in info.forward and n.op == "call_function"]
 
 
-def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
+def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
     """Return the values that backward reads, in the order that AOTAutograd wants."""
     given = dict.fromkeys(values)
-    read = _needed_in_backward(info, given)
+    read = _backward_nodes(info, given)
     used = [node for node in info.nodes if node in given and node in read]
     tensors = [node for node in used if not is_symbolic(node)]
     numbers = [node for node in used if is_symbolic(node)]
@@ -97,7 +97,7 @@ def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
     )
 
 
-def _needed_in_backward(info: NodeInfo, saved: Iterable[Node]) -> frozenset[Node]:
+def _backward_nodes(info: NodeInfo, saved: Iterable[Node]) -> frozenset[Node]:
     ends = [*info.backward_outputs, *(node for node in info.backward if is_effect(node))]
     return ancestors(ends, info.operands, {*saved, *info.backward_inputs})
 

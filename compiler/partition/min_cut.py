@@ -54,11 +54,11 @@ def minimum_cut(
     left = graph - maximum_flow(graph, source, sink).flow
     left.data[left.data < 0] = 0
     left.eliminate_zeros()
-    below = _reached(left.T.tocsr(), sink)
+    below = _reach(left.T.tocsr(), sink)
     return [(tail, head) for tail, head in edges if head in below and tail not in below]
 
 
-def _reached(graph: Any, start: int) -> set[int]:
+def _reach(graph: Any, start: int) -> set[int]:
     from scipy.sparse.csgraph import breadth_first_order
 
     return set(breadth_first_order(graph, start, return_predecessors=False).tolist())

@@ -51,7 +51,7 @@ def operands_in_backward(node: Node) -> Sequence[Node]:
 def operands_again(node: Node) -> Sequence[Node]:
     """Return the operands of a recomputed node."""
     if (mask := _mask_of(node)) is not None:
-        return [_dropped(node), mask]
+        return [_input_of_dropout(node), mask]
     if is_batch_norm(node):
         return [arg for arg in node.args[_DATA] if isinstance(arg, Node)]
     return operands_in_backward(node)
@@ -73,7 +73,7 @@ def compute_again(graph: Graph, node: Node, copies: Copies) -> Node:
     `draw_again` recomputes random nodes.
     """
     if (mask := _mask_of(node)) is not None:
-        return _drop_again(graph, node, (copies(_dropped(node)), copies(mask)))
+        return _drop_again(graph, node, (copies(_input_of_dropout(node)), copies(mask)))
     if is_batch_norm(node):
         return _normalize_again(graph, node, copies)
     return compute_in_backward(graph, node, copies)
@@ -126,7 +126,7 @@ def _mask_of(node: Node) -> Node | None:
     return next((user for user in whole.users if is_getitem(user) and user.args[1] == 1), None)
 
 
-def _dropped(node: Node) -> Node:
+def _input_of_dropout(node: Node) -> Node:
     return cast("Node", cast("Node", node.args[0]).args[0])
 
 

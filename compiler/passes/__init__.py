@@ -116,10 +116,7 @@ PASSES: Mapping[Stage, tuple[Pass, ...]] = {
 
 
 def rule_tables() -> Mapping[str, RuleTable]:
-    """Return the rules of the passes that are made of rules, by the name of the pass.
-
-    They are what the module of a pass calls `RULES`.
-    """
+    """Return the tables `RULES` of the modules of passes, by the name of the pass."""
     found: dict[str, RuleTable] = {}
     for each in dict.fromkeys(each for stage in PASSES.values() for each in stage):
         table = getattr(sys.modules[type(each).__module__], "RULES", None)

@@ -1,7 +1,7 @@
 """Rules as data, and a matcher over ATen graphs that applies them.
 
 A rule is written as a pattern (`Rule`, of `Op`s over `Var`s), traced from two functions
-(`register_replacement`; `gen_register_replacement` keeps what was traced in a file), or a pattern
+(`register_replacement`; `gen_register_replacement` stores the trace in a file), or a pattern
 with a handler that gets each match (`HandlerRule`). A pass calls `apply_rules(rewriter, table)`.
 """
 

@@ -1,4 +1,4 @@
-"""Where a pattern can match at all, told from a few operators: the first and cheapest check.
+"""The anchor of a pattern: a chain of operators that every match has; the cheapest check.
 
     view(bmm(view(softmax(...)), v))   has the chain   view, bmm, view, softmax
 

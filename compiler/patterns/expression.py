@@ -1,12 +1,11 @@
-"""What a pattern is made of: calls of operators, variables, sizes and dimensions.
+"""The parts of a pattern: calls of operators, variables, sizes and dimensions.
 
     x = Var("x")
     inner = Op(aten.mul.Tensor, (x, 2))
     Op(aten.add.Tensor, (inner, inner))     # matches add(m, m) of one node m = mul(x, 2)
 
-An `Op` object stands for one node: where it is used twice, the graph must use one node twice. So a
-pattern is a graph of its own, without cycles. A pattern with several results is a tuple of `Op`s.
-Does not match anything: that is `solve.py`.
+An `Op` object stands for one node: if it is used twice, the graph must use one node twice. So a
+pattern is an acyclic graph. A pattern with several results is a tuple of `Op`s. `solve.py` matches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,10 +64,10 @@ class Op:
     Attributes:
         target: The operator.
         args: Positional arguments: parts of a pattern, constants, and lists of these.
-        kwargs: Arguments by name; one that the schema also takes by position may be given either
-            way, in the pattern as in the graph.
-        operands: All arguments in the order of the schema; those left out have their defaults.
-        swaps: The places of two operands that may be swapped; equal ones where none may.
+        kwargs: Arguments by name; pattern and graph may differ in passing an argument by name or by
+            position.
+        operands: All arguments in the order of the schema, with defaults.
+        swaps: The positions of two operands that may be swapped; equal positions if none may.
         counts_dims: Whether a dimension is counted from the end.
     """
 
@@ -97,7 +96,7 @@ class Reshape(Op):
 
 
 def _swaps(target: object, operands: Sequence[object]) -> tuple[int, int]:
-    """`transpose` may swap its dimensions, too, where the pattern counts them as `Dim`s."""
+    """Return the swappable positions; also the dimensions of `transpose` if they are `Dim`s."""
     if target is aten.transpose.int and isinstance(operands[1], Dim):
         return (1, 2)
     return SWAPPABLE.get(target, (0, 0))
@@ -135,15 +134,15 @@ def ops_of(*roots: object) -> Iterator[Op]:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a pattern was found.
+    """A match of a pattern.
 
     Attributes:
         root: The node whose value the pattern describes; the first, if there are several.
         inner: The other nodes that the pattern covers, without its results: a node before its
-            operands, those in the order of the pattern.
-        bound: What each variable stands for: nodes, or constants.
+            operands, in the order of the pattern.
+        bound: The value of each variable: nodes, or constants.
         outputs: The nodes of all results, in the order of the pattern.
-        notes: What a guard has computed and the replacement can use.
+        notes: Values that a guard computes for the replacement.
     """
 
     root: Node
@@ -166,9 +165,9 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A part of a pattern that does not match, and what stands there in the graph instead.
+    """A part of a pattern that does not match, and the part of the graph there.
 
-    `depth` is how many nodes matched before.
+    `depth` is the number of nodes matched before.
     """
 
     part: object
@@ -191,7 +190,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a pattern with several results asks of a node that has matched: a user, a call."""
+    """A further result of a pattern: a matched node needs a user that is this call."""
 
     target: object
 

@@ -43,15 +43,15 @@ def replace_by_example(
     *,
     name: str,
 ) -> bool:
-    """Replace a match by what a function does with operands: traced, and put in as one rewrite.
+    """Replace a match by the trace of a function of operands, in one rewrite.
 
     Args:
-        rewriter: That of the pass; no edit is running.
-        match: What is replaced, in a `HandlerRule`.
-        replacement_fn: A function of one tensor for each operand; returns a result for each of the
-            match's.
-        operands: Nodes of the graph that stand before the match.
-        name: Of the rewrite.
+        rewriter: Rewriter of the pass, outside an edit.
+        match: The match to replace, in a `HandlerRule`.
+        replacement_fn: A function of one tensor for each operand; returns one result for each of
+            the match.
+        operands: Nodes of the graph before the match.
+        name: Name of the rewrite.
 
     Returns:
         Whether the rewrite was allowed.
@@ -78,7 +78,7 @@ def unfit(module: GraphModule, operands: Sequence[object], outputs: Sequence[Nod
 
     Args:
         module: The graph.
-        operands: What its placeholders stand for.
+        operands: Values of its placeholders.
         outputs: The results of the match.
     """
     results = _results(module)
@@ -131,13 +131,13 @@ def _results(module: GraphModule) -> list[object]:
 def insert_graph(
     rewriter: Rewriter, module: GraphModule, operands: Sequence[object], match: Match
 ) -> list[Node]:
-    """Put the calls of a traced graph in and return its results; inside an edit.
+    """Insert the calls of a traced graph and return its results; inside an edit.
 
     Args:
-        rewriter: That of the pass.
-        module: The graph; `unfit` has nothing against it.
-        operands: What its placeholders stand for.
-        match: Where it goes: no call stands before the first node of the match.
+        rewriter: Rewriter of the pass.
+        module: The graph; `unfit` returns None for it.
+        operands: Values of its placeholders.
+        match: The match; the calls follow its first node.
     """
     start = min(match.covered)
     values = iter(operands)

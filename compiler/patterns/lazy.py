@@ -30,7 +30,7 @@ class LazyTable:
         """Return the table, filled.
 
         Raises:
-            Exception: Whatever filling raised; nothing of it is kept.
+            Exception: The error of `fill`; the table stays empty.
         """
         if self._table is None:
             with self._lock:

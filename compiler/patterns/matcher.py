@@ -9,10 +9,10 @@ along operands (`solve.py`). A rule adds a guard that looks at the types, and a 
         lambda rewriter, match: match.node("x"),
     )
 
-Rules are found by the operator of their root. Does not search for the best cover: the first rule in
-table order whose guard holds wins, at each node in graph order. `explain` says why a rule does not
-fire at a node, `why_not` why it fires nowhere in a graph. Rules that are traced from two functions
-are made by `replacement.py`.
+Rules are found by the operator of their root. There is no search for the best cover: the first rule
+in table order whose guard holds wins, at each node in graph order. `explain` returns why a rule
+does not fire at a node, `why_not` why it fires nowhere in a graph. `replacement.py` makes rules
+from two traced functions.
 """
 
 import logging
@@ -59,20 +59,19 @@ def holds(match: Match) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`pattern -> replacement` where `guard` holds.
+    """`pattern -> replacement` if `guard` holds.
 
     Attributes:
         name: For reports: `t(t(x)) -> x`.
-        pattern: The expression that is replaced; a tuple of them where it has several results.
-        replacement: Returns the node that replaces the root (a node for each result, where there
-            are several): one of the match, or one that it has put in with `rewriter.insert`. What
-            it puts in writes to nothing: a `HandlerRule` may.
-        guard: Returns None where the rule may fire, else why it must not: `the product has other
+        pattern: The expression to replace; a tuple of expressions for several results.
+        replacement: Returns the node that replaces the root (one node for each result): a node of
+            the match, or one made by `rewriter.insert`. It must not write; a `HandlerRule` may.
+        guard: Returns None if the rule may fire, else why it must not: `the product has other
             users`.
-        keeps_inner: The guard alone decides. Otherwise the rule does not fire where something else
-            needs an inner node, unless that is a view of an operand, nor where something between
-            the nodes of the match writes to what they read.
-        numerics: What it does to values; None: what its pass says, or exact where there is none.
+        keeps_inner: The guard alone decides. Otherwise the rule does not fire if another node needs
+            an inner node, unless that is a view of an operand, or if a node between the nodes of
+            the match writes to their operands.
+        numerics: Its effect on values; None: the numerics of its pass, or exact without one.
     """
 
     name: str
@@ -182,7 +181,7 @@ def refusal(rule: AnyRule, match: Match, writers: Sequence[Node]) -> str | None:
     """
     if rule.keeps_inner:
         return rule.guard(match)
-    return _needed_outside(match) or _written_between(match, writers) or rule.guard(match)
+    return _outside_users(match) or _find_write(match, writers) or rule.guard(match)
 
 
 def writers_of(graph: Graph) -> list[Node]:
@@ -190,8 +189,8 @@ def writers_of(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if is_mutating(node)]
 
 
-def _written_between(match: Match, writers: Sequence[Node]) -> str | None:
-    """Return which writer between the nodes of a match writes to what they read.
+def _find_write(match: Match, writers: Sequence[Node]) -> str | None:
+    """Return why a write between the nodes of a match to their operands forbids it.
 
     The replacement of `y = sin(x); x.add_(1); z = neg(y)` would read `x` behind the write.
     """
@@ -201,11 +200,11 @@ def _written_between(match: Match, writers: Sequence[Node]) -> str | None:
     read = {base_of(each) for node in covered for each in (node, *node.all_input_nodes)}
     for node in between:
         if not read.isdisjoint(map(base_of, mutated_arguments(node))):
-            return f"{node} writes, between {first} and {last}, to what they read"
+            return f"{node} writes, between {first} and {last}, to their operands"
     return None
 
 
-def _needed_outside(match: Match) -> str | None:
+def _outside_users(match: Match) -> str | None:
     """Return which computed inner value something else needs; a view of an operand may stay."""
     covered, computed = set(match.covered), set(match.outputs)
     for node in sorted(match.inner):
@@ -243,11 +242,11 @@ def replace_match(
 
 
 def explain(rule: AnyRule, node: Node) -> str | None:
-    """Say why a rule does not fire at a node.
+    """Return why a rule does not fire at a node.
 
     Returns:
-        None if it fires; else the reason of its guard, or, where the pattern does not match, what
-        stands in the graph for the part of the pattern that got furthest.
+        None if it fires; else the reason of its guard, or, if the pattern does not match, the part
+        of the graph in place of the furthest mismatch.
     """
     missed: list[Mismatch] = []
     reasons: list[str] = []
@@ -260,11 +259,11 @@ def explain(rule: AnyRule, node: Node) -> str | None:
 
 
 def why_not(rule: AnyRule, graph: Graph) -> str | None:
-    """Say why a rule fires nowhere in a graph.
+    """Return why a rule fires nowhere in a graph.
 
     Returns:
         None if it fires somewhere; else the reason of its guard at the first node where the pattern
-        matches, or the best partial match with what stands there instead.
+        matches, or the best partial match with its mismatch.
     """
     root = roots_of(rule.pattern)[0]
     writers = writers_of(graph)

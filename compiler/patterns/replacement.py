@@ -1,4 +1,4 @@
-"""Rules that are traced from two functions: what to search for, and what to put there.
+"""Rules traced from two functions: a search function and its replacement.
 
     table = RuleTable()
     register_replacement(
@@ -7,14 +7,14 @@
 
 1. The search function is traced with inputs like the examples; the pattern ignores shapes, dtypes
    and devices.
-2. Where it matches, the search function is traced again with operands like those of the match and
-   must match exactly, or the rule says what differs.
+2. If it matches, the search function is traced again with operands of the match's types and must
+   match exactly, else `explain` returns the difference.
 3. The replacement is traced with the same operands; its results must have the types of the old
-   ones. It is put in through the rewriter: one rewrite, one number.
+   ones. It is inserted through the rewriter: one rewrite, one number.
 
 Source: torch/_inductor/pattern_matcher.py (`register_replacement`). There a failed check is silent
-and dtypes are compared in step 1, so that a pattern is registered for each. Here every refusal is
-a sentence that `explain` gives, and step 2 compares dtypes.
+and dtypes are compared in step 1, so that each dtype has a pattern of its own. Here `explain` gives
+the reason of every refusal, and step 2 compares dtypes.
 """
 
 import inspect
@@ -46,12 +46,12 @@ _CHECKED = "checked replacement"
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What the traces of a match depend on.
+    """The key of the traces of a match.
 
     Attributes:
-        mode: Whose symbols are in the sizes: the id of a fake mode, which `_Checked` keeps alive.
-        types: Of the operands, with sizes and strides.
-        scalars: As text: 1 is not 1.0.
+        mode: The id of the fake mode of the symbolic sizes, which `_Checked` keeps alive.
+        types: Types of the operands, with sizes and strides.
+        scalars: Scalars as text: 1 is not 1.0.
         ambient: Settings of the process.
     """
 
@@ -72,23 +72,22 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What a rule searches for and what it puts there.
+    """The two functions of a rule and its options.
 
     Attributes:
-        name: Of the rule.
+        name: Name of the rule.
         search_fn: Takes tensors, then scalars by name.
         replace_fn: Takes the same.
-        example_inputs: A tensor for each tensor argument; one that requires a gradient has one in
-            the pattern, too.
+        example_inputs: One tensor for each tensor argument; if it requires a gradient, so does the
+            argument in the pattern.
         trace_fn: `fwd_only`, `joint_fwd_bwd` or `jvp`.
-        extra_check: A guard over the match, after it was checked: returns why not, or whether it
-            may fire.
-        check_replacement: Returns why the traced replacement is of no use here: `no fused kernel`.
-        scalar_workaround: Scalar arguments by name, with a float or int that stands nowhere else;
-            tracing would bake them in.
+        extra_check: A guard after the exact check: returns why not, or whether the rule may fire.
+        check_replacement: Returns why the traced replacement is useless here: `no fused kernel`.
+        scalar_workaround: Scalar arguments by name, each with a float or int that occurs nowhere
+            else, because tracing turns them into constants.
         exclusive_arg_names: Arguments that must be different nodes.
-        before: The passes that run on a graph before the rules do; traces go through them, too.
-        kept: What was traced for operands of which types.
+        before: The passes that run on a graph, and on traces, before the rules.
+        kept: Traces by the types of operands.
         numerics: As in a `Rule`.
     """
 
@@ -117,7 +116,7 @@ class Replacement:
         """Trace a function of tensors with these scalars, and bring it where the rules run."""
 
         def closed(*tensors: Any) -> object:
-            return _called(function, tensors, scalars)
+            return _call(function, tensors, scalars)
 
         module = self.trace_fn(closed, inputs)
         module.graph.eliminate_dead_code()
@@ -187,13 +186,13 @@ def _check(replacement: Replacement) -> None:
         unknown = [name for name in given if name not in names]
         if unknown:
             raise ValueError(
-                f"{what} of the rule {replacement.name} names {unknown[0]!r}, which is no argument "
-                f"of its search function: those are {', '.join(names)}"
+                f"{what} of the rule {replacement.name} names {unknown[0]!r}, but the arguments of "
+                f"its search function are {', '.join(names)}"
             )
     if len({(type(each), each) for each in scalars.values()}) < len(scalars):
         raise ValueError(
             f"two scalars of the rule {replacement.name} have one value in scalar_workaround "
-            f"({dict(scalars)}): what stands for which could not be told; give each its own"
+            f"({dict(scalars)}), so their places in the trace are ambiguous; give each its own"
         )
     if len(replacement.names) != len(replacement.example_inputs):
         raise ValueError(
@@ -205,8 +204,8 @@ def _check(replacement: Replacement) -> None:
 def search_pattern(replacement: Replacement) -> tuple[Op, ...]:
     """Trace the search function with its example inputs and return the pattern without shapes.
 
-    Constants that depend on a scalar argument, such as `1 / (1 - p)`, are found by tracing with
-    another value, too, and match anything: the check compares them.
+    Constants that depend on a scalar argument, such as `1 / (1 - p)`, are found by a second trace
+    with another value, and match anything: the exact check compares them.
     """
     _check(replacement)
     mode = fake.new_fake_mode()
@@ -225,7 +224,7 @@ def search_pattern(replacement: Replacement) -> tuple[Op, ...]:
     return pattern_of(module, replacement.names, exact=False, scalars=by_value, varying=varying)
 
 
-def _called(
+def _call(
     function: Callable[..., Any], tensors: Sequence[Any], scalars: Mapping[str, object]
 ) -> object:
     """Call a function with its scalars by name, wherever they stand, and tensors in the rest."""
@@ -255,15 +254,15 @@ def _refusal(replacement: Replacement, match: Match) -> str | None:
     match.notes[_CHECKED] = module
     return (
         _inexact(exact, match)
-        or _said(replacement.extra_check(match))
+        or _refusal_text(replacement.extra_check(match))
         or replacement.check_replacement(module)
         or unfit(module, _operands(replacement, match), match.outputs)
     )
 
 
-def _said(answer: str | bool | None) -> str | None:
+def _refusal_text(answer: str | bool | None) -> str | None:
     """Return the answer of an extra check as a reason."""
-    return (None if answer else "its extra check says no") if isinstance(answer, bool) else answer
+    return (None if answer else "its extra check failed") if isinstance(answer, bool) else answer
 
 
 def _unbound(replacement: Replacement, match: Match) -> str | None:
@@ -319,7 +318,7 @@ def _mode_of(replacement: Replacement, match: Match) -> Any:
 
 
 def _key(replacement: Replacement, match: Match) -> _Key:
-    """Return what the traces depend on."""
+    """Return the key of the traces."""
     tensors = [tensor_of(match.bound[name]) for name in replacement.names]
     sizes = [(*each.shape, *each.stride()) for each in tensors if each is not None]
     is_symbolic = any(fake.is_symbolic(size) for each in sizes for size in each)
@@ -332,7 +331,7 @@ def _key(replacement: Replacement, match: Match) -> _Key:
 
 
 def _inexact(exact: tuple[Op, ...], match: Match) -> str | None:
-    """Return what differs where the search function was traced with the operands of the match."""
+    """Return the mismatch of the search function traced with the operands of the match."""
     missed: list[Mismatch] = []
     for found in matches(exact, match.root, missed):
         same = all(match.bound.get(name) is value for name, value in found.bound.items())
@@ -350,7 +349,7 @@ def _put_in(replacement: Replacement, rewriter: Rewriter, match: Match) -> Seque
 
 
 def _operands(replacement: Replacement, match: Match) -> list[object]:
-    """Return what the placeholders of a trace stand for: the arguments, then tangents."""
+    """Return the values of the placeholders of a trace: the arguments, then tangents."""
     extra = sum(name.startswith("extra_") for name in match.bound)
     names = [*replacement.names, *(f"extra_{i}" for i in range(extra))]
     return [match.bound[name] for name in names]

@@ -1,9 +1,8 @@
-"""Find a pattern at a node: every way in which it matches, or the part that does not.
+"""Match a pattern at a node: return every match, or the part that does not match.
 
-Read from the root backwards along operands. A choice is made only where one is open: the two
-orders of swappable operands, unless the operators that stand there already decide (so a chain of
-sums is not tried in all its orders); and for a further result, which is found along users of what
-has matched, which user it is. A choice that fails later is taken back.
+The search goes from the root backwards along operands, and backtracks over choices: the two orders
+of swappable operands, unless their operators already decide (so a chain of sums is not tried in all
+its orders); and for a further result, the users of a matched node.
 
     pattern (out, grad) over q, t       1. out at the node, backwards to q
     out = relu(q)                       2. grad is open: it uses `out`, so the users of that node
@@ -47,7 +46,7 @@ Goal = tuple[object, object]
 
 @dataclass(slots=True)
 class _State:
-    """What has matched so far."""
+    """The matched part."""
 
     bound: dict[str, object] = field(default_factory=dict[str, object])
     nodes: dict[Op, Node] = field(default_factory=dict[Op, Node])
@@ -61,7 +60,7 @@ class _State:
 
 
 def find(pattern: Pattern, node: Node) -> Match | Mismatch:
-    """Return the first match of `pattern` with its root at `node`, or what does not match."""
+    """Return the first match of `pattern` with its root at `node`, or the mismatch."""
     missed: list[Mismatch] = []
     match = next(matches(pattern, node, missed), None)
     return match or max(missed, key=lambda each: each.depth)
@@ -117,16 +116,16 @@ def _next_above(root: Op, state: _State) -> tuple[Op, Node | None]:
     """Return a part of `root` that is open, and of its operands that have matched that with the
     fewest users."""
     for part in ops_of(root):
-        known = [] if part in state.nodes else list(_known(part.operands, state))
+        known = [] if part in state.nodes else list(_resolve(part.operands, state))
         if known:
             return part, min(known, key=lambda node: len(node.users))
     return root, None
 
 
-def _known(operands: Sequence[object], state: _State) -> Iterator[Node]:
+def _resolve(operands: Sequence[object], state: _State) -> Iterator[Node]:
     for each in operands:
         if isinstance(each, (list, tuple)):
-            yield from _known(cast("Sequence[object]", each), state)
+            yield from _resolve(cast("Sequence[object]", each), state)
         found = state.nodes.get(each) if isinstance(each, Op) else None
         found = state.bound.get(each.name) if isinstance(each, Var) else found
         if isinstance(found, Node):
@@ -142,7 +141,7 @@ def _users(operand: Node, part: Op) -> list[Node]:
 
 
 def _choices(part: object, value: object, state: _State) -> Sequence[list[Goal]] | Mismatch:
-    """Return what must match for `part` to match `value`: one list of goals for each choice."""
+    """Return the goals for `part` to match `value`: one list for each choice."""
     if isinstance(part, Op):
         return _choices_of_call(part, value, state)
     if isinstance(part, (list, tuple)):
@@ -167,7 +166,7 @@ def _is_same(wanted: object, value: object) -> bool:
 
 
 def size_text(value: object) -> str | None:
-    """Return a size as text: `4`, `s0*2`; None for what is no size."""
+    """Return a size as text: `4`, `s0*2`; None for another value."""
     known = value_of(value)
     is_size = isinstance(known, int) or known is None or fake.is_symbolic(known)
     return str(known) if is_size and not (known is None and isinstance(value, Node)) else None
@@ -195,7 +194,7 @@ def _choices_of_call(part: Op, value: object, state: _State) -> Sequence[list[Go
     state.nodes[part] = value
     if part.counts_dims:
         pairs = zip(part.operands, values, strict=True)
-        values = tuple(_counted(*pair, value) for pair in pairs)
+        values = tuple(_count_dim(*pair, value) for pair in pairs)
     return _orders(part, values) or _first_mismatch(part, value, values, state)
 
 
@@ -207,7 +206,7 @@ def calls(part: Op, node: Node) -> bool:
 
 
 def _choices_of_copy(part: Op, value: Node, state: _State) -> Sequence[list[Goal]]:
-    """Return what must match for a `Reshape` to match `_unsafe_view(clone(x))`."""
+    """Return the goals for a `Reshape` to match `_unsafe_view(clone(x))`."""
     state.nodes[part] = value
     source = value.args[0]
     if isinstance(source, Node) and source.target is CLONE:
@@ -216,7 +215,7 @@ def _choices_of_copy(part: Op, value: Node, state: _State) -> Sequence[list[Goal
     return [[(part.operands[0], source), (part.operands[1], value.args[1])]]
 
 
-def _counted(part: object, value: object, call: Node) -> object:
+def _count_dim(part: object, value: object, call: Node) -> object:
     """Return dimensions counted from the end where the pattern counts them so."""
     if isinstance(part, Dim) and isinstance(value, int) and value >= 0:
         tensor = tensor_of(call.all_input_nodes[0]) if call.all_input_nodes else None
@@ -224,7 +223,7 @@ def _counted(part: object, value: object, call: Node) -> object:
     if isinstance(part, (list, tuple)) and isinstance(value, (list, tuple)):
         parts, values = cast("Sequence[object]", part), cast("Sequence[object]", value)
         if len(parts) == len(values):
-            return [_counted(*pair, call) for pair in zip(parts, values, strict=True)]
+            return [_count_dim(*pair, call) for pair in zip(parts, values, strict=True)]
     return value
 
 

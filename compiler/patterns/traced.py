@@ -1,4 +1,4 @@
-"""Traced functions as patterns: what a graph of calls says, with or without its shapes.
+"""Traced functions as patterns: a graph of calls with or without its shapes.
 
     def search(x, k):          n0 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
         return x @ k.mT   ->   n1 = Op(aten.mm.default, (Var("x"), n0))
@@ -26,12 +26,12 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How to read a traced graph.
+    """The state of reading a traced graph.
 
     Attributes:
         exact: Whether sizes, dtypes and devices are as traced.
-        parts: What each node that was read stands for.
-        scalars: The names of constants that stand for scalar arguments.
+        parts: The part of the pattern for each node read.
+        scalars: The names of constants in place of scalar arguments.
         varying: Constants that depend on scalar arguments; they match anything.
     """
 
@@ -55,11 +55,11 @@ def pattern_of(
         module: The graph.
         names: The variables of its first placeholders; the others are called `extra_0`, ...
         exact: Whether sizes, dtypes and devices are as traced, or match anything.
-        scalars: What constants stand for scalar arguments: `{(float, 0.113): "scale"}`.
+        scalars: Constants in place of scalar arguments: `{(float, 0.113): "scale"}`.
         varying: Places of constants (name of the node, place of the argument) to leave out.
 
     Raises:
-        ValueError: The function makes a tensor constant, or returns nothing that it computes.
+        ValueError: The function makes a tensor constant, or has no computed result.
     """
     reading = _Reading(exact, {}, scalars or {}, varying)
     known = iter([*names, *(f"extra_{i}" for i in range(len(module.graph.nodes)))])

@@ -90,7 +90,7 @@ def _retype(
     if new is UNKNOWN:
         return
     if old is not None and not fake.has_unbacked(new) and not same_type(old, new):
-        raise _changed_type(run, module, node.name, old, new)
+        raise _type_error(run, module, node.name, old, new)
     node.meta["val"] = new
 
 
@@ -111,10 +111,10 @@ def _check_outputs(
     for old, new in zip(old_nodes, new_nodes, strict=True):
         before, after = value_of(old), value_of(new)
         if before is not None and after is not None and not same_type(before, after):
-            raise _changed_type(run, module, new.name, before, after)
+            raise _type_error(run, module, new.name, before, after)
 
 
-def _changed_type(
+def _type_error(
     run: PassRun, module: GraphModule, name: str, old: object, new: object
 ) -> VerifyError:
     types = f"{type_text(old, device=True)} to {type_text(new, device=True)}"

@@ -1,6 +1,5 @@
 """All uses of private torch names, by area of torch, each with its versions.
 
-Everything else in ctk goes through the functions of these modules, so that a new torch is a
-change of this package. What it does not do: no logic of ctk, and no import of anything heavy before
-it is asked for.
+All other code of ctk goes through the functions of these modules, so that a new torch is a change
+of this package. It has no logic of ctk, and imports heavy modules only on demand.
 """

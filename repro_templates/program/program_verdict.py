@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
-from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.verdict import held_nbytes
 from ctk.repro_templates.program.program_compare import CallDifference
@@ -132,6 +132,6 @@ def played_side(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
     """Play one side in this process."""
     sys.stdout = sys.stderr
     stance = contextlib.nullcontext() if is_compiled else eager_stance()
-    with settings_put_on(settings_of(repro.program)), stance:
+    with set_options(settings_of(repro.program)), stance:
         program = playable_of(repro.program)
         return {"calls": packed(play(program, how, repro.compiled if is_compiled else None))}

@@ -17,7 +17,7 @@ import torch
 
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
-from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last
 from ctk.repro_templates.graph.running import STATES, under
 from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
@@ -141,7 +141,7 @@ class Asking:
         torch.compiler.reset()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._builds.kept(program))
-            stack.enter_context(settings_put_on(program.settings))
+            stack.enter_context(set_options(program.settings))
             stack.enter_context(under(state, STATES))
             stack.enter_context(stance)
             return play(self._builds.playable(program), how, compiled)

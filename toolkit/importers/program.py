@@ -29,7 +29,7 @@ from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.graph.exceptions import alike, raised
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
@@ -96,7 +96,7 @@ def capture_cases(
     dynamic = dynamic or program.compile.get("dynamic") is True
     with (
         search_last(program.path.parent),
-        settings_put_on(program.settings),
+        set_options(program.settings),
         seeded(),
         collected(found),
         capturing_for(target, options),

@@ -28,7 +28,7 @@ from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.torch_compat.process.settings import settings_kept
+from ctk.compiler.torch_compat.process.settings import restore_settings
 from ctk.compiler.usercode.references import near_file
 from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.case import Case
@@ -273,7 +273,7 @@ def _drop_output() -> Generator[None]:
 def _restore_process_state() -> Generator[None]:
     """Restore module path, environment and settings of torch after tests."""
     path = list(sys.path)
-    with settings_kept():
+    with restore_settings():
         os.environ.pop("PYTEST_ADDOPTS", None)
         try:
             yield

@@ -28,7 +28,7 @@ from torch.fx import GraphModule, Tracer
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
-from ctk.compiler.torch_compat.process.settings import settings_kept
+from ctk.compiler.torch_compat.process.settings import restore_settings
 from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.program.program_play import SEED, seeded
@@ -251,7 +251,7 @@ def _trace(model: torch.nn.Module, path: Path) -> GraphModule:
 def _load_script(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
     """Run the file, not as `__main__`; return its module and Inductor's options that it sets."""
     try:
-        with settings_kept() as changed, search_last(path.parent), seeded():
+        with restore_settings() as changed, search_last(path.parent), seeded():
             module = load_file(path, fresh=True)
     except (Exception, SystemExit) as error:
         lost = _LOST.search(path.read_text(encoding="utf-8", errors="replace"))

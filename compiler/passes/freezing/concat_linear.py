@@ -1,14 +1,14 @@
-"""Make one product of those that share an operand and have constant weights.
+"""Merge products that share an operand and have constant weights.
 
 Rule: `mm(x, w1)`, `mm(x, w2)` -> the parts of `mm(x, cat([w1, w2], 1))`; the same with `addmm` and
 rows as biases. Two or more, in the order of the graph.
 Preconditions: nothing is written between them; weights and biases are constants of one dtype; no
 result leaves the graph or is written to (the parts are views of one tensor, whose rows are longer),
-and nobody notices its strides: asked on fake tensors, so not where sizes are symbolic.
+and no user notices its strides (checked on fake tensors, so sizes must not be symbolic).
 Reassociates: kernels may sum in another order for another width.
 
-Source: `torch/_inductor/fx_passes/freezing_patterns.py` (`concat_linear`). That one matches fixed
-numbers of linears by patterns, without a look at strides.
+Source: `torch/_inductor/fx_passes/freezing_patterns.py` (`concat_linear`) matches fixed numbers of
+linears by patterns, and ignores strides.
 """
 
 import operator
@@ -29,7 +29,7 @@ aten = torch.ops.aten
 
 
 class ConcatLinear(Pass):
-    """Make one product of those that share an operand and have constant weights."""
+    """Merge products that share an operand and have constant weights."""
 
     name = "concat_linear"
     numerics = "reassociates"
@@ -54,7 +54,7 @@ def _groups(nodes: Sequence[Node]) -> Iterator[list[Node]]:
 
 
 def _key(node: Node) -> object | None:
-    """Return what products must share to become one; None for what is no such product."""
+    """Return the key that products to merge share; None for another node."""
     if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
         return None
     *bias, x, weight = node.args
@@ -69,7 +69,7 @@ def _key(node: Node) -> object | None:
 
 
 def _is_told_apart(group: Sequence[Node], width: int) -> bool:
-    """Return whether somebody notices that results are views of one with rows of a width."""
+    """Return whether a user notices that results are views of one tensor with rows of a width."""
     if is_written_between(group[0], group[-1]) or any(map(escapes, group)):
         return True
     return is_noticed(dict.fromkeys(group, (width, 1)))

@@ -5,18 +5,18 @@ Rules, with `s = gamma / sqrt(var + eps)`, one number per output channel:
     batch_norm(addmm(b, x, w)) -> addmm((b - mean) * s + beta, x, w * s)
     batch_norm(mm(x, w)) -> addmm(beta - mean * s, x, w * s)
 Convolutions of any dimension, grouped, transposed; `b`, `gamma` and `beta` may be missing.
-Preconditions: `w` is a constant; nobody else uses the product; all dtypes are the same, float32 or
+Preconditions: `w` is a constant; the product has no other user; all dtypes are the same, float32 or
 float64 (in 16 bits the rounded weights would lose more than the rounded result did); `eps` is
 positive; the result keeps its strides. Reassociates.
 
-The stage is `frozen`: there no gradient can be wanted, and weights are constants, so `w * s` is
-computed once if the statistics are constants too. Buffers are inputs, though (a program may change
-them between calls), and then `w * s` is computed in each call: only where the weight has fewer
-elements than the result, which is read and written once less for it.
+The stage is `frozen`: it has no gradients, and weights are constants, so that `w * s` is computed
+once if the statistics are constants as well. Buffers are inputs (a program may change them between
+calls), and then `w * s` is computed in each call: only if the weight has fewer elements than the
+result, which is read and written once less for it.
 
-Source: `torch/_inductor/fx_passes/efficient_conv_bn_eval.py` and `torch.nn.utils.fusion`. Those
-rewrite modules of the captured graph; this one rewrites ATen after freezing, so that linear layers
-and functional batch norms are met too.
+Source: `torch/_inductor/fx_passes/efficient_conv_bn_eval.py` and `torch.nn.utils.fusion` rewrite
+modules of the captured graph; this pass rewrites ATen after freezing, so that it also covers linear
+layers and functional batch norms.
 """
 
 import math
@@ -51,7 +51,7 @@ _STATISTICS = ("gamma", "beta", "mean", "var")
 _SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 
 
-def _normed(product: Op) -> Op:
+def _normalize(product: Op) -> Op:
     operands = (product, *map(Var, (*_STATISTICS, "momentum", "eps")))
     return Op(
         operator.getitem, (Op(aten._native_batch_norm_legit_no_training.default, operands), 0)
@@ -66,7 +66,7 @@ def _may_fold(match: Match) -> str | None:
     if any(user.users for user in norm.users if user is not match.root):
         return f"the statistics of {norm} are used"
     if not is_constant(weight):
-        return f"the weight {weight} is no constant"
+        return f"the weight {weight} is not a constant"
     if is_quantized(weight):
         return f"the weight {weight} is quantized"
     if is_written_between(product, match.root):
@@ -79,7 +79,7 @@ def _may_fold(match: Match) -> str | None:
         return "the operands have different dtypes"
     bias = tensor_of(match.bound.get("b"))
     if bias is not None and bias.dim() != 1:
-        return f"the bias {type_text(bias)} is no row"
+        return f"the bias {type_text(bias)} is not a row"
     eps = match.bound["eps"]
     if not isinstance(eps, float) or eps <= 0:
         return f"eps is {eps}: a variance of 0 would give an infinite weight"
@@ -176,24 +176,27 @@ _CONVOLUTION = Op(aten.convolution.default, (_X, _W, _B, *map(Var, _SETTINGS)))
 RULES = RuleTable(
     Rule(
         "batch_norm(convolution) -> convolution",
-        _normed(_CONVOLUTION),
+        _normalize(_CONVOLUTION),
         _fold_convolution,
         _may_fold,
     ),
     Rule(
         "batch_norm(addmm) -> addmm",
-        _normed(Op(aten.addmm.default, (_B, _X, _W))),
+        _normalize(Op(aten.addmm.default, (_B, _X, _W))),
         _fold_product,
         _may_fold,
     ),
     Rule(
-        "batch_norm(mm) -> addmm", _normed(Op(aten.mm.default, (_X, _W))), _fold_product, _may_fold
+        "batch_norm(mm) -> addmm",
+        _normalize(Op(aten.mm.default, (_X, _W))),
+        _fold_product,
+        _may_fold,
     ),
 )
 
 
 class FoldBatchNorm(Pass):
-    """Fold a batch norm that uses its running statistics into what is before it."""
+    """Fold a batch norm that uses its running statistics into the layer before it."""
 
     name = "fold_batch_norm"
     numerics = "reassociates"
@@ -203,9 +206,9 @@ class FoldBatchNorm(Pass):
 
 
 def fold_behind(rewriter: Rewriter, node: Node, made: AbstractSet[Node]) -> list[Node]:
-    """Apply the rules at a node, behind one of the products that somebody has just made.
+    """Apply the rules at a node behind a product that another rewrite has just made.
 
-    Others had their turn, and may have been vetoed.
+    Other products had their turn, and may have been vetoed.
 
     Returns:
         The product with the batch norm in it, if there is one.
@@ -216,13 +219,13 @@ def fold_behind(rewriter: Rewriter, node: Node, made: AbstractSet[Node]) -> list
             if made.isdisjoint(match.inner) or rule.guard(match) is not None:
                 continue
             new: list[Node] = []
-            replace_match(rewriter, rule.name, match, partial(_noted, rewriter, rule, match, new))
+            replace_match(rewriter, rule.name, match, partial(_record, rewriter, rule, match, new))
             return new
     return []
 
 
-def _noted(rewriter: Rewriter, rule: Rule, match: Match, new: list[Node]) -> Sequence[Node]:
-    """Return what replaces a match, and note it."""
+def _record(rewriter: Rewriter, rule: Rule, match: Match, new: list[Node]) -> Sequence[Node]:
+    """Return the replacement of a match, and record it."""
     made = rule.replacement(rewriter, match)
     new += [made] if isinstance(made, Node) else made
     return new

@@ -7,16 +7,16 @@ convolution or an `addmm` with constant weight `w` and bias `b`, or `mm(x, w)`, 
     3. view(y) op c -> view(y with op), the view of a product splitting rows only: a linear layer
        of tokens
     4. batch_norm(y) -> y, for a `y` that 1 or 2 have just made: the rules of `fold_batch_norm`
-Nodes are visited once, in the order of the graph, and each sees what was made of those before it.
-So a chain folds as a whole, however long it is (`conv * c + d`, a batch norm, `- e`), and a rewrite
-that is vetoed is offered once.
-Preconditions: nobody else uses `y`; all dtypes are the same, float32 or float64; the result has
+Nodes are visited once, in the order of the graph, and each reads the folded nodes before it. So a
+chain of any length folds as a whole (`conv * c + d`, a batch norm, `- e`), and a vetoed rewrite is
+offered once.
+Preconditions: `y` has no other user; all dtypes are the same, float32 or float64; the result has
 the type and strides of `y`; `c` is finite, and as a factor between 2^-20 and 2^20, lest weights
 overflow or vanish. Reassociates.
 
-Source: `torch/_inductor/fx_passes/binary_folding.py`. That one repeats folding of constants and of
-arithmetic four times, counts on a later folding of unrelated operators, and folds any factor; this
-one looks at the values.
+Source: `torch/_inductor/fx_passes/binary_folding.py` repeats folding of constants and of arithmetic
+four times, depends on a later folding of unrelated operators, and folds any factor; this pass
+checks the values.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class _Layer:
         node: The call.
         weight: Its weight.
         bias: Its bias, if it has one.
-        seen: What arithmetic sees of it: the call, or a view of it that splits rows.
+        seen: The operand of the arithmetic: the call, or a view of it that splits rows.
     """
 
     node: Node
@@ -155,7 +155,7 @@ def _is_per_channel(value: torch.Tensor, result: torch.Tensor, axis: int) -> boo
 
 
 def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> list[Node]:
-    """Put an operand into a layer; return the new layer, and what is seen of it."""
+    """Fold an operand into a layer; return the new layer, and its view for later arithmetic."""
     new: list[Node] = []
 
     def edit(graph: Graph) -> None:
@@ -175,7 +175,7 @@ def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> lis
 
 
 def _target(node: Node, layer: _Layer) -> Callable[..., object]:
-    """Return what a layer calls with an operation in it."""
+    """Return the call of a layer with a folded operation."""
     if node.target in _SUMS and layer.node.target is aten.mm.default:
         return aten.addmm.default
     return layer.node.target  # type: ignore[return-value]  # an operator
@@ -219,7 +219,7 @@ def _no_bias(rewriter: Rewriter, node: Node, layer: _Layer) -> Node:
 
 
 def examples() -> list[Example]:
-    """Return programs that the pass changes: products, and what is folded into them."""
+    """Return programs that the pass changes: products with arithmetic to fold."""
 
     def constant(*shape: int) -> torch.Tensor:
         return torch.nn.Parameter(torch.ones(shape))
@@ -238,12 +238,12 @@ def examples() -> list[Example]:
         (lambda y, w, c: c * torch.mm(y, w), (y, w, row)),
         (lambda y, w: torch.mm(y, w) / 3, (y, w)),
         (lambda y, w, c: torch.mm(y, w).view(1, 2, 4) * c - c, (y, w, row)),
-        (lambda x, w, b, c: _normed(aten.convolution.default(x, w, b, *plain) * c, b) - c,
+        (lambda x, w, b, c: _normalize(aten.convolution.default(x, w, b, *plain) * c, b) - c,
          (x, kernel, row, one)),
     ]  # fmt: skip
 
 
-def _normed(y: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+def _normalize(y: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
     norm = aten._native_batch_norm_legit_no_training.default
     return norm(y, row, row, row, row, 0.1, 0.5)[0]
 

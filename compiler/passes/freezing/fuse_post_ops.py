@@ -1,17 +1,17 @@
-"""Let oneDNN's products and convolutions do the operator behind them.
+"""Fuse operators into oneDNN's products and convolutions before them.
 
 Rules, `y` being a product or convolution of `prepack_linear` or `prepack_convolution`:
     1. sigmoid|tanh|silu|gelu|leaky_relu(y) -> y with that as post-op
     2. y + z, z + y, y - z, y * z -> y with `add`, `sub` or `mul` of `z` as post-op
     3. relu|hardtanh|hardsigmoid|hardswish(y) -> y with that as post-op, if `exact_nan` is False:
-       oneDNN makes a number of a NaN there (hardswish: of an infinity on the way)
-Preconditions: nobody else uses `y`, which has no post-op yet; float32; `z` has the type and strides
-of `y` and of the result, and is not made from `y`; nothing is written between; `leaky_relu` and
-`hardtanh` not where TorchScript compiles the graph, which cannot take their numbers.
-Reassociates: oneDNN approximates the functions as closely as torch's kernels do, in other words.
+       oneDNN turns a NaN into a number there (hardswish: an intermediate infinity)
+Preconditions: `y` has no other user and no post-op yet; float32; `z` has the type and strides of
+`y` and of the result, and does not depend on `y`; nothing is written between; `leaky_relu` and
+`hardtanh` not if TorchScript compiles the graph, which cannot take their numbers.
+Reassociates: oneDNN approximates the functions as closely as torch's kernels do, but differently.
 
 Source: `torch/_inductor/fx_passes/mkldnn_fusion.py` (`_register_unary_fusion`,
-`_register_binary_fusion`). That one fuses `relu` in any case, and so hides a NaN.
+`_register_binary_fusion`) fuses `relu` in any case, and so hides a NaN.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ _BINARY: Mapping[object, str] = {
 
 @dataclass(frozen=True, slots=True)
 class FusePostOps(Pass):
-    """Let oneDNN's products and convolutions do the operator behind them.
+    """Fuse operators into oneDNN's products and convolutions before them.
 
     Attributes:
         exact_nan: Leave operators alone for which oneDNN makes a number of a NaN.

@@ -1,18 +1,18 @@
-"""Let oneDNN's integer products and convolutions do the operator behind them, and quantize.
+"""Fuse operators and quantizes into oneDNN's integer products and convolutions before them.
 
 Rules, `y` being a layer of `prepack_quantized`:
     1. silu|gelu|tanh|leaky_relu(y) -> y with that as post-op (the last three: products only)
-    2. relu|hardtanh|clamp|hardswish(y) -> y with that as post-op, where no NaN can be: a static
-       scale, and a bias of finite constants, for oneDNN makes a number of a NaN
+    2. relu|hardtanh|clamp|hardswish(y) -> y with that as post-op, if no NaN is possible: a static
+       scale, and a bias of finite constants, because oneDNN turns a NaN into a number
     3. quantize_per_tensor(y, ...) -> clamp(y that gives integers); no clamp for all of a type
-Preconditions: nobody else uses `y`, which is float32, and has no post-op yet (3: any, and the scale
-is a positive number, the type uint8 or int8); nothing is written between.
+Preconditions: `y` has no other user, is float32, and has no post-op yet (3: any, and the scale is a
+positive number, the type uint8 or int8); nothing is written between.
 Reassociates: oneDNN multiplies scales before it rounds. So a number within a rounding error of the
 middle between two integers may become the other one: one step of the quantization.
 
 Source: `_register_qconv_unary_fusion`, `_register_qlinear_unary_fusion` and the output quantization
-of `torch/_inductor/fx_passes/quantization.py` and `mkldnn_fusion.py`. Those take integers of all of
-a type for granted, and do not ask for NaN.
+of `torch/_inductor/fx_passes/quantization.py` and `mkldnn_fusion.py` assume the whole range of an
+integer type, and ignore NaN.
 """
 
 import math
@@ -44,14 +44,14 @@ from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _BIAS, _ENDING = 6, 6
-"""Where a layer has its bias; and how many arguments say what becomes of the result."""
+"""Position of a layer's bias, and the number of arguments that describe its result."""
 
 _PostOp = tuple[str, list[float], str]
 _Y = Var("y")
 
 
 class FuseQuantized(Pass):
-    """Let oneDNN's integer products and convolutions do the operator behind them, and quantize."""
+    """Fuse operators and quantizes into oneDNN's integer products and convolutions before them."""
 
     name = "fuse_quantized"
     numerics = "reassociates"
@@ -68,10 +68,10 @@ def _is_layer(node: object) -> bool:
 
 
 def _not_free(match: Match) -> str | None:
-    """Return why a layer cannot do what is behind it."""
+    """Return why a layer cannot fuse the operator behind it."""
     layer, root = match.bound["y"], match.root
     if not isinstance(layer, Node) or not _is_layer(layer):
-        return f"{layer} is no layer of integers"
+        return f"{layer} is not a layer of integers"
     tensor = tensor_of(layer)
     if tensor is None or tensor.dtype != torch.float32:
         return f"{layer} does not give float32"

@@ -4,11 +4,11 @@ Rule: `convolution(x, w, b, ...)` -> `mkldnn::_convolution_pointwise(x, w, b, ..
 the plain weight; code generation packs it (`codegen/packing.py`).
 Preconditions: on a CPU with oneDNN; `w` is a constant; two or three dimensions, not transposed,
 any groups; all sizes known, none 0; one dtype as for `prepack_linear`; the result and the input or
-the weight have channels last (`to_channels_last` sees to that), as oneDNN's result has.
+the weight have channels last (a result of `to_channels_last`), like oneDNN's result.
 Reassociates: another kernel sums in another order.
 
-Source: `_register_weight_pack_pass` of `torch/_inductor/fx_passes/mkldnn_fusion.py`. That one also
-takes transposed ones, and gives results channels last whoever sees them.
+Source: `_register_weight_pack_pass` of `torch/_inductor/fx_passes/mkldnn_fusion.py` also takes
+transposed convolutions, and gives results channels last even if the caller sees them.
 """
 
 from functools import partial

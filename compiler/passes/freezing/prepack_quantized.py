@@ -2,24 +2,24 @@
 
 Rules, `x` being integers with one scale for all and `w` constant 8-bit integers:
     1. addmm(b, dequantize(x), t(dequantize(w))) -> qlinear(x, pack(w), b), the same with `mm`
-    2. convolution(dequantize(x), dequantize(w), b) -> qconv(x, pack(w), b), clone(it) where the
+    2. convolution(dequantize(x), dequantize(w), b) -> qconv(x, pack(w), b), clone(it) if the
        result had its channels first
-The names are `onednn::qlinear_pointwise` and `onednn::qconv_pointwise`; scales and zero points are
-handed on. `pack` stays a call of the graph, which computes it once where code is generated
-(`codegen/packing.py`): what it gives cannot be stored, and plain weights crash these operators.
-Preconditions: a CPU with oneDNN; `x` is uint8, for products int8 too, its scale a number (static)
-or, for products, a tensor (dynamic); `w` is int8, symmetric, with one scale for each output channel
-or for all; the result is float32, or bfloat16, into which both were rounded; no size is known to be
-0, and those of a convolution are known; two or three dimensions, not transposed.
-On CPUs without VNNI oneDNN adds products in pairs of 16 bits, which saturate. There the largest
-integer that the quantize of `x` may give, times the two largest weights of a channel, must fit:
-[0, 127] with any weights (`reduce_range`), or [0, 255] with weights from -64 to 64.
-Reassociates: sums of integers are exact, and scaled once; the program scales, and then sums. A
-quantize behind it may so give a neighbouring integer.
+The operators are `onednn::qlinear_pointwise` and `onednn::qconv_pointwise`, with scales and zero
+points. `pack` stays a call of the graph, computed once by code generation (`codegen/packing.py`):
+its result cannot be stored, and plain weights crash these operators.
+Preconditions: a CPU with oneDNN; `x` is uint8, or int8 for products, its scale a number (static)
+or, for products, a tensor (dynamic);  `w` is int8, symmetric, with one scale for each output
+channel or for all; the result is float32, or bfloat16, into which both were rounded; no size is
+known to be 0, and the sizes of a convolution are known; two or three dimensions, not transposed. On
+CPUs without VNNI oneDNN adds products in pairs of 16 bits, which saturate. There the largest
+integer that the quantize of `x` may give, times the two largest weights of a channel, must fit: [0,
+127] with any weights (`reduce_range`), or [0, 255] with weights from -64 to 64.
+Reassociates: sums of integers are exact, and scaled once; the program scales, and then sums, so
+that a later quantize may give a neighbouring integer.
 
 Source: `_register_quantization_weight_pack_pass` of
-`torch/_inductor/fx_passes/quantization.py`. That one matches some thirty fixed chains, and leaves
-saturation to the quantizer; this one reads through copies and transposes, and looks at the numbers.
+`torch/_inductor/fx_passes/quantization.py` matches some thirty fixed chains, and leaves saturation
+to the quantizer; this pass looks through copies and transposes, and checks the numbers.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class PrepackQuantized(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """What a layer reads.
+    """The operands of a layer.
 
     Attributes:
         x: Its input.
@@ -84,7 +84,7 @@ class _Layer:
 
 
 def _layer_of(match: Match) -> _Layer | str:
-    """Return what a layer reads, or why oneDNN cannot take it."""
+    """Return the operands of a layer, or why oneDNN cannot take it."""
     root, result = match.root, tensor_of(match.root)
     if not onednn.runs_quantized():
         return "torch has no oneDNN here that computes with integers"
@@ -129,7 +129,7 @@ def _not_input(x: Integers, *, is_product: bool) -> str | None:
         return None if is_fine else f"{x.node} has scale {scale} and zero point {zero}"
     pair = tensor_of(scale), tensor_of(zero)
     if not is_product or any(each is None or each.numel() != 1 for each in pair):
-        return f"the scale of {x.node} is no number"
+        return f"the scale of {x.node} is not a number"
     return None
 
 
@@ -137,7 +137,7 @@ def _not_weight(layer: _Layer) -> str | None:
     w, rows = layer.w, 1 if layer.is_other else 0
     tensor = tensor_of(w.node)
     if tensor is None or tensor.dtype != torch.int8 or not is_constant(w.node):
-        return f"the weight {w.node} is no constant int8"
+        return f"the weight {w.node} is not a constant of int8"
     if tensor.numel() == 0:
         return f"the weight {w.node} is empty"
     if w.axis not in (None, rows):
@@ -166,7 +166,7 @@ def _not_bias(match: Match, result: torch.Tensor) -> str | None:
     bias = match.bound.get("b")
     row = tensor_of(bias)
     if bias is not None and (row is None or row.dim() != 1 or row.dtype != result.dtype):
-        return f"the bias {bias} is no row of {result.dtype}"
+        return f"the bias {bias} is not a row of {result.dtype}"
     if row is not None and not same_sizes(row.shape, result.shape[1:2]):
         return f"the bias {bias} is broadcast"
     return None
@@ -191,7 +191,7 @@ def _too_large(layer: _Layer) -> str | None:
         )
     scale = layer.x.scale if isinstance(layer.x.scale, float) else 1.0
     if row * 512 * scale * max(_numbers(layer.w.scale)) > _FLOAT32:
-        return f"sums with {w} may pass what float32 can hold"
+        return f"sums with {w} may exceed the range of float32"
     return None
 
 
@@ -238,7 +238,7 @@ def _channels_last(tensor: torch.Tensor) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """Puts a layer of oneDNN in front of the one that it replaces."""
+    """Inserts a layer of oneDNN in front of the layer that it replaces."""
 
     rewriter: Rewriter
     match: Match

@@ -1,16 +1,16 @@
-"""Bring dequantizes to the layers that read them, one to each, so that these can take integers.
+"""Move dequantizes next to the layers that read them, one to each, so that layers take integers.
 
 Rules, `dequantize` being `quantized_decomposed::dequantize_per_tensor`:
     1. view|permute|t|transpose|clone(dequantize(q)) -> dequantize(the same of q)
-    2. layer(dequantize(q), w) -> layer(another dequantize(q), w), if somebody else reads it too
-Preconditions: what is read goes to a convolution or a product; the dequantized tensor and its views
-do not leave the graph, and nobody writes to them or between; `q` has its strides. Exact: each
-number is computed from the same integer. What no layer takes is merged again later
+    2. layer(dequantize(q), w) -> layer(another dequantize(q), w), if it has another reader
+Preconditions: a convolution or a product reads the value; the dequantized tensor and its views do
+not leave the graph, and nothing writes to them or between; `q` has its strides. Exact: each number
+is computed from the same integer. Copies without a layer are merged again later
 (`eliminate_common_subexpressions`).
 
-Source: `_register_dequant_promotion_pass` of `torch/_inductor/fx_passes/quantization.py`. That one
-copies the chain behind a dequantize for each user; this one moves the chain in front of it, where
-it moves a quarter of the bytes.
+Source: `_register_dequant_promotion_pass` of `torch/_inductor/fx_passes/quantization.py` copies the
+chain behind a dequantize for each user; this pass moves the chain in front of it, where it moves a
+quarter of the bytes.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _VIEWS = (
     Op(aten.transpose.int, (_X, Var("first"), Var("second"))),
     Op(aten.clone.default, (_X,), {"memory_format": Var("format")}),
 )
-"""What can as well be done to the integers."""
+"""Operators that can be applied to the integers instead."""
 
 
 class PromoteDequantize(Pass):
@@ -92,9 +92,9 @@ def _is_shared(match: Match) -> str | None:
     x = match.bound["x"]
     found = integers_of(x)
     if found is None or not isinstance(x, Node):
-        return f"{x} is no dequantized tensor"
+        return f"{x} is not a dequantized tensor"
     if len(x.users) == 1:
-        return f"nobody else reads {x}"
+        return f"{x} has no other reader"
     if is_written_between(x, match.root):
         return f"something is written between {x} and {match.root}"
     return None

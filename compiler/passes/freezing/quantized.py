@@ -3,7 +3,7 @@
     q = quantize_per_tensor(x, scale, zero_point, low, high, dtype)      # integers
     y = dequantize_per_tensor(q, scale, zero_point, low, high, dtype)    # (q - zero_point) * scale
 
-and `dequantize_per_channel` for weights. Here is only what several passes ask; no pass.
+and `dequantize_per_channel` for weights. Shared by several passes; this module has no pass.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 prims = torch.ops.prims
 
 LAYERS = (aten.convolution.default, aten.addmm.default, aten.mm.default)
-"""What oneDNN can compute with integers."""
+"""The operators that oneDNN computes with integers."""
 
 _LIBRARY = "quantized_decomposed"
 _TRANSPOSES = (aten.t.default, aten.permute.default, aten.transpose.int)
@@ -30,7 +30,7 @@ _MOVES = (aten.view.default, aten.reshape.default, aten.clone.default, *_TRANSPO
 
 
 def name_of(pattern: Op) -> str:
-    """Return the short name of what a pattern calls: `view`."""
+    """Return the short name of a pattern's callee: `view`."""
     return str(pattern.target).split(".")[1]
 
 
@@ -44,13 +44,13 @@ def is_call_of(node: object, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """What a dequantize reads.
+    """The operands of a dequantize.
 
     Attributes:
         node: The integers.
         scale: A number, a node with one, or a node with one for each channel.
         zero_point: The same; None for zeros.
-        axis: Along which dimension the channels lie; None where one scale is for all.
+        axis: The dimension of the channels; None with one scale for all.
     """
 
     node: Node
@@ -60,7 +60,7 @@ class Integers:
 
 
 def integers_of(node: object) -> Integers | None:
-    """Return what a node dequantizes; None where it is no dequantize, or one of another kind."""
+    """Return the operands of a dequantize; None for another node or kind of dequantize."""
     if not isinstance(node, Node):
         return None
 
@@ -81,7 +81,7 @@ def integers_of(node: object) -> Integers | None:
 
 
 def plain(node: object, dtype: torch.dtype) -> object:
-    """Return what a node is a copy of: with other strides, or rounded to a type from float32."""
+    """Return the original of a copy: with other strides, or rounded from float32."""
     while isinstance(node, Node) and node.target in _COPIES and node.all_input_nodes:
         tensor = tensor_of(node)
         if tensor is None or tensor.dtype != dtype:
@@ -122,7 +122,7 @@ def is_quantized(weight: object) -> bool:
 
 
 def bounds_of(node: Node) -> tuple[int, int]:
-    """Return between which numbers integers lie: as their quantize says, or as their type does."""
+    """Return the range of integers: the bounds of their quantize, or of their type."""
     tensor = tensor_of(node)
     assert tensor is not None  # the caller has looked
     info = torch.iinfo(tensor.dtype)

@@ -36,10 +36,10 @@ class Form:
 
     Attributes:
         name: `scaled_by_division`.
-        search: The function to look for: tensors, then scalars by name.
+        search: The function to search for: tensors, then scalars by name.
         replace: The same with one call of attention.
-        mask: What the fourth argument is, if there is one.
-        scalars: Scalar arguments with values that stand nowhere else.
+        mask: Kind of the fourth argument, if there is one.
+        scalars: Scalar arguments with values that occur nowhere else.
         dtype: Of `q`, `k` and `v`.
         dropout: Whether it draws random numbers: there is none in inference.
     """
@@ -53,7 +53,7 @@ class Form:
     dropout: bool = False
 
     def example_inputs(self, *, training: bool) -> list[Tensor]:
-        """Return small tensors like those of the form; those that may need gradients do."""
+        """Return small tensors of the form's types; floating ones require gradients."""
         options: dict[str, Any] = {"dtype": self.dtype, "requires_grad": training}
         inputs = [torch.zeros(2, 3, 4, 8, **options) for _ in "qkv"]
         if self.mask == "bool":
@@ -198,30 +198,30 @@ def _over(q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0) -> T
     return sdpa(q, k, v, scale=1 / scale, p=p)
 
 
-def _added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+def _add(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     return _AddedMask.apply(q, k, v, mask, scale)
 
 
 def _over_added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
-    return _added(q, k, v, mask, scale=1 / scale)
+    return _add(q, k, v, mask, scale=1 / scale)
 
 
-def _kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+def _keep(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     empty = mask.any(-1, keepdim=True).logical_not()
     out = sdpa(q, k, v, mask, scale=scale)
     return _with_empty_rows(out, empty, v)
 
 
 def _over_kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
-    return _kept(q, k, v, mask, scale=1 / scale)
+    return _keep(q, k, v, mask, scale=1 / scale)
 
 
-def _filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
-    return _kept(q, k, v, ~mask, scale=scale)
+def _fill(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+    return _keep(q, k, v, ~mask, scale=scale)
 
 
 def _over_filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
-    return _kept(q, k, v, ~mask, scale=1 / scale)
+    return _keep(q, k, v, ~mask, scale=1 / scale)
 
 
 FORMS = (
@@ -230,18 +230,18 @@ FORMS = (
     Form("query", _query, _by, None, SCALE),
     Form("plain", _plain, _by),
     Form("divided_mask", _divided_mask, _over_added, "float", SCALE),
-    Form("times_mask", _times_mask, _added, "float", SCALE),
-    Form("query_mask", _query_mask, _added, "float", SCALE),
-    Form("plain_mask", _plain_mask, _added, "float"),
+    Form("times_mask", _times_mask, _add, "float", SCALE),
+    Form("query_mask", _query_mask, _add, "float", SCALE),
+    Form("plain_mask", _plain_mask, _add, "float"),
     Form("divided_fill", _divided_fill, _over_filled, "bool", SCALE),
-    Form("times_fill", _times_fill, _filled, "bool", SCALE),
-    Form("plain_fill", _plain_fill, _filled, "bool"),
+    Form("times_fill", _times_fill, _fill, "bool", SCALE),
+    Form("plain_fill", _plain_fill, _fill, "bool"),
     Form("divided_where", _divided_where, _over_kept, "bool", SCALE),
-    Form("times_where", _times_where, _kept, "bool", SCALE),
+    Form("times_where", _times_where, _keep, "bool", SCALE),
     Form("divided_float", _divided_float, _over, None, SCALE, torch.float16),
     Form("times_float", _times_float, _by, None, SCALE, torch.float16),
     Form("divided_float_mask", _divided_float_mask, _over_added, "float", SCALE, torch.float16),
-    Form("times_float_mask", _times_float_mask, _added, "float", SCALE, torch.float16),
+    Form("times_float_mask", _times_float_mask, _add, "float", SCALE, torch.float16),
     Form("divided_dropout", _divided_dropout, _over, None, DROPOUT, dropout=True),
     Form("times_dropout", _times_dropout, _by, None, DROPOUT, dropout=True),
 )

@@ -41,7 +41,7 @@ class EliminateCommonSubexpressions(Pass):
             if earlier is node or (escapes(earlier) and escapes(node)):
                 continue
             if not written.isdisjoint((base_of(earlier), base_of(node))):
-                continue  # what is written to one must not show in the other
+                continue  # a write to one must not show in the other
             rewriter.replace(node, earlier, rule=f"second {node.target} -> first")
 
 

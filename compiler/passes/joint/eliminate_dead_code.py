@@ -1,10 +1,10 @@
-"""Erase nodes that nobody uses.
+"""Erase nodes without users.
 
 Rule: `op(args)` without users -> nothing, last node first. Preconditions: pure or random-free of
 side effects; placeholders and writes stay, and so do random draws, which move the generator that
 later draws use. Exact.
 
-Source: FX's own elimination; this one is numbered, and keeps random draws.
+Source: FX's own elimination; this pass is numbered, and keeps random draws.
 """
 
 from ctk.compiler.fx.properties import is_pure
@@ -13,7 +13,7 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 
 
 class EliminateDeadCode(Pass):
-    """Erase nodes that nobody uses."""
+    """Erase nodes without users."""
 
     name = "eliminate_dead_code"
 

@@ -1,4 +1,4 @@
-"""Compute at compile time what depends on constants only.
+"""Compute values that depend on constants only at compile time.
 
 Rule: `op(constants...) -> constant`, a constant being a tensor attribute of the graph, or the
 result of a factory with fixed arguments (`full`, `arange`, `scalar_tensor`...). Preconditions:
@@ -7,7 +7,7 @@ pure, not random, nothing writes to it or to a constant that it reads, one tenso
 tensor. Exact: the same operator runs on the same device.
 
 Source: constant folding as in any compiler; Inductor's `constant_fold_uniform_value` folds uniform
-values in graphs that are not frozen, this one what is small.
+values in graphs that are not frozen, this pass small values.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants(Pass):
-    """Compute at compile time what depends on constants only.
+    """Compute values that depend on constants only at compile time.
 
     Attributes:
         max_nbytes: Size of the largest result that is stored; a result that is no larger than its
@@ -59,7 +59,7 @@ def _fold(rewriter: Rewriter, node: Node, constants: Constants) -> None:
 
 
 def _is_foldable(node: Node, constants: Constants, max_nbytes: int) -> bool:
-    """A constant with operands, of bearable size, that is no output: callers write to those."""
+    """Return whether to store a constant: small enough, and not an output, which callers write."""
     tensor = tensor_of(node)
     if not constants.is_known(node) or tensor is None or not node.all_input_nodes:
         return False

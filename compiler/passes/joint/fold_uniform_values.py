@@ -1,4 +1,4 @@
-"""Compute with tensors whose elements are all the same, without the tensors.
+"""Compute with tensors of equal elements without the tensors.
 
 `full`, `zeros`, `ones` and their `_like` and `new_` forms are uniform, and so are views of them and
 `add`, `sub`, `mul`, `neg`, comparisons and `where` of uniforms. Rules:
@@ -6,14 +6,14 @@
     2. mul(x, 1) -> x     div(x, 1) -> x     sub(x, 0) -> x     add(x, 0) -> x (integers)
     3. where(True, a, b) -> a     where(False, a, b) -> b
 Preconditions: 1. the value is finite and not -0.0 (code generators print it), the result is dense,
-a view is not the caller's, and nobody writes to a uniform. 2. and 3. `x` has the type and
-strides of the result, nobody can tell it from `x`, and 2. is not complex (`inf * 1` has a NaN
-there, and zeros change their signs). `x * 0` stays (NaN), and so does `x + 0` of
+a view does not leave the graph, and nothing writes to a uniform. 2. and 3. `x` has the type and
+strides of the result, replacing it by `x` is unobservable, and 2. is not complex (`inf * 1` has a
+NaN there, and zeros change their signs). `x * 0` stays (NaN), and so does `x + 0` of
 floats (-0.0). Exact.
 
-Source: `torch/_inductor/fx_passes/joint_graph.py` (`UniformValueConstantFolder`). That one keeps
-integers and sizes too and folds any operator; this one computes only what is the same to the last
-bit on every device.
+Source: `torch/_inductor/fx_passes/joint_graph.py` (`UniformValueConstantFolder`) also tracks
+integers and sizes and folds any operator; this pass computes only operators with the same bits on
+every device.
 """
 
 import math
@@ -76,7 +76,7 @@ _NEUTRAL: Mapping[object, int] = {aten.mul.Tensor: 1, aten.div.Tensor: 1, aten.s
 
 
 class FoldUniformValues(Pass):
-    """Compute with tensors whose elements are all the same, without the tensors."""
+    """Compute with tensors of equal elements without the tensors."""
 
     name = "fold_uniform_values"
 

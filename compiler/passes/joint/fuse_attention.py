@@ -3,24 +3,24 @@
 Rule: `softmax(mask(scale(q @ k.mT))) @ v -> scaled_dot_product_attention(q, k, v, ...)`, for each
 form of `attention_forms.py`, in inference and, with the gradients of `q`, `k` and `v`, in training.
 
-What is put in is `F.scaled_dot_product_attention` traced with operands like the match's: the ATen
+The replacement is `F.scaled_dot_product_attention` traced with operands like the match's: the ATen
 kernel that torch itself chooses for them (`_scaled_dot_product_flash_attention_for_cpu`, `_flash_`
 or `_efficient_attention`; not cuDNN's, see the forms), and in training its backward kernel with it,
-because the joint graph holds both. With a mask that is added, backward computes the weights again.
-Where torch chooses the unfused composite (dropout on the CPU, an odd head size on
+because the joint graph holds both. With an additive mask, backward computes the weights again.
+If torch chooses the unfused composite (dropout on the CPU, an odd head size on
 CUDA), nothing is gained, and the rule does not fire.
 
-Preconditions: the scores, the probabilities and what backward makes of them have no other user, so
-a mask that needs a gradient makes no match; nothing writes to an operand in between; no tensor is
-empty; a mask that is added has the dtype of `q` (a bool one would be read otherwise); the results
-have the old types; a copy keeps their strides. A row that is masked as a whole is NaN, as written,
-and so are the gradients that it makes NaN. Reassociates: the softmax is computed in blocks.
+Preconditions: the scores, the probabilities and their gradients have no other user, so that a mask
+that needs a gradient does not match; nothing writes to an operand in between; no tensor is empty;
+an additive mask has the dtype of `q` (a bool one has another meaning); the results have the old
+types; a copy keeps their strides. A fully masked row is NaN, as written, and so are its gradients.
+Reassociates: the softmax is computed in blocks.
 
 Dropout in a kernel keeps `p` and draws other numbers than eager does: only with `draws_otherwise`.
 
-Source: torch/_inductor/fx_passes/fuse_attention.py, whose forms name layouts too, and which leaves
-0 in empty rows. Here `q`, `k` and `v` stand for any node, and the dtype is compared in the check,
-so that one form does for them all.
+Source: torch/_inductor/fx_passes/fuse_attention.py, whose forms include layouts, and which leaves 0
+in empty rows. Here `q`, `k` and `v` match any node, and the check compares the dtype, so that one
+form covers all of them.
 """
 
 import math
@@ -49,7 +49,7 @@ BEFORE = (remove_noops.PASS, eliminate_common_subexpressions.PASS, simplify_view
 
 
 def replacements(*, draws_otherwise: bool = False) -> list[Replacement]:
-    """Return what the pass replaces: inference first, then training."""
+    """Return the replacements of the pass: inference first, then training."""
     return [
         _replacement(form, training=training, draws_otherwise=draws_otherwise)
         for training in (False, True)
@@ -121,8 +121,8 @@ class FuseAttention(Pass):
     """Replace attention that is written out by the fused kernel for it.
 
     Attributes:
-        draws_otherwise: Fuse dropout, too, although the kernels draw other random numbers than
-            eager does from the same seed.
+        draws_otherwise: Also fuse dropout, although the kernels draw other random numbers than
+            eager from the same seed.
     """
 
     name = "fuse_attention"

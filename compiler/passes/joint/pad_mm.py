@@ -1,22 +1,22 @@
-"""Pad matrix products to sizes that their kernels like, where that was measured to be faster.
+"""Pad matrix products to sizes that suit their kernels, if that was measured to be faster.
 
 Rules, for `mm`, `bmm` and `addmm`: `mm(a, b) -> slice(mm(pad(a), pad(b)))`. Rows of operands should
 be a multiple of 16 bytes long: 8 halves, 4 floats. The sum is padded with zeros in both factors, so
-only `0 * 0` is added; rows and columns that were added are cut off.
+only `0 * 0` is added; the added rows and columns are cut off.
 
-Preconditions: half, bfloat16, float or double; a dimension that lacks something, is a number and
-more than one (symbolic ones stay: what they are multiples of is not known); nothing is empty. The
-result is copied where its strides would be seen. Reassociates: another kernel sums in another
-order.
+Preconditions: half, bfloat16, float or double; a dimension that is not a multiple, is a number and
+more than one (the divisors of symbolic ones are not known); nothing is empty. The result is copied
+if its strides are observable. Reassociates: another kernel sums in another order.
 
-Whether it pays is measured when the graph is compiled: both forms, on operands of the same sizes,
-strides, dtype and device, with what padding costs; for products of `min_flops` or more, on the
-devices in `devices` (no CPU: its kernels take any size). Each product is measured once per process,
-never under `torch.use_deterministic_algorithms`, and `decisions` replays what was decided: cases
-carry it, so that a repro and a bisection pad what the failing compile did.
+The gain is measured during the compile: both forms, on operands of the same sizes, strides, dtype
+and device, with the cost of padding; for products of `min_flops` or more, on the devices in
+`devices` (no
+CPU: its kernels take any size). Each product is measured once per process, never under
+`torch.use_deterministic_algorithms`, and `decisions` replays earlier measurements: cases carry
+them, so that a repro and a bisection pad the same products as the failing compile.
 
-Source: `torch/_inductor/fx_passes/pad_mm.py`. That one asks a model of the machine first, leaves
-out what padding costs where it hopes for the memory planner, and pads rows always.
+Source: `torch/_inductor/fx_passes/pad_mm.py` consults a model of the machine first, ignores the
+cost of padding if the memory planner may avoid it, and always pads rows.
 """
 
 from collections.abc import Mapping
@@ -44,16 +44,16 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 @dataclass(frozen=True, slots=True)
 class PadMm(Pass):
-    """Pad matrix products to sizes that their kernels like, where that was measured to be faster.
+    """Pad matrix products to sizes that suit their kernels, if that was measured to be faster.
 
     Attributes:
-        enabled: `auto` pads what was measured to be faster, `always` whatever lacks something,
-            `never` nothing.
-        min_speedup: How many times as fast a product must be when padded.
-        min_flops: Smaller products are not measured: calling their kernels takes longer.
-        devices: Where to measure.
-        decisions: What needs no measuring: products as `ctk show CASE --why-not pad_mm` names
-            them; a `-` in front says that one is not padded.
+        enabled: `auto` pads products that measure faster, `always` all that are not multiples,
+            `never` none.
+        min_speedup: Minimum speed-up of a padded product.
+        min_flops: Smaller products are not measured, because calling their kernels takes longer.
+        devices: Device types on which to measure.
+        decisions: Products to pad without a measurement, as `ctk show CASE --why-not pad_mm` names
+            them; with a `-` in front, products not to pad.
     """
 
     name = "pad_mm"
@@ -127,18 +127,18 @@ def _product_of(node: Node) -> Product | str:
 
 def _operand(tensor: torch.Tensor) -> Operand | None:
     """Return a tensor's layout, with hints for symbols; None where there is no hint."""
-    shape, strides = map(_hinted, (tensor.shape, tensor.stride()))
+    shape, strides = map(_replace_symbols, (tensor.shape, tensor.stride()))
     return Operand(shape, strides) if shape is not None and strides is not None else None
 
 
-def _hinted(sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...] | None:
+def _replace_symbols(sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...] | None:
     found = [fake.symbol_and_hint(each)[1] if fake.is_symbolic(each) else each for each in sizes]
     hints = tuple(each for each in found if isinstance(each, int))
     return hints if len(hints) == len(found) else None
 
 
 def _is_seen(node: Node, product: Product) -> bool:
-    """Return whether somebody would see that the result is a part of a larger one."""
+    """Return whether the program can observe that the result is a part of a larger one."""
     result = tensor_of(node)
     rows, _, columns = product.missing
     if result is None or not (rows or columns):

@@ -7,8 +7,8 @@ Philox4x32-10: a key of 64 bits (an element of `seeds`) and a counter give four 
 that each number of a tensor depends on its place and on the seed only. The operator has no state:
 two calls give the same numbers. Two counters never meet under one key; each call has its own key.
 
-The kernel is tensor arithmetic in 64-bit integers, for any device. What it does not do: draw the
-numbers of torch's generators.
+The kernel is tensor arithmetic in 64-bit integers, for any device. Its numbers differ from those of
+torch's generators.
 
 Source: J. Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (SC 2011); the numbers are
 held to the known answers of their Random123.

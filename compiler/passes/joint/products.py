@@ -1,4 +1,4 @@
-"""A matrix product whose sizes do not fit its kernels: what padding it means, and what that saves.
+"""A matrix product whose sizes do not fit its kernels: its padded form, and the time that saves.
 
     x[33, 65] @ y[65, 31], half             a kernel reads rows of 16 bytes: 8 numbers
     (pad(x)[33, 72] @ pad(y)[72, 32])[:, :31]
@@ -19,7 +19,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 ROW_NBYTES = 16
-"""What the leading dimensions of operands should be a multiple of, so that kernels read vectors."""
+"""Leading dimensions of operands should be a multiple of this, so that kernels read vectors."""
 
 ROUNDS, ROUND_SECONDS = 7, 2e-3
 
@@ -29,7 +29,7 @@ Emit = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A factor, or what is added to a product, with hints for sizes that are symbols."""
+    """A factor or a summand of a product, with hints for symbolic sizes."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -45,15 +45,15 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A call of `mm`, `bmm` or `addmm`, and what its dimensions lack.
+    """A call of `mm`, `bmm` or `addmm`, and the padding of its dimensions.
 
     Attributes:
         target: The operator.
-        device: Where.
-        dtype: Of all operands.
-        operands: In the order of the call: what is added, if anything, and both factors.
-        missing: How much is added to the rows, to the sum, to the columns.
-        is_copied: The result is made dense again, because somebody sees its strides.
+        device: Device of the operands.
+        dtype: Dtype of all operands.
+        operands: In the order of the call: the summand, if any, and both factors.
+        missing: Padding of the rows, of the sum, of the columns.
+        is_copied: Whether the result is made dense again, because its strides are observable.
     """
 
     target: Any
@@ -77,7 +77,7 @@ class Product:
 
     @property
     def key(self) -> str:
-        """Return what its speed depends on, as one word: an entry of `pad_mm.decisions`."""
+        """Return the key of its speed as one word: an entry of `pad_mm.decisions`."""
         place = self.device.type
         if place == "cuda":
             place = torch.cuda.get_device_name(self.device).replace(" ", "_")
@@ -89,14 +89,14 @@ class Product:
 
 
 def lacks(product: Product, is_known: Sequence[bool]) -> tuple[int, int, int]:
-    """Return how much to add to the rows, the sum and the columns.
+    """Return the padding of the rows, the sum and the columns.
 
-    Rows lie one behind the other, so that they are padded only where the first factor is copied
-    anyway, or where it is transposed. A size of one is a vector: it stays.
+    Rows are contiguous, so that they are padded only if the first factor is copied anyway or
+    transposed. A size of one is a vector, and is not padded.
 
     Args:
-        product: The call; what it says to be missing is not read.
-        is_known: Of each of the three, whether it is a number.
+        product: The call; its `missing` is not read.
+        is_known: For each of the three, whether it is a number.
     """
     unit = ROW_NBYTES // product.dtype.itemsize
     rows, inner, columns = (
@@ -112,7 +112,7 @@ def padded(
     """Make the padded call of a product: of nodes, or of tensors.
 
     Args:
-        product: What is missing.
+        product: The product with its padding.
         operands: As in the call.
         options: Its keyword arguments (`beta`, `alpha`).
         emit: Makes each call.
@@ -135,13 +135,13 @@ def padded(
 
 
 def _missing_of_added(operand: Operand, rows: int, columns: int) -> tuple[int, int]:
-    """What is added to a product may be broadcast: there it stays."""
+    """Pad the summand of a product, except its broadcast dimensions."""
     sizes = (1, 1, *operand.shape)[-2:]
     return (rows if sizes[0] != 1 else 0, columns if sizes[1] != 1 else 0)
 
 
 def _pad(emit: Emit, value: Any, operand: Operand, missing: tuple[int, int]) -> Any:
-    """Add rows and columns of zeros; what is transposed stays so."""
+    """Add rows and columns of zeros; a transposed tensor stays transposed."""
     above, beside = missing
     if not above and not beside:
         return value
@@ -153,11 +153,11 @@ def _pad(emit: Emit, value: Any, operand: Operand, missing: tuple[int, int]) -> 
 
 
 _MEASURED: dict[str, float] = {}
-"""What each product of this process gains: measured once, so that a process decides one way."""
+"""Speed-up of each product of this process: measured once, so that decisions are consistent."""
 
 
 def measured() -> Mapping[str, float]:
-    """Return what was measured in this process: by the key of a product, its speed-up."""
+    """Return the measured speed-ups of this process by the key of a product."""
     return dict(_MEASURED)
 
 
@@ -178,7 +178,7 @@ def speedup(product: Product) -> float:
 def _measure(product: Product) -> float:
     """Time both in turns, so that a machine that slows down slows down both."""
     try:
-        operands = [_made(each, product) for each in product.operands]
+        operands = [_make(each, product) for each in product.operands]
         runs = (
             lambda: product.target(*operands),
             lambda: padded(product, operands, {}, lambda target, args, kw: target(*args, **kw)),
@@ -193,7 +193,7 @@ def _measure(product: Product) -> float:
     return median(plain / other for plain, other in pairs)
 
 
-def _made(operand: Operand, product: Product) -> torch.Tensor:
+def _make(operand: Operand, product: Product) -> torch.Tensor:
     """Return a tensor of an operand's layout."""
     pairs = zip(operand.shape, operand.strides, strict=True)
     count = 1 + sum((size - 1) * stride for size, stride in pairs)
@@ -204,7 +204,7 @@ def _made(operand: Operand, product: Product) -> torch.Tensor:
 
 
 def _seconds(run: Callable[[], object], count: int, device: torch.device) -> float:
-    """Return what so many calls take, until the device is done."""
+    """Return the time of a number of calls, until the device is done."""
     finish = torch.get_device_module(device).synchronize
     finish()
     started = time.perf_counter()

@@ -3,13 +3,13 @@
 Rules, where the operand has the result's type and strides:
     1. views: `view|reshape|expand|permute|slice|squeeze|alias|detach(x) -> x`;
     2. copies: `clone|_to_copy|mul 1|div 1|sub 0|pow 1(x) -> x`.
-Preconditions: a copy goes only where nobody can tell it from its operand: it does not leave the
-graph, and nothing writes to the operand. Arithmetic of complex numbers stays: `inf * 1` has a NaN
-there, and zeros change their signs. `detach` and `alias` stay where they or views of them
-leave the graph: autograd tells results apart by object, and of `z.detach(), z[0]` only one has a
-gradient. `x + 0` and `x - -0.0` stay: they turn -0.0 into 0.0. Exact.
+Preconditions: a copy is removed only if that is unobservable: it does not leave the graph, and
+nothing writes to the operand. Arithmetic of complex numbers stays: `inf * 1` has a NaN
+there, and zeros change their signs. `detach` and `alias` stay if they or views of them leave the
+graph: autograd distinguishes results by object, and of `z.detach(), z[0]` only one has a gradient.
+`x + 0` and `x - -0.0` stay: they turn -0.0 into 0.0. Exact.
 
-Source: Inductor's `remove_noop_ops`; this one keeps strides, aliases and signs of zero.
+Source: Inductor's `remove_noop_ops`; this pass keeps strides, aliases and signs of zero.
 """
 
 import math
@@ -90,7 +90,7 @@ def _is_noop(node: Node) -> bool:
 
 
 def _is_whole(node: Node) -> bool:
-    """A slice of equal size is the whole, whatever its bounds, unless it steps."""
+    """Return whether a slice of equal size is the whole: for any bounds, unless it steps."""
     step = node.args[4] if len(node.args) > 4 else 1
     return isinstance(step, int) and step == 1
 

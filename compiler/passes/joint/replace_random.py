@@ -5,18 +5,18 @@ Rules, with `seeds = randint(..., [n])`, made once, and `draw = ctk::draw(seeds,
     2. bernoulli(x, p), bernoulli(x) -> (draw < p)
     3. native_dropout(x, p, True) -> mask = draw < 1 - p; x * mask * 1 / (1 - p), mask
     4. uniform(x, a, b), normal_functional(x, m, s), exponential(x, l) -> of draw
-Each has a number `i` of its own, and so a key of its own. `torch.manual_seed` still says what is
-drawn, each call draws anew, and a draw has no state: backward makes a mask again from the seeds
-instead of keeping it, wherever the partitioner finds that cheaper.
+Each has a number `i` of its own, and so a key of its own. `torch.manual_seed` still determines the
+numbers, each call draws new ones, and a draw has no state: backward makes a mask again from the
+seeds instead of keeping it, if the partitioner finds that cheaper.
 
-Off unless `enabled`: other numbers are drawn than in eager. Comparisons with eager leave it off, as
-they leave Inductor's own off, so its numbers are held by statistics (mean, variance, distribution)
-and the generator (`philox.py`) by known answers.
+Off unless `enabled`, because the numbers differ from eager's. Comparisons with eager leave it off,
+like Inductor's own, so tests check its numbers by statistics (mean, variance, distribution) and the
+generator (`philox.py`) by known answers.
 
 Preconditions: the default generator; real numbers, an integer type that holds the bounds; known
-bounds and probabilities; no pinned memory; what is drawn in forward. Left to eager's generator:
-`randperm`, `multinomial`, `poisson`, `cauchy`, `geometric`, `log_normal` and what a kernel draws
-itself (fused attention). Values are others, of the same distribution: see `numerics`.
+bounds and probabilities; no pinned memory; a draw of forward. Left to eager's generator:
+`randperm`, `multinomial`, `poisson`, `cauchy`, `geometric`, `log_normal` and draws inside a kernel
+(fused attention). The values differ but have the same distribution: see `numerics`.
 
 Source: `torch/_inductor/fx_passes/replace_random.py`, which does `rand`, `randn` and `randint`, has
 other operators decomposed to them, and leaves the generator to the code that Inductor writes.
@@ -77,7 +77,7 @@ class Drawing:
                          *bounds, **options)  # fmt: skip
 
     def _size(self, tensor: torch.Tensor) -> list[Any]:
-        """Return the size of the result: numbers, and nodes that give what is symbolic."""
+        """Return the size of the result: numbers, and nodes for symbolic sizes."""
         if not any(map(fake.is_symbolic, tensor.shape)):
             return list(tensor.shape)
         given = _argument(self.node, "size")
@@ -92,11 +92,11 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an operator is drawn.
+    """The replacement of a random operator.
 
     Attributes:
-        refuses: Returns why a call of it stays; None if it may go.
-        make: Puts in what replaces it.
+        refuses: Returns why a call must stay; None if it may be replaced.
+        make: Inserts the replacement.
     """
 
     refuses: Callable[[Node, torch.Tensor], str | None]
@@ -183,24 +183,24 @@ def _toss(drawing: Drawing, tensor: torch.Tensor) -> Parts:
                         dtype=tensor.dtype)  # fmt: skip
 
 
-def _scaled(drawing: Drawing, drawn: Node, factor: float, more: float) -> Node:
+def _scale(drawing: Drawing, drawn: Node, factor: float, more: float) -> Node:
     found = drawn if factor == 1 else drawing.call(aten.mul.Tensor, drawn, factor)
     return found if more == 0 else drawing.call(aten.add.Tensor, found, more)
 
 
 def _uniform(drawing: Drawing, tensor: torch.Tensor) -> Parts:
     start, end = _argument(drawing.node, "from"), _argument(drawing.node, "to")
-    return _scaled(drawing, drawing.draw("uniform", tensor.dtype), end - start, start)
+    return _scale(drawing, drawing.draw("uniform", tensor.dtype), end - start, start)
 
 
 def _normal(drawing: Drawing, tensor: torch.Tensor) -> Parts:
     mean, std = _argument(drawing.node, "mean"), _argument(drawing.node, "std")
-    return _scaled(drawing, drawing.draw("normal", tensor.dtype), std, mean)
+    return _scale(drawing, drawing.draw("normal", tensor.dtype), std, mean)
 
 
 def _exponential(drawing: Drawing, tensor: torch.Tensor) -> Parts:
     rate = _argument(drawing.node, "lambd")
-    return _scaled(drawing, drawing.draw("exponential", tensor.dtype), 1 / rate, 0)
+    return _scale(drawing, drawing.draw("exponential", tensor.dtype), 1 / rate, 0)
 
 
 RAND = Recipe(_is_float, lambda drawing, tensor: drawing.draw("uniform", tensor.dtype))
@@ -279,9 +279,9 @@ def _refusal(node: Node, tensor: torch.Tensor) -> str | None:
 
 
 def _replace_all(rewriter: Rewriter, nodes: list[Node]) -> None:
-    """Replace what draws on one device; the seeds are made by the first rewrite that may happen.
+    """Replace the draws on one device; the first allowed rewrite makes the seeds.
 
-    Their number and places do not depend on what is vetoed, so neither do the numbers drawn.
+    Number and positions of the seeds do not depend on vetoes, so neither do the numbers drawn.
     """
     made: list[Node] = []
 
@@ -306,7 +306,7 @@ def _replace_all(rewriter: Rewriter, nodes: list[Node]) -> None:
 
 
 def _put_in(graph: Graph, node: Node, parts: Parts) -> None:
-    """Use what was made for a result, or for each of several."""
+    """Replace a result, or each of several results."""
     if isinstance(parts, Node):
         node.replace_all_uses_with(parts)
     else:

@@ -5,8 +5,9 @@ Rules:
     view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
 Preconditions: `x` is a tensor. Where `view`s collapse, `x` and the result are dense: elsewhere a
 dimension of one element may have other strides by way of `s`. `neg` makes a new tensor, which must
-not be told from `x`: it stays in the graph, has the strides of `x`, nothing writes to `x` or to the
-`neg` in between, and it is not complex (torch's vectorized `neg` loses the sign of a zero there).
+be indistinguishable from `x`: it stays in the graph, has the strides of `x`, nothing writes to `x`
+or to the `neg` in between, and it is not complex (torch's vectorized `neg` loses the sign of a zero
+there).
 
 Source: XLA's algebraic simplifier (reshape of reshape, transpose of transpose).
 """
@@ -65,7 +66,7 @@ def _gives_the_same(match: Match) -> bool:
 
 
 def _may_share(match: Match) -> str | None:
-    """`neg` makes a new tensor, `x` is an old one: only where nobody can tell them apart."""
+    """Return whether the new tensor of `neg` is indistinguishable from the old `x`."""
     source, root = match.bound["x"], match.root
     if not isinstance(source, Node):
         return f"{source} is no node"

@@ -7,17 +7,17 @@ Rules, where the numbers of `i` are known to be different and below the size of 
 Where `x` is zero everywhere, as in the backward of `z[i]` and of `z.index_select(0, i)`, `x[i]` is
 not read: `0 + y` is stored, which makes 0.0 of -0.0 as accumulation does.
 
-Known to be different: `randperm`, `arange`, the indices of a sorted vector, and what takes each
-element of them at most once (slices, parts, views, copies). Preconditions: one tensor of indices,
-64-bit, that nothing writes to; `alpha` is 1; `x` is not complex; the result has the layout of `x`.
-Nothing is accumulated then, so no kernel needs atomics (their order differs between runs), nor a
-sort. Exact.
+Known to be different: `randperm`, `arange`, the indices of a sorted vector, and operators that take
+each element of them at most once (slices, parts, views, copies). Preconditions: one tensor of
+indices, 64-bit, that nothing writes to; `alpha` is 1; `x` is not complex; the result has the layout
+of `x`. Nothing is accumulated then, so no kernel needs atomics (their order differs between runs),
+nor a sort. Exact.
 
-A plain `x[i]` stays as it is: eager's kernel checks bounds in `_unsafe_index`, too.
+A plain `x[i]` stays: eager's kernel checks bounds in `_unsafe_index` as well.
 
 Source: `torch/_inductor/fx_passes/misc_patterns.py`, which knows `randperm` with `index_add` of the
-first dimension, if the index is a slice of it; this one reads where the index comes from, and
-serves backward.
+first dimension, if the index is a slice of it; this pass traces the origin of the index, and serves
+backward.
 """
 
 import torch
@@ -61,7 +61,7 @@ def _may_store(match: Match) -> str | None:
         return f"{index} is below {bound}, the dimension has {x.shape[axis]} places"
     written = mutated_bases(match.root.graph)
     if any(base_of(node) in written for node in read_from):
-        return f"something writes to {index}, or to what it was read from"
+        return f"something writes to {index}, or to a tensor that it was read from"
     if not same_layout(match.root, match.bound["x"]):
         return "the result has another layout than the tensor that it is added to"
     return _fits(index, x, values)
@@ -77,7 +77,7 @@ def _is_vector_index(match: Match) -> str | None:
     """As `_may_store`, of operators that take the indices of one dimension as a vector."""
     index = tensor_of(match.bound["index"])
     if index is None or index.dim() != 1:
-        return "the index is no vector"
+        return "the index is not a vector"
     return _may_store(match)
 
 

@@ -31,7 +31,7 @@ def _is_bias(match: Match) -> str | None:
     result, bias = tensor_of(match.root), tensor_of(match.bound["c"])
     product = tensor_of(match.inner[0])
     if result is None or bias is None or product is None:
-        return "a type is unknown, or the bias is no tensor"
+        return "a type is unknown, or the bias is not a tensor"
     if len(match.inner[0].users) != 1:
         return f"the product {match.inner[0]} has other users"
     if not result.is_floating_point():

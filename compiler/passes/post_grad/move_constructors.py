@@ -1,12 +1,12 @@
 """Make constants on the device where they are used.
 
 Rule: `_to_copy(full(..., device=cpu), device=d)`, for all users of the constructor and one `d`
--> the same with `full(..., device=d)`; the copies stay, and `remove_noops` drops what it can.
-Preconditions: `full`, `zeros`, `ones`, `eye`, `scalar_tensor`, and `arange` of integers (that of
-floats may be rounded differently elsewhere), not pinned; every user copies it to `d`. Exact.
+-> the same with `full(..., device=d)`; the copies stay for `remove_noops`.
+Preconditions: `full`, `zeros`, `ones`, `eye`, `scalar_tensor`, and `arange` of integers (floats may
+be rounded differently on another device), not pinned; every user copies it to `d`. Exact.
 
-Source: `torch/_inductor/fx_passes/post_grad.py` (`ConstructorMoverPass`). That one also moves
-chains of operators behind a constructor; here only what is the same on every device.
+Source: `torch/_inductor/fx_passes/post_grad.py` (`ConstructorMoverPass`) also moves chains of
+operators behind a constructor; this pass moves only values that are the same on every device.
 """
 
 import torch

@@ -2,13 +2,12 @@
 
 Rule: `a = f(x); ...; b = g(a)` -> `...; a = f(x); b = g(a)`. Only the order changes: exact.
 Preconditions: `f` is an operator of torch without effects or random numbers, with one tensor for
-its result. Nothing in between writes to what it reads, sets a mode or runs another graph; and
-operands that would have died before have no more bytes than `a`, and than `b`: so there is never
-more alive at once. Inputs of a forward graph are alive anyhow, and so are those of the program in
-backward.
+its result. No node in between writes to an operand, sets a mode or runs another graph; and operands
+that would have died before have no more bytes than `a`, and than `b`: so the peak never grows.
+Inputs of a forward graph are alive anyhow, and so are inputs of the program in backward.
 
-Source: `reorder_for_locality` in `torch/_inductor/fx_passes/post_grad.py`. That one moves whatever
-it may, even where operands live longer than the result would have; and not in graphs that write.
+Source: `reorder_for_locality` in `torch/_inductor/fx_passes/post_grad.py` moves nodes even if
+operands then live longer than the result would have; and not in graphs that write.
 """
 
 from collections import deque
@@ -41,10 +40,10 @@ class OrderForLocality(Pass):
 
 
 def _settle(rewriter: Rewriter, moving: "_Moving", node: Node) -> Node:
-    """Settle a node and, in front of it, what it is the first to need; return the first of them.
+    """Settle a node and, in front of it, the nodes that it needs first; return the first of them.
 
-    What is settled stands at the end of the graph, in its last order. A node that is moved to its
-    front lets what is in between live without it, and its operands with it.
+    Settled nodes are at the end of the graph, in their last order. Moving a node to their front
+    shortens the life of the node, and may lengthen the life of its operands.
     """
     moving.settle(node)
     front, queue = node, deque([node])
@@ -66,13 +65,13 @@ def _move(rewriter: Rewriter, node: Node, front: Node) -> bool:
 
 
 class _Moving:
-    """What is known while nodes are settled from the end of a graph to its start.
+    """State while nodes are settled from the end of a graph to its start.
 
     Attributes:
-        places: Where each node stood at first.
+        places: The original position of each node.
         bases: The node whose memory a node's value is.
-        followers: What must stay behind a node, beside its users.
-        alive: The bases that are alive at the front of what is settled, or always.
+        followers: Nodes that must stay behind a node, besides its users.
+        alive: The bases that are alive at the front of the settled nodes, or always.
         settled: The nodes at the end.
     """
 
@@ -81,7 +80,7 @@ class _Moving:
         self.places = {node: place for place, node in enumerate(nodes)}
         self.bases = _bases(nodes)
         self.followers = _followers(nodes)
-        self.alive = _held(nodes)
+        self.alive = _inputs_of_caller(nodes)
         self.settled: set[Node] = set()
 
     def settle(self, node: Node) -> None:
@@ -129,8 +128,8 @@ def _followers(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
     return found
 
 
-def _held(nodes: Sequence[Node]) -> set[Node]:
-    """Return what the caller holds while the graph runs; what forward has saved, it does not."""
+def _inputs_of_caller(nodes: Sequence[Node]) -> set[Node]:
+    """Return the inputs that the caller holds while the graph runs; saved values are not held."""
     is_backward = any(map(is_tangent, nodes))
     inputs = (node for node in nodes if node.op in ("placeholder", "get_attr"))
     return {n for n in inputs if not is_backward or n.op == "get_attr" or "primals" in n.name}
@@ -148,7 +147,7 @@ def examples() -> list[Example]:
     return [
         (_constant_first, (x, y)),
         (_views_first, (x, y)),
-        (_written_between, (x, y)),
+        (_writes_between, (x, y)),
     ]
 
 
@@ -162,7 +161,7 @@ def _views_first(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x.sin() + row, (x * 2).neg().t() - turned
 
 
-def _written_between(x: Tensor, y: Tensor) -> Tensor:
+def _writes_between(x: Tensor, y: Tensor) -> Tensor:
     old, other = x.neg(), y.neg()
     x.add_(1)
     return x.sin().tanh() * old + other

@@ -37,9 +37,9 @@ def axis_of(tensor: torch.Tensor | None, given: object) -> int | None:
 
 
 def arguments(node: Node, *defaults: object) -> tuple[object, ...]:
-    """Return the arguments behind the first, with defaults for those that are missing.
+    """Return the arguments behind the first, with defaults for missing ones.
 
-    Where one is given by keyword, all are None, which no rule takes.
+    If one is given by keyword, all are None, which no rule takes.
     """
     if node.kwargs:
         return (None,) * len(defaults)
@@ -52,13 +52,13 @@ def part_of(node: Node) -> Part | None:
     if not isinstance(source, Node):
         return None
     if node.target is aten.slice.Tensor:
-        return _sliced(node, source)
+        return _slice(node, source)
     if node.target is operator.getitem and source.target in SPLITS:
         return _item(node.args[1], source)
     return None
 
 
-def _sliced(node: Node, source: Node) -> Part | None:
+def _slice(node: Node, source: Node) -> Part | None:
     given, start, end, step = arguments(node, 0, None, None, 1)
     tensor = tensor_of(source)
     axis = axis_of(tensor, given)
@@ -91,12 +91,12 @@ def _item(index: object, split: Node) -> Part | None:
 
 
 def may_stand_for(source: Node, node: Node, written: Container[Node]) -> bool:
-    """Return whether nobody can tell a tensor from the new one that has its values.
+    """Return whether replacing a copy by its source is unobservable.
 
     Args:
-        source: What would be used instead.
+        source: The replacement.
         node: A copy: new memory.
-        written: The nodes whose memory something writes to.
+        written: The nodes whose memory is written to.
     """
     mine, others = tensor_of(node), tensor_of(source)
     if mine is None or others is None or not same_type(mine, others):

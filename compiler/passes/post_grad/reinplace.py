@@ -1,20 +1,19 @@
-"""Write into a tensor instead of a copy of it, where nobody looks at the old one again.
+"""Write into a tensor instead of a copy of it, if the old value has no later reader.
 
-Rules, `y` being used in the place of `x` from there on:
+Rules, with `y` in the place of `x` from there on:
     1. `y = index_put(x, ...)` -> `index_put_(x, ...)`; the same with `scatter` (all forms),
        `index_add`, `index_copy`, `index_fill`, `masked_fill`
     2. `y = slice_scatter(x, v, ...)` -> `copy_(slice(x, ...), v)`; the same with `select_scatter`
-    3. where `x` is an input that the program writes to, `copy_(x, y)` at the end goes with it
+    3. if `x` is an input that the program writes to, `copy_(x, y)` at the end is removed
 Preconditions: `y` has the type and strides of `x`; this graph made the memory of `x`, or `x` is the
-input of 3.; after `y` nobody reads or writes `x` or a view of it (but that `copy_`), and nobody at
-all may hand it on unseen; it is no other operand of `y`; neither `y` nor a view of it leaves the
+input of 3.; after `y` no node reads or writes `x` or a view of it (except that `copy_`), and no
+opaque node gets one; `x` is not a second operand of `y`; neither `y` nor a view of it leaves the
 graph, unless `x` is a whole tensor that was made here. For the code generator `eager` only:
-`torchscript` optimises less, or refuses, where a graph writes, and those that make kernels plan
-memory themselves. Exact: the functional operator is a copy,
-and then the one in place.
+`torchscript` optimises less, or refuses, if a graph writes, and generators of kernels plan memory
+themselves. Exact: the functional operator is a copy and then the operator in place.
 
-Source: `torch/_inductor/fx_passes/reinplace.py`. That one also takes custom operators and kernels
-of Triton, and counts what shares a storage; this one follows views.
+Source: `torch/_inductor/fx_passes/reinplace.py` also takes custom operators and kernels of Triton,
+and counts users of a storage; this pass follows views.
 """
 
 import operator
@@ -56,14 +55,14 @@ _INTO_A_VIEW: Mapping[object, Callable[..., object]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What is written to: a tensor, and the `copy_` into an input that goes with it, if any."""
+    """The destination of a write: a tensor, and the `copy_` into an input to remove, if any."""
 
     tensor: Node
     copy: Node | None
 
 
 class Reinplace(Pass):
-    """Write into a tensor instead of a copy of it, where nobody looks at the old one again."""
+    """Write into a tensor instead of a copy of it, if the old value has no later reader."""
 
     name = "reinplace"
 
@@ -84,7 +83,7 @@ def _has_candidates(graph: Graph) -> bool:
 
 
 def _target(node: Node, places: Mapping[Node, int]) -> _Target | None:
-    """Return what a node may write to in place.
+    """Return the destination to which a node may write in place.
 
     A result is dense: an operand with the same strides has no gaps and no overlaps.
     """
@@ -107,7 +106,7 @@ def _target(node: Node, places: Mapping[Node, int]) -> _Target | None:
 
 
 def _hands_on(user: Node) -> bool:
-    """Return whether a write returns what it has written to, and somebody uses that."""
+    """Return whether a write returns its destination, and the result has a user."""
     return is_mutating(user) and bool(user.users)
 
 
@@ -116,7 +115,7 @@ def _reads(node: Node, source: Node) -> int:
 
 
 def _aliases(base: Node) -> set[Node] | None:
-    """Return a node and all views of it; None where a user may keep one that we cannot see."""
+    """Return a node and all views of it; None if a user may keep an unknown view."""
     found, queue = {base}, [base]
     while queue:
         for user in queue.pop().users:
@@ -136,7 +135,7 @@ def _is_made_here(base: Node) -> bool:
 
 
 def _copy_back(base: Node, node: Node) -> Node | None:
-    """Return the one write to an input, if it is that of a node's value, and nobody uses it."""
+    """Return the only write to an input, if it writes a node's value and has no users."""
     writers = [user for user in base.users if is_mutating(user)]
     if len(writers) != 1 or writers[0].users or writers[0].target is not aten.copy_.default:
         return None
@@ -173,7 +172,7 @@ def _write(rewriter: Rewriter, node: Node, target: _Target) -> None:
 
 
 def examples() -> list[Example]:
-    """Return programs that the pass changes: updates of what the graph has made."""
+    """Return programs that the pass changes: updates of tensors that the graph has made."""
     x, row = torch.ones(4, 3), torch.ones(3)
     return [
         (lambda x, row: aten.select_scatter.default(x.sin(), row, 0, 1) * 2, (x, row)),

@@ -1,14 +1,15 @@
-"""Take parts of tensors without parts of parts, and without writing back what was there.
+"""Take parts of tensors without parts of parts, and without writing back unchanged values.
 
 Rules, along one dimension and with step 1:
-    1. slice(slice(x, a, b), c, d) -> slice(x, a + c, a + d)      a part of `split` is a slice, too
+    1. slice(slice(x, a, b), c, d) -> slice(x, a + c, a + d)      a part of `split` counts as a
+       slice
     2. select(slice(x, a, b), i) -> select(x, a + i)
     3. squeeze(slice(x, i, i + 1)) -> select(x, i)
     4. slice_scatter(x, slice(x, a, b), a, b) -> x      the same with `select`
     5. slice_scatter(x, y), all of the dimension -> y
-Preconditions: 1. to 3. are views of the same memory with the same strides, so nobody can tell. 4.
-and 5. make no copy: the result does not leave the graph, nothing writes to what stands for it, and
-the strides are the same, or nobody notices them. Bounds and sizes are numbers, not symbols. Exact.
+Preconditions: 1. to 3. are views of the same memory with the same strides, so unobservable. 4. and
+5. make no copy: the result does not leave the graph, nothing writes to its replacement, and the
+strides are the same, or no user notices them. Bounds and sizes are numbers, not symbols. Exact.
 
 Source: `slice_noop` and `slice_scatter_noop` in `torch/_inductor/fx_passes/post_grad.py`, and
 `split_with_sizes` with `squeeze` in `split_cat.py`. Those look neither at sharing nor at strides.
@@ -31,7 +32,7 @@ Call = tuple[Callable[..., object], tuple[Argument, ...]]
 
 
 class SimplifySlices(Pass):
-    """Take parts of tensors without parts of parts, and without writing back what was there."""
+    """Take parts of tensors without parts of parts, and without writing back unchanged values."""
 
     name = "simplify_slices"
 
@@ -46,7 +47,7 @@ class SimplifySlices(Pass):
 
 
 def _source(node: Node) -> Node | None:
-    """Rules 4 and 5: return what has the values of an update."""
+    """Rules 4 and 5: return the tensor that has the values of an update."""
     operands = node.args[:2]
     if node.target not in _TAKEN or node.kwargs or len(operands) < 2:
         return None
@@ -117,7 +118,7 @@ def _take(rewriter: Rewriter, node: Node, view: Call) -> None:
     strides = list(outer.stride())
     if target is aten.select.int:
         strides.pop(axis)  # type: ignore[arg-type]  # the dimension of a part
-    if not same_sizes(strides, tensor.stride()):  # a wrapped tensor: what is recorded is not so
+    if not same_sizes(strides, tensor.stride()):  # a wrapped tensor: the recorded strides differ
         return
 
     def edit(graph: Graph) -> None:

@@ -8,15 +8,15 @@ Rules, `cat` and `split` along the same dimension:
     5. the only part of split(x) -> x
     6. cat(slices or parts of x that tile it) -> x
     7. a part of cat([a, b, ...]) inside the piece b -> slice(b)
-A part is one of `slice` (step 1) or of `split`.
-Preconditions: all but 4. and 5. nobody can tell the old tensor from the new one (it does not leave
-the graph, nothing writes to it) and it has its type; the strides are the same, or nobody notices
-them. 4. nobody else uses the inner one, nothing writes to its pieces, and all are contiguous. 5. a
-view: type and strides are the same. Symbolic sizes along the dimension are left alone but in 1., 2.
-and 5., any in 4. Exact.
+A part is a result of `slice` (step 1) or of `split`.
+Preconditions: all but 4. and 5.: the replacement is unobservable (the old tensor does not leave the
+graph, nothing writes to it) and has its type; the strides are the same, or no user notices them. 4.
+the inner one has no other user, nothing writes to its pieces, and all are contiguous. 5. a view:
+type and strides are the same. Sizes along the dimension must not be symbolic except in 1., 2. and
+5., any size in 4. Exact.
 
-Source: `torch/_inductor/fx_passes/split_cat.py`. That one rewrites torch-level calls, with stacks
-and unbind; this one sees ATen, where a few rules are left, and checks strides and sharing.
+Source: `torch/_inductor/fx_passes/split_cat.py` rewrites torch-level calls, with stacks and unbind;
+this pass rewrites ATen, where fewer rules are needed, and checks strides and sharing.
 """
 
 import operator
@@ -54,7 +54,7 @@ class SimplifySplitCat(Pass):
             if only is not None and same_layout(node, only):
                 rewriter.replace(node, only, rule="the only part of split(x) -> x")
                 continue
-            rule, source = _found(node)
+            rule, source = _match_rule(node)
             if source is not None and may_stand_for(source, node, written):
                 rewriter.replace(node, source, rule=rule)
                 continue
@@ -76,8 +76,8 @@ def _only_part(node: Node) -> Node | None:
     return source if is_only and isinstance(source, Node) else None
 
 
-def _found(node: Node) -> tuple[str, Node | None]:
-    """Return which of the rules 1 to 3 holds at a node, and what it puts there."""
+def _match_rule(node: Node) -> tuple[str, Node | None]:
+    """Return the rule of 1 to 3 that holds at a node, and its replacement."""
     pieces = _pieces(node)
     if not pieces:
         return "a part of cat([a, b]), one piece -> it", _whole_piece(node)
@@ -87,7 +87,7 @@ def _found(node: Node) -> tuple[str, Node | None]:
     if source is not None:
         return "cat(split(x)) -> x", source
     axis = axis_of(tensor_of(node), arguments(node, 0)[0])
-    return "cat(parts that tile x) -> x", _tiled(pieces, axis)
+    return "cat(parts that tile x) -> x", _tile(pieces, axis)
 
 
 def _whole_piece(node: Node) -> Node | None:
@@ -143,7 +143,7 @@ def _split_source(node: Node, pieces: list[Node]) -> Node | None:
     return source if axis == axis_of(tensor_of(source), arguments(split, None, 0)[1]) else None
 
 
-def _tiled(pieces: list[Node], axis: int | None) -> Node | None:
+def _tile(pieces: list[Node], axis: int | None) -> Node | None:
     """Rule 6."""
     parts = [part_of(each) for each in pieces]
     known = [each for each in parts if each is not None and each.axis == axis]

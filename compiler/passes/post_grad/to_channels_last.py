@@ -2,18 +2,18 @@
 
 Rule: `convolution(x, w)` -> `convolution(x, clone(w, channels_last))`, for all convolutions of a
 graph at once. Their results have channels last then, and so have those of the pointwise operators,
-norms and pools behind them; in front of whoever would notice (an output, a view that such strides
-do not allow, a write, a random draw, an operator of somebody else) a copy restores the strides.
-Of frozen weights `fold_constants` stores the new ones; others are copied in each call, which oneDNN
-would do itself.
+norms and pools behind them; in front of a user that would notice (an output, a view that such
+strides do not allow, a write, a random draw, a foreign operator) a copy restores the strides.
+`fold_constants` stores new frozen weights; other weights are copied in each call, as oneDNN would
+do itself.
 Preconditions: two or three dimensions, float, on a CPU with oneDNN; all sizes known; fewer than 300
-nodes for each convolution; fewer copies of results than convolutions. A training step saves what
-its backward needs in the old strides, so there it rarely pays.
+nodes for each convolution; fewer copies of results than convolutions. A training step saves values
+for backward in the old strides, so there it rarely pays.
 Reassociates: other kernels sum in another order.
 
 Source: `GraphLowering.decide_layout_opt` and `convert_conv_weights_to_channels_last` of
 `torch/_inductor`: on CPUs with oneDNN always, elsewhere not below one convolution in 300 nodes.
-Those force strides at outputs and `as_strided` only; this one asks each user on fake tensors.
+They force strides at outputs and `as_strided` only; this pass runs each user on fake tensors.
 """
 
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def _plan(graph: Graph) -> _Plan:
             continue
         if same_layouts(value_of(node), new):
             continue
-        if base_of(node) in written:  # whoever writes through a view of it needs the one memory
+        if base_of(node) in written:  # a write through a view of it needs the same memory
             return _Plan()
         if format_ is not None:
             plan.weights[node] = format_
@@ -111,7 +111,7 @@ def _value(
 
 
 def _hand_out(plan: _Plan, node: Node) -> None:
-    """Give the caller, and all who share memory with what it gets, a copy with the old strides."""
+    """Give the caller, and all views of its results, a copy with the old strides."""
     if not isinstance(plan.values[node], torch.Tensor) or not escapes(node):
         return
     sharing = [user for user in node.users if user.op == "output" or is_view(user)]
@@ -182,7 +182,7 @@ def _is_fitting(tensor: torch.Tensor | None) -> bool:
 
 
 def examples() -> list[Example]:
-    """Return programs that the pass changes: convolutions, and what follows them."""
+    """Return programs that the pass changes: convolutions with users."""
     x, w = torch.ones(1, 2, 4, 4), torch.nn.Parameter(torch.ones(4, 2, 3, 3))
     plain = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     v = torch.nn.Parameter(torch.ones(2, 4, 2, 2))

@@ -5,19 +5,19 @@ Rules, for `linear`, `mm`, and `matmul` of two matrices (functions, methods, `@`
     2. linear(x_i, w_i)      -> unbind(bmm(stack(x_i), stack(w_i).mT))[i]
     3. mm(x_i, w_i)          -> unbind(bmm(stack(x_i), stack(w_i)))[i]
 With a symbolic size, 1. is a `bmm` and an `add`, since fake tensors cannot run a `baddbmm` then.
-An operand that all share is expanded instead of stacked; the input of a `linear` may have more
-dimensions, and a result that is returned or written to is cloned, so that it shares no memory.
+A common operand is expanded instead of stacked; the input of a `linear` may have more dimensions,
+and a result that is returned or written to is cloned, so that it shares no memory.
 Preconditions: all have the same shapes, one floating dtype and device, and the same operands need
 gradients; none needs the result of another: they have as many products before them. Between the
-first and the last nothing is written and no mode is set; what computes the operands of a later one
-moves in front of the first, and is known to draw nothing. Reassociates.
+first and the last nothing is written and no mode is set; the nodes that compute operands of later
+products move in front of the first, and are known to draw nothing. Reassociates.
 
 Off by default: by `benchmarks/batch_linears.py` it takes up to twice as long on a CPU for 2 or 4
 linears, since weights are copied in each call, and wins (up to a half) for 16 of at most 64 rows,
 columns and results. It is for many small ones, and for devices where a kernel is slow to start.
 
-Source: `PreGradBatchLinearFusion` in `torch/_inductor/fx_passes/group_batch_fusion.py`. That one
-takes `linear` of matrices alone, and leaves it to the user that results share memory.
+Source: `PreGradBatchLinearFusion` in `torch/_inductor/fx_passes/group_batch_fusion.py` takes
+`linear` of matrices only, and lets results share memory.
 """
 
 import math
@@ -120,7 +120,7 @@ def _groups(region: Iterable[Node], max_size: int | None) -> list[list[Node]]:
 
 
 def _product(node: Node) -> _Product | None:
-    right = _RIGHT.get(function_of(node))  # type: ignore[call-overload]  # None is no key
+    right = _RIGHT.get(function_of(node))  # type: ignore[call-overload]  # None is not a key
     call = call_of(node) if right is not None else None
     if right is None or call is None:
         return None
@@ -131,7 +131,7 @@ def _product(node: Node) -> _Product | None:
 
 
 def _key(product: _Product, max_size: int | None) -> Hashable:
-    """Return what products must have in common; None for one that cannot be batched."""
+    """Return the key that products of one batch share; None if it cannot be batched."""
     operands = [product.left, product.right, *([product.bias] if product.bias else [])]
     tensors = [plain_tensor_of(each) for each in (product.node, *operands)]
     if any(each is None or each.layout is not torch.strided for each in tensors):
@@ -161,11 +161,11 @@ def _size(left: torch.Tensor, right: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class _Batcher:
-    """Makes groups of one region to batched products.
+    """Turns the groups of one region into batched products.
 
     Attributes:
-        places: Where each node stands; what was moved or inserted has the place of what it stands
-            in front of.
+        places: The position of each node; a moved or inserted node has the position of its
+            successor.
         made: The nodes that were inserted.
     """
 
@@ -174,13 +174,13 @@ class _Batcher:
     made: set[Node] = field(default_factory=set[Node])
 
     def early(self, group: list[Node]) -> dict[Node, list[Node]]:
-        """Return those that can be computed at the first, with the nodes that must move there."""
+        """Return the products that can be computed at the first, with the nodes to move there."""
         first = group[0]
         needed = {node: self._late_operands(node, self.places[first]) for node in group}
         return {node: late for node, late in needed.items() if late is not None}
 
     def _late_operands(self, node: Node, first: int) -> list[Node] | None:
-        """Return what a node needs that stands behind a place, in order; None if it must stay."""
+        """Return the operands of a node behind a place, in order; None if one cannot move."""
         found: set[Node] = set()
         queue = [node]
         while queue:
@@ -196,7 +196,7 @@ class _Batcher:
     def _may_move(self, node: Node) -> bool:
         if node in self.made or node.op == "get_attr" or node.target is operator.getitem:
             return True
-        call = call_of(node)  # one that draws is not known; a batch norm may write its statistics
+        call = call_of(node)  # draws have no form; a batch norm may write its statistics
         return call is not None and call.function is not F.batch_norm
 
     def batch(self, group: dict[Node, list[Node]]) -> None:
@@ -227,14 +227,14 @@ class _Batcher:
 
     def _product(self, products: list[_Product]) -> Node:
         first = products[0].node
-        left = self._stacked(first, self._matrices(first, [each.left for each in products]))
-        right = self._stacked(first, [each.right for each in products])
+        left = self._stack(first, self._matrices(first, [each.left for each in products]))
+        right = self._stack(first, [each.right for each in products])
         if products[0].is_linear:
             right = self._insert(first, torch.transpose, right, 1, 2)
         biases = [each.bias for each in products if each.bias is not None]
         if not biases:
             return self._insert(first, torch.bmm, left, right)
-        bias = self._insert(first, torch.unsqueeze, self._stacked(first, biases), 1)
+        bias = self._insert(first, torch.unsqueeze, self._stack(first, biases), 1)
         if _is_known(_tensor(left)):
             return self._insert(first, torch.baddbmm, bias, left, right)
         return self._insert(first, torch.add, self._insert(first, torch.bmm, left, right), bias)
@@ -248,8 +248,8 @@ class _Batcher:
         flat = {n: self._insert(first, torch.reshape, n, sizes) for n in dict.fromkeys(operands)}
         return [flat[each] for each in operands]
 
-    def _stacked(self, first: Node, operands: list[Node]) -> Node:
-        """Return operands as one tensor; one that all share is not copied."""
+    def _stack(self, first: Node, operands: list[Node]) -> Node:
+        """Return operands as one tensor; a common operand is not copied."""
         if len({*operands}) > 1:
             return self._insert(first, torch.stack, operands)
         once = self._insert(first, torch.unsqueeze, operands[0], 0)
@@ -257,7 +257,7 @@ class _Batcher:
         return self._insert(first, torch.Tensor.expand, once, len(operands), *kept)
 
     def _part(self, first: Node, parts: Node, index: int, node: Node) -> Node:
-        """Return what a product was: of its shape, and with its own memory if that can be seen."""
+        """Return a product's result in its shape, and in its own memory if that is observable."""
         part = self._insert(first, operator.getitem, parts, index)
         if _tensor(node).dim() > 2:
             part = self._insert(first, torch.reshape, part, list(_tensor(node).shape))

@@ -2,17 +2,17 @@
 
 Rule, with `s = gamma / sqrt(var + eps)`, one number per output channel:
     batch_norm(conv(x, w, b)) -> conv(x, w * s, (b - mean) * s + beta)
-Convolutions of one to three dimensions, grouped too; `b`, `gamma` and `beta` may be missing. It is
+Convolutions of one to three dimensions, with groups; `b`, `gamma` and `beta` may be missing. It is
 the efficient form for training with fixed statistics: gradients flow to `w`, `b`, `gamma` and
 `beta` through the arithmetic, and the result of the convolution need not be saved for backward.
-Preconditions: nobody else uses the convolution, and nothing is written and no mode is set between
+Preconditions: the convolution has no other user, and nothing is written and no mode is set between
 the two; all are float32 or float64 of one kind; `eps` is positive; the weight has fewer elements
 than the result, since `w * s` is computed in each call; not where `freezing` will fold once and for
 all (`fold_batch_norm`). Reassociates.
 
 Source: "Efficient ConvBN Blocks for Transfer Learning and Beyond" (arXiv 2305.11624), as in
-`torch/_inductor/fx_passes/efficient_conv_bn_eval.py`. That one is for every size of weight, and is
-off by default.
+`torch/_inductor/fx_passes/efficient_conv_bn_eval.py`, which takes every size of weight, and is off
+by default.
 """
 
 import math

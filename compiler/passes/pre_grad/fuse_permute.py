@@ -2,17 +2,17 @@
 
 Rules, `T(x)` swapping the last two dimensions of two or three (`transpose`, `permute`, `t`), and
 `copy` being `contiguous` or a contiguous `clone`:
-    1. matmul(copy(T(x)), y) -> matmul(T(x), y)      either operand; `mm` and `bmm`, too
+    1. matmul(copy(T(x)), y) -> matmul(T(x), y)      either operand; also `mm` and `bmm`
     2. linear(copy(T(x)), w, b) -> linear(T(x), w, b)
     3. copy(T(linear(x, w, b))) -> addmm(b[:, None], w, T(x))
-Preconditions: nobody else uses what goes; nothing is written and no mode is set between the first
-node and the last; all are of one floating dtype, the operands of 1. of one rank; `b` is a row. Of
-three dimensions 2. and 3. are a `baddbmm` with `w` expanded, for inference with a known batch:
-there would be a gradient of `w` for each matrix of the batch. Reassociates.
+Preconditions: removed nodes have no other user; nothing is written and no mode is set between the
+first node and the last; all are of one floating dtype, the operands of 1. of one rank; `b` is a
+row. Of three dimensions 2. and 3. are a `baddbmm` with `w` expanded, for inference with a known
+batch: there would be a gradient of `w` for each matrix of the batch. Reassociates.
 
 Source: `permute_linear_fusion`, `linear_permute_fusion` and `permute_matmul_fusion` in
-`torch/_inductor/fx_passes/pre_grad.py`. Those rewrite every permutation, and leave it to the layout
-of the product to pay; these fire where a copy is saved (15 to 30 % on a CPU).
+`torch/_inductor/fx_passes/pre_grad.py` rewrite every permutation, so that the gain depends on the
+layout of the product; these rules fire only if a copy is saved (15 to 30 % on a CPU).
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def _turned(node: object) -> Node | None:
 
 
 def _axes(values: object, rank: int) -> list[int]:
-    """Return dimensions counted from 0, none if one is no number that is known."""
+    """Return dimensions counted from 0; empty if one is not a known number."""
     given = [*values] if isinstance(values, (tuple, list)) else []
     known = [each for each in given if isinstance(each, int) and -rank <= each < rank]
     return [each % rank for each in known] if len(known) == len(given) else []
@@ -129,7 +129,7 @@ def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: Call)
     def edit(graph: Graph) -> None:
         insert = _inserter(rewriter, node)
         weight = insert(torch.t, call.arguments["weight"])
-        new = _product(insert, call.node("bias"), turned, _expanded(insert, weight, copy))
+        new = _product(insert, call.node("bias"), turned, _expand(insert, weight, copy))
         node.replace_all_uses_with(new)
         graph.erase_node(node)
         graph.erase_node(copy)
@@ -167,7 +167,7 @@ def _turn(rewriter: Rewriter, copy: Node, turned: Node, linear: Node, call: Call
         if bias is not None:
             bias = insert(torch.unsqueeze, bias, 1)
         if _rank(linear) == 3:
-            weight = _expanded(insert, weight, linear)
+            weight = _expand(insert, weight, linear)
         other = insert(torch.transpose, call.arguments["input"], -2, -1)
         copy.replace_all_uses_with(_product(insert, bias, weight, other))
         for node in (copy, turned, linear):
@@ -183,7 +183,7 @@ def _inserter(rewriter: Rewriter, before: Node) -> Insert:
     return lambda function, *args: rewriter.insert(function, args, before=before)
 
 
-def _expanded(insert: Insert, matrix: Argument, like: Node) -> Node:
+def _expand(insert: Insert, matrix: Argument, like: Node) -> Node:
     """Return a matrix once per item of a batch, without a copy."""
     tensor = plain_tensor_of(like)
     assert tensor is not None  # _is_batched has looked

@@ -1,17 +1,17 @@
 """Write calls of torch in one form: a function, with its arguments in the schema's places.
 
 Rules:
-    1. `x.relu()`, `F.relu(x)`, `torch.relu(input=x)` -> `torch.relu(x)`, for what is in
+    1. `x.relu()`, `F.relu(x)`, `torch.relu(input=x)` -> `torch.relu(x)`, for the functions in
        `fx/torch_signatures.py`; `x @ y` -> `torch.matmul(x, y)`, and so on for `+ - * / **`
     2. a module (`nn.Linear`, `nn.Conv2d`, `nn.ReLU`, a batch norm that uses its statistics...)
        -> the call of its function, with its parameters
 Preconditions: 1. the operands are plain tensors or numbers, the call is not in place and has no
 `out`. 2. the class is torch's own, nothing hooks the module, and it keeps no state of the call.
-Exact: the same kernels run on the same values. Off unless asked for: our own passes read every form
-(`fx/torch_calls.py`), so it is for passes of users, which come behind, and costs time otherwise.
+Exact: the same kernels run on the same values. Off by default: the built-in passes read every form
+(`fx/torch_calls.py`), so only later passes of users need it, and it costs time.
 
-Source: `torch/fx/experimental/normalize.py` and Inductor's `normalization_pass` group. Those have
-keywords throughout and match by trying overloads; this one has a table and looks a call up.
+Source: `torch/fx/experimental/normalize.py` and Inductor's `normalization_pass` group use keywords
+throughout and try overloads; this pass looks a call up in a table.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """What a module computes of its input: a function, parameters by name, and settings."""
+    """The computation of a module: a function, parameters by name, and settings."""
 
     function: Callable[..., object]
     parameters: tuple[str, ...] = ()

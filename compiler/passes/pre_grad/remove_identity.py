@@ -1,13 +1,13 @@
 """Remove calls that return their operand itself.
 
-Rules, where eager gives back the very tensor that it was given:
+Rules, if eager returns its operand itself:
     1. `x.contiguous() -> x`, for `x` contiguous already
     2. `x.to(d)`, `x.float()`, `x.cpu()`, `x.type_as(y)`... -> `x`, for `x` of that dtype and device
     3. a module `nn.Identity`, or a dropout module in evaluation mode -> `x`
 Preconditions: 1. no memory format is given, and no call of the graph changes the strides of a
-tensor in place. 2. no copy and no memory format is asked for. 1. and 2. `x` does not come from an
-operator of somebody else, whose fake implementation may tell another type than the kernel gives.
-3. nothing hooks the module.
+tensor in place. 2. no copy and no memory format is requested. 1. and 2. `x` does not come from a
+foreign operator, whose fake implementation may give another type than the kernel. 3. nothing hooks
+the module.
 `detach`, views and copies stay: they are other tensors. Exact.
 
 Source: Inductor's `remove_identity`, which does it for `nn.Identity` alone.
@@ -46,14 +46,16 @@ class RemoveIdentity(Pass):
     name = "remove_identity"
 
     def run(self, rewriter: Rewriter) -> None:
-        told: set[Node] = set()
+        tainted: set[Node] = set()
         for node in rewriter.nodes():
-            if _is_foreign(node) or not told.isdisjoint(node.all_input_nodes):
-                told.add(node)
+            if _is_foreign(node) or not tainted.isdisjoint(node.all_input_nodes):
+                tainted.add(node)
             source = node.args[0] if node.args else None
             if not isinstance(source, Node) or node.op not in ("call_method", "call_module"):
                 continue
-            if _returns(rewriter, node, source) and (node.op == "call_module" or node not in told):
+            if _returns(rewriter, node, source) and (
+                node.op == "call_module" or node not in tainted
+            ):
                 called = node.target if node.op == "call_method" else "identity"
                 rewriter.replace(node, source, rule=f"{called}(x) -> x")
 

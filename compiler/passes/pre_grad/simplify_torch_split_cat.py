@@ -7,16 +7,17 @@ Rules, along one dimension; `split` is `split` or `chunk`, in every form of a ca
     4. cat([cat([a, b]), c]) -> cat([a, b, c])
     5. split(split(x)[i]) -> split(x) with more sections
     6. squeeze(each of split(x, 1)) -> unbind(x)
-Preconditions: nothing in the graph writes. 1. to 3. what stands for the copy has its type, strides
-and need of gradients, and nobody can tell them apart: the copy is not returned, nor what may be a
-view of it. 4. the inner one has no other user, no mode is set between the two, and all pieces are
+Preconditions: nothing in the graph writes. 1. to 3. the replacement of the copy has its type,
+strides
+and need of gradients, and is unobservable: neither the copy nor a possible view of it is returned.
+4. the inner one has no other user, no mode is set between the two, and all pieces are
 contiguous. 5. and 6. have no other users than their items, which are views as before. Sizes are
-numbers, not symbols, but in 1. and 2. Exact.
+numbers, not symbols, except in 1. and 2. Exact.
 
 Source: `torch/_inductor/fx_passes/split_cat.py` (`merge_splits`, `merge_split_squeeze`,
-`merge_stack_tahn_unbind`, `normalize_cat_default`...). Those rewrite what an option names, look at
-no strides and let a result share memory with an input; most of it also comes true after autograd
-(`simplify_split_cat`), where fewer operators have to be known.
+`merge_stack_tahn_unbind`, `normalize_cat_default`...) rewrite the patterns that an option names,
+ignore strides and let a result share memory with an input. Most rules also apply after autograd
+(`simplify_split_cat`), where fewer operators occur.
 """
 
 import operator
@@ -50,7 +51,7 @@ class SimplifyTorchSplitCat(Pass):
             return
         simplifier = _Simplifier(rewriter)
         while simplifier.sweep():
-            pass  # one rewrite may leave what another one takes
+            pass  # one rewrite may enable another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class _Simplifier:
         if node in self.refused:
             return False
         function = function_of(node)
-        rule, source = _copied(node)
+        rule, source = _original_of(node)
         if source is not None and _may_stand_for(source, node):
             return self.rewrite(rule, [node, source], partial(_replace, node, source))
         if function is torch.cat:
@@ -175,8 +176,8 @@ def _may_write(node: Node) -> bool:
     return not is_calm(node) and not is_switch
 
 
-def _copied(node: Node) -> tuple[str, Node | None]:
-    """Rules 1 to 3: return what a copy is a copy of."""
+def _original_of(node: Node) -> tuple[str, Node | None]:
+    """Rules 1 to 3: return the original of a copy."""
     if node.target is operator.getitem:
         return "the item of split(cat([a, b])) that is b -> b", _whole_piece(node)
     call = call_of(node) if function_of(node) in (torch.cat, torch.stack) else None
@@ -190,7 +191,7 @@ def _copied(node: Node) -> tuple[str, Node | None]:
 
 
 def _pieces(node: Node) -> list[Node]:
-    """Return what a call puts together, if these are all nodes."""
+    """Return the pieces of a concatenation, if all are nodes."""
     call = call_of(node)
     given = call.arguments.get("tensors") if call is not None else None
     return [each for each in given if isinstance(each, Node)] if _is_list(given) else []  # type: ignore[union-attr]  # it is a list
@@ -292,21 +293,21 @@ def examples() -> list[Example]:
     x, y = torch.ones(4, 3), torch.ones(4, 3)
     return [
         (lambda x: torch.cat([x.sin()]).cos(), (x,)),
-        (_joined, (x,)),
-        (_stacked, (x,)),
+        (_join, (x,)),
+        (_stack, (x,)),
         (lambda x, y: torch.split(torch.cat([x.sin(), y]), [4, 4])[0].cos(), (x, y)),
         (lambda x, y: torch.cat((x, torch.cat([y, x], -1)), 1), (x, y)),
         (_split_twice, (x,)),
-        (_squeezed, (x,)),
+        (_squeeze, (x,)),
     ]
 
 
-def _joined(x: Tensor) -> Tensor:
+def _join(x: Tensor) -> Tensor:
     a, b = x.sin().split(2)
     return torch.cat([a, b], dim=0).cos()
 
 
-def _stacked(x: Tensor) -> Tensor:
+def _stack(x: Tensor) -> Tensor:
     a, b, c = x.sin().unbind(1)
     return torch.stack((a, b, c), -1).cos()
 
@@ -317,7 +318,7 @@ def _split_twice(x: Tensor) -> Tensor:
     return a + c * d
 
 
-def _squeezed(x: Tensor) -> Tensor:
+def _squeeze(x: Tensor) -> Tensor:
     a, _, c = torch.chunk(x, 3, dim=1)
     return a.squeeze(1) + torch.squeeze(c, -1)
 

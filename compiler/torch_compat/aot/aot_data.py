@@ -1,16 +1,16 @@
-"""What AOTAutograd knows of a compiled graph, as JSON and back: an allow-list, and no pickle.
+"""AOTAutograd's metadata of a compiled graph as JSON and back: an allow-list, and no pickle.
 
     InputAliasInfo(is_leaf=True, ...)  <->  {"object": ["InputAliasInfo", {"is_leaf": true, ...}]}
     OutputType.alias_of_input          <->  {"enum": ["OutputType", "alias_of_input"]}
     torch.Size([2, 3]), {0: {1}}       <->  {"size": [2, 3]}, {"dict": [[0, {"set": [1]}]]}
     torch.channels_last, torch.Tensor  <->  {"torch": "channels_last"}, {"type": "Tensor"}
 
-An object is its attributes, all of them: what a class computes when it is built is kept as well,
-because it reads settings of the process. What is not on the list has no data form: tensors and
-their subclasses, effect tokens, symbols, functions.
+An object is all of its attributes, also the computed ones, because it reads
+settings of the process. Classes outside the list have no data form: tensors and their subclasses,
+effect tokens, symbols, functions.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

@@ -1,6 +1,6 @@
 """Autograd dispatch: AOTAutograd, partitioners, the minifier that it ships."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -14,7 +14,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 
 def default_partition() -> Callable[..., Any]:
-    """Return how AOTAutograd splits a joint graph when it is told nothing. Seen in 2.11, 2.13."""
+    """Return AOTAutograd's default split of a joint graph. Seen in 2.11, 2.13."""
     from functorch.compile import default_partition as partition
 
     return partition
@@ -70,9 +70,9 @@ def min_cut_partition(
 def plain_partition(
     joint: GraphModule, joint_inputs: object, options: Mapping[str, Any]
 ) -> tuple[GraphModule, GraphModule]:
-    """Split a joint graph as AOTAutograd does by itself: what backward needs is kept, no more.
+    """Split a joint graph like AOTAutograd's default: save exactly the values that backward needs.
 
-    Of the options those are left out that only the min-cut partitioner has (`compiler`).
+    Options of the min-cut partitioner only (`compiler`) are dropped.
     """
     partition = default_partition()
     known = inspect.signature(partition).parameters

@@ -1,9 +1,9 @@
-"""What AOTAutograd wraps around compiled graphs, captured as data and built again around others.
+"""AOTAutograd's wrappers of compiled graphs, captured as data and rebuilt around other graphs.
 
-AOTAutograd traces a captured graph, hands functional graphs to a compiler, and wraps what comes
-back: inputs are mutated, outputs are made aliases of inputs again, `autograd.Function` has the
-forward and the backward. All of that follows from a few records (`ViewAndMutationMeta`). With these
-kept, the wrappers can be built around compiled graphs of an earlier process without any tracing:
+AOTAutograd traces a captured graph, passes functional graphs to a compiler, and wraps the compiled
+ones: inputs are mutated, outputs become aliases of inputs again, `autograd.Function` has the
+forward and the backward. All of that follows from a few records (`ViewAndMutationMeta`). From these
+the wrappers can be rebuilt around compiled graphs of an earlier process without a trace:
 
     with capture(graph, inputs) as recorded:
         run = trace(graph, inputs, ...)
@@ -19,7 +19,7 @@ Source: `aot_autograd_result.py` of torch 2.11 and 2.13, which pickles the same 
 on duplicate and overlapping inputs, which a trace gives to Dynamo, come back as well.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -42,7 +42,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
 Run = Callable[..., Sequence[object]]
 
 _FOR_MESSAGES = ("traced_tangents_descs", "tangent_source_stack_traces", "compile_id_str")
-"""What only errors about tensor subclasses read, of which there are none; has paths."""
+"""Attributes that only errors about tensor subclasses read, which cannot occur; they hold paths."""
 
 
 def _aot(module: str) -> Any:
@@ -51,12 +51,12 @@ def _aot(module: str) -> Any:
 
 @dataclass(slots=True)
 class Recorded:
-    """What one trace said of the wrappers that it built; filled while the trace runs.
+    """The wrappers of one trace; filled while the trace runs.
 
     Attributes:
         graph: The captured graph.
         symbols: The symbolic sizes of its inputs before the trace.
-        known_guards: How many guards on inputs Dynamo had before the trace.
+        known_guards: Number of Dynamo's guards on inputs before the trace.
         wraps: One for each compile: its wrappers, configuration and metadata.
         trainings: One for each compile with a backward: the arguments of its wrapper.
     """
@@ -75,10 +75,10 @@ class Recorded:
         """Return all that `rebuild` needs, besides the compiled graphs.
 
         Args:
-            traced: What was traced: the captured graph, or a copy of it that passes have changed.
+            traced: The traced graph: the captured one, or a copy of it that passes have changed.
 
         Raises:
-            NoDataForm: The wrappers cannot be built again; the message says why.
+            NoDataForm: The wrappers cannot be rebuilt.
         """
         for reason in self.reasons:
             raise NoDataForm(reason)
@@ -102,8 +102,8 @@ class Recorded:
         """Return the names, in the captured graph, of the tensors that become its first inputs.
 
         Raises:
-            NoDataForm: What was traced has a tensor that the captured graph has not: it was
-                computed from others, whose numbers no key has.
+            NoDataForm: The traced graph has a tensor that the captured one lacks: a pass computed
+                it from others, whose numbers are not in the cache key.
         """
         names = {id(value): name for name, value in parameters_of(self.graph).items()}
         constants = {id(value) for value in _constants_of(self.graph)}
@@ -116,7 +116,7 @@ class Recorded:
 
 @contextlib.contextmanager
 def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]:
-    """Record what a trace of `graph` inside the block wraps around its compiled graphs.
+    """Record the wrappers that a trace of `graph` inside the block puts around compiled graphs.
 
     The backward is compiled at once, and not at the first backward pass: the data is whole when the
     block ends. Dynamo and Inductor do not compile in other threads meanwhile.
@@ -147,16 +147,16 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
 def rebuild(
     data: Json, graph: GraphModule, *, forward: Boxed, backward: Boxed | None = None
 ) -> Run:
-    """Return the callable that `trace` returned, around other compiled graphs; traces nothing.
+    """Return the callable of an earlier `trace` around other compiled graphs, without a trace.
 
     Args:
-        data: What `Recorded.as_json` gave.
-        graph: The captured graph of now: gives parameters and buffers.
+        data: The result of `Recorded.as_json`.
+        graph: The present captured graph, with parameters and buffers.
         forward: The compiled forward, or the compiled graph of inference.
-        backward: The compiled backward, if the data is of a training.
+        backward: The compiled backward, for training.
 
     Raises:
-        NoDataForm: This is no such data, or not of this graph.
+        NoDataForm: The data is malformed, or belongs to another graph.
     """
     parameters = parameters_of(graph)
     try:
@@ -222,7 +222,7 @@ def _require_plain(config: Any, metadata: Any) -> None:
 
 
 def parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:
-    """Return what AOTAutograd makes the first inputs of a graph, in its order."""
+    """Return the tensors that AOTAutograd makes the first inputs of a graph, in its order."""
     return {
         **dict(graph.named_parameters(remove_duplicate=False)),
         **dict(graph.named_buffers(remove_duplicate=False)),
@@ -322,7 +322,7 @@ def _inference(data: Json, forward: Boxed, config: Any, metadata: Any) -> Any:
 def _training(data: Json, forward: Boxed, backward: Boxed, config: Any, metadata: Any) -> Any:
     """Return the autograd function of a forward and a backward, with its wrapper.
 
-    What compiled autograd wants of it, the backward as a graph to trace, is not kept: it says so.
+    Compiled autograd needs the backward as a graph, which is not stored, so that it raises.
     """
     runtime = _aot("runtime_wrappers")
     training = data["training"]

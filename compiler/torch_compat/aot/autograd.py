@@ -1,6 +1,6 @@
-"""Autograd's books: the version counters of tensors, and hooks on what it saves."""
+"""Autograd's bookkeeping: the version counters of tensors, and hooks on saved tensors."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 def remember_versions(tensors: Sequence[Tensor]) -> Callable[[], None]:
-    """Return what gives tensors the version counters back that they have now.
+    """Return a function that restores the present version counters of tensors.
 
-    To be called when they have the values again that they have now: a tensor that autograd saved
-    may then be used in its backward pass. Inference tensors count no versions.
+    Call it when the tensors have their present values again: a tensor that autograd saved is then
+    valid in its backward pass. Inference tensors have no version counters.
 
     Seen in torch 2.11 and 2.13: `torch.autograd._unsafe_preserve_version_counter`.
     """
@@ -27,10 +27,10 @@ def remember_versions(tensors: Sequence[Tensor]) -> Callable[[], None]:
 
 
 def without_saved_tensor_hooks() -> AbstractContextManager[None]:
-    """Keep the program's `saved_tensors_hooks` from seeing what is saved in a `with` block.
+    """Hide tensors saved in a `with` block from the program's `saved_tensors_hooks`.
 
-    Only the innermost hooks are asked, so hooks that do nothing are put on top; without hooks of
-    the program there is nothing to hide. Seen in torch 2.11 and 2.13:
+    autograd calls only the innermost hooks, so idle hooks are pushed on top, if the program has
+    hooks. Seen in torch 2.11 and 2.13:
     `torch._C._autograd._top_saved_tensors_default_hooks`.
     """
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
@@ -58,9 +58,9 @@ def _same(value: Tensor) -> Tensor:
 
 
 def without_modes(function: Callable[[list[Any]], Any], values: list[Any]) -> Any:
-    """Return what a function gives, without gradients, and without the autocast of the caller.
+    """Call a function without gradients, and without the autocast of the caller.
 
-    Code that was compiled has its casts. Seen in torch 2.11 and 2.13: `torch._C._DisableAutocast`.
+    Compiled code has its casts already. Seen in torch 2.11 and 2.13: `torch._C._DisableAutocast`.
     """
     if torch._C._is_any_autocast_enabled():
         with torch.no_grad(), torch._C._DisableAutocast():

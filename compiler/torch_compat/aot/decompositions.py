@@ -1,18 +1,17 @@
-"""Decompositions while AOTAutograd traces: see each, and keep an operator whole instead.
+"""Decompositions while AOTAutograd traces: observe each, or keep an operator whole.
 
 torch replaces an operator by simpler ones in three places, and each is wrapped here:
 
-1. The table of the trace (`decomposition_table`): what reaches the tracing mode.
+1. The table of the trace (`decomposition_table`): operators that reach the tracing mode.
 2. `OpOverload.decompose`: operators made of others (CompositeImplicitAutograd) in C++ or Python,
-   where autograd did not take them apart already.
-3. The Python dispatcher: what `torch._decomp` registers with `py_impl` for autograd.
+   if autograd did not decompose them already.
+3. The Python dispatcher: `py_impl` registrations of `torch._decomp` for autograd.
 
-The tables that can be chosen for a trace are here, too.
-
-Not seen: what C++ takes apart before Python is asked (`linear` -> `t`, `addmm`).
+Also here: the tables that can be chosen for a trace. Decompositions in C++ before Python is called
+(`linear` -> `t`, `addmm`) are not observed.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import threading
@@ -41,10 +40,10 @@ class Name(str):
 
 
 class Watcher(Protocol):
-    """Who is asked before an operator is decomposed, and told afterwards."""
+    """Callbacks before and after the decomposition of an operator."""
 
     def is_active(self) -> bool:
-        """Return whether what is traced now is the user's graph."""
+        """Return whether the current trace is of the user's graph."""
         ...
 
     def allow(self, operator: OpOverload) -> bool:
@@ -68,7 +67,7 @@ Table = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 def core_aten() -> Table:
-    """Return what takes operators apart to the core ATen ones. Seen in torch 2.11 and 2.13."""
+    """Return the decompositions to the core ATen operators. Seen in torch 2.11 and 2.13."""
     from torch._decomp import core_aten_decompositions
 
     return dict(core_aten_decompositions().items())
@@ -82,14 +81,14 @@ def inductor() -> Table:
 
 
 def every() -> Table:
-    """Return what torch can take apart when it traces ATen. Seen in torch 2.11 and 2.13."""
+    """Return all decompositions for traces of ATen. Seen in torch 2.11 and 2.13."""
     from torch._decomp import global_decomposition_table
 
     return {**core_aten(), **global_decomposition_table["post_autograd"]}
 
 
 def registered() -> Table:
-    """Return what torch has registered for traces below autograd; loaded already, not a copy.
+    """Return torch's live registry of decompositions below autograd, without loading it.
 
     Seen in torch 2.11 and 2.13.
     """
@@ -124,7 +123,7 @@ def trace_site() -> Site:
 
 
 def _forget_kernels() -> None:
-    """Let the Python dispatcher look kernels up again: it keeps what `_get_dispatch` said."""
+    """Clear the Python dispatcher's cache of `_get_dispatch`."""
     for operator in list(torch._ops.get_cached_ops()):
         if getattr(operator, "py_kernels", None):
             operator._dispatch_cache.clear()
@@ -168,21 +167,21 @@ class _Hooks:
         return decompose
 
     def dispatcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap `OpOverload._get_dispatch`, which says what the Python dispatcher calls."""
+        """Wrap `OpOverload._get_dispatch`, which selects the kernel of the Python dispatcher."""
 
         def get_dispatch(operator: OpOverload, key: Any) -> Any:
             kernel = original(operator, key)
             kernels = operator.py_kernels.items()
             if not any(kernel is each and k.name in _AUTOGRAD for k, each in kernels):
                 return kernel
-            chosen = self._chosen(operator, kernel)
+            chosen = self._choose(operator, kernel)
             operator._dispatch_cache[key] = chosen
             return chosen
 
         return get_dispatch
 
-    def _chosen(self, operator: OpOverload, kernel: Callable[..., Any]) -> Any:
-        """Return a kernel that decomposes, or calls what C++ has."""
+    def _choose(self, operator: OpOverload, kernel: Callable[..., Any]) -> Any:
+        """Return a kernel that decomposes, or calls the kernel of C++."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if not self._is_ours():
@@ -234,19 +233,19 @@ class _Hooks:
             raise
         finally:
             self._running.pop()
-            if self._running:  # the one that called it goes on
+            if self._running:  # the calling decomposition continues
                 self._watcher.allow(self._running[-1])
         if result is not NotImplemented:
             values = _values(operator, args, kwargs, result, tracer)
-            self._watcher.on_applied(operator, _captured_node(), values)
+            self._watcher.on_applied(operator, _name_of_captured(), values)
         return result
 
 
 def _key_in_cpp(operator: OpOverload) -> Any:
-    """Return the key of what eager runs under autograd.
+    """Return the dispatch key of eager's kernel under autograd.
 
-    An operator made of others has no kernel for autograd; and what is registered for it is found
-    by the key `Autograd` only, not by that of a device.
+    A composite operator has no kernel for autograd; and its registrations are found by the key
+    `Autograd` only, not by the key of a device.
     """
     keys = torch._C.DispatchKey
     composite = keys.CompositeImplicitAutograd
@@ -254,7 +253,7 @@ def _key_in_cpp(operator: OpOverload) -> Any:
     return composite if is_made_of_others else keys.Autograd
 
 
-def _captured_node() -> str | None:
+def _name_of_captured() -> str | None:
     """Return the node that the interpreter of AOTAutograd is at."""
     from torch.fx import traceback
 

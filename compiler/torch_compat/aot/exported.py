@@ -1,6 +1,6 @@
 """Programs of torch.export: functional graphs, their weights, their inputs and outputs."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ def export(
 
 @contextlib.contextmanager
 def _own_warnings_ignored() -> Generator[None]:
-    """Pass over what torch warns of in its own code (2.13: copies of `LeafSpec`)."""
+    """Ignore torch's warnings about its own code (2.13: copies of `LeafSpec`)."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
         yield
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program whose graph writes to nothing; what it changes are results."""
+    """Return a program with a functional graph, which returns its mutations as results."""
     with torch.no_grad(), _own_warnings_ignored():
         return program.run_decompositions({})
 
 
 def input_kinds(program: torch.export.ExportedProgram) -> list[tuple[str, str, str | None, object]]:
-    """Return of each placeholder: kind, name, what it stands for, and its value if it is fixed.
+    """Return for each placeholder: kind, name, target, and its value if it is fixed.
 
-    Kinds are those of `torch.export.graph_signature.InputKind` in lower case, and `fixed` for an
-    input of the user that is no input of the graph. Seen in torch 2.11 and 2.13.
+    Kinds are those of `torch.export.graph_signature.InputKind` in lower case, and `fixed` for a
+    user input that the graph lacks. Seen in torch 2.11 and 2.13.
     """
     specs = program.graph_signature.input_specs
     return [_kind(spec.kind.name, spec.arg, spec.target) for spec in specs]
@@ -87,11 +87,11 @@ def symbol_ranges(mode: Any) -> dict[str, tuple[int, int | None]]:
 
 
 def guard_expressions(mode: Any, known: int = 0) -> list[Any]:
-    """Return what a fake mode assumes of sizes besides their ranges, as sympy (torch 2.11, 2.13).
+    """Return a fake mode's assumptions on sizes besides ranges, as sympy (torch 2.11, 2.13).
 
     Args:
         mode: The mode.
-        known: How many assumptions to pass over.
+        known: Number of assumptions to skip.
     """
     env = mode.shape_env
     return [] if env is None else [guard.expr for guard in env.guards[known:]]
@@ -104,9 +104,9 @@ def number_of_guards(mode: Any) -> int:
 
 @contextlib.contextmanager
 def wrappers_noted(mode: Any) -> Generator[Callable[[], Iterator[str]]]:
-    """Trace inside; what it yields tells what AOTAutograd would do around the graph (2.11, 2.13).
+    """Trace inside; yields a function of AOTAutograd's work around the graph (2.11, 2.13).
 
-    Nothing, if a call of the graph is all of a call of the program.
+    The work is empty if a call of the program is just a call of the graph.
     """
     context = torch._guards.TracingContext(mode)
 
@@ -117,7 +117,7 @@ def wrappers_noted(mode: Any) -> Generator[Callable[[], Iterator[str]]]:
         if metadata.mutated_inp_runtime_indices:
             yield "it changes the shape, strides or memory of an input"
         if metadata.num_intermediate_bases:
-            yield "two results share memory that is no input"
+            yield "two results share memory that is not an input"
         if metadata.tokens:
             yield "it has side effects that are ordered by tokens"
         kinds = {type(each).__name__ for each in metadata.subclass_inp_meta or ()}
@@ -136,11 +136,11 @@ def graph_of(program: torch.export.ExportedProgram) -> GraphModule:
 def sizes_that_vary(
     model: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], *, all_: bool
 ) -> object:
-    """Return the dynamic shapes of a call: what `mark_dynamic` marks, or every size of a tensor.
+    """Return the dynamic shapes of a call: sizes of `mark_dynamic`, or every size of a tensor.
 
-    A size that turns out to be fixed by the model is fixed; one that is marked must vary.
+    The model may fix a size, except a marked one.
 
-    Seen in torch 2.11 and 2.13: `ShapesCollection`, `Dim.DYNAMIC`, and what Dynamo writes on
+    Seen in torch 2.11 and 2.13: `ShapesCollection`, `Dim.DYNAMIC`, and Dynamo's attributes of
     tensors (`_dynamo_dynamic_indices`, `_dynamo_weak_dynamic_indices`, `_dynamo_dynamic_range`).
     """
     from torch.export import Dim

@@ -1,6 +1,6 @@
-"""What a partitioner must know of joint graphs: symbols, effects, descriptions, settings."""
+"""Facts of joint graphs for a partitioner: symbols, effects, descriptions, settings."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -40,7 +40,7 @@ def has_effect_token(node: Node) -> bool:
 def hint(size: object, fallback: int) -> int:
     """Return a concrete int for a symbolic size, without adding a guard.
 
-    torch 2.13 has `optimization_hint`, 2.11 `SymNode.hint` (None for a size nobody knows).
+    torch 2.13 has `optimization_hint`, 2.11 `SymNode.hint` (None for an unknown size).
     """
     if not isinstance(size, torch.SymInt):
         return int(cast("int", size))

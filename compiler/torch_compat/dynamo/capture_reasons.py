@@ -1,18 +1,17 @@
-"""Why Dynamo left something uncompiled: its own words, with the file and line of the program.
+"""Dynamo's own reasons for uncompiled code, with the file and line of the program.
 
-Listens to three places while a region lasts: the call by which Dynamo is offered a frame (what it
-returns says whether the frame was skipped), the exception by which it gives up tracing, from which
-it breaks the graph or skips the frame, and other exceptions of tracing, which it may suppress. For
-example:
+Hooks three places in a region: the call by which Dynamo is offered a frame (its result shows
+whether the frame was skipped), the exception by which it stops a trace, to break the graph or skip
+the frame, and other exceptions of a trace, which it may suppress. For example:
 
     def f(x):                           Reason("Failed to trace builtin operator: Dynamo does not
         print("hi")                       know how to trace builtin operator `print` ...",
         return x                          "f.py", 2, "f")
 
-What it does not do: change what Dynamo does, or count graphs.
+Dynamo's behaviour stays unchanged.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -64,11 +63,11 @@ class Reason:
 
 @dataclass(slots=True)
 class Collected:
-    """What Dynamo did in a region.
+    """Dynamo's decisions in a region.
 
     Attributes:
         reasons: Each reason once, in order.
-        traced: The program's functions that Dynamo took, whether or not they held operations.
+        traced: The program's functions that Dynamo traced, with or without operations.
     """
 
     reasons: list[Reason] = field(default_factory=list[Reason])
@@ -112,7 +111,7 @@ def collected(found: Collected) -> Generator[None]:
     def given_up(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         text = _sentence(str(args[0] if args else kwargs.get("msg", "")))
-        found.add(_traced_place(text, self, getattr(here, "code", None)))
+        found.add(_place_of_trace(text, self, getattr(here, "code", None)))
 
     def traced(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         before = len(found.reasons)
@@ -126,7 +125,7 @@ def collected(found: Collected) -> Generator[None]:
             if not isinstance(error, control_flow()) and len(found.reasons) == before:
                 first, *_ = str(error).strip().splitlines() or [""]
                 text = f"{type(error).__name__}: {first}"
-                found.add(_traced_place(text, error, frame.f_code))
+                found.add(_place_of_trace(text, error, frame.f_code))
             raise
 
     frames.__call__, gives_up.__init__, tracer.__call__ = offered, given_up, traced
@@ -142,7 +141,7 @@ def collected(found: Collected) -> Generator[None]:
 
 
 def switched_off_by() -> str:
-    """Return what makes Dynamo compile nothing at all, or nothing (torch 2.11 and 2.13)."""
+    """Return why Dynamo compiles nothing at all; empty if it does (torch 2.11 and 2.13)."""
     for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"):
         if os.environ.get(name) == "1":
             return f"the variable {name}=1"
@@ -177,7 +176,7 @@ def _at(code: CodeType, text: str) -> Reason:
     return Reason(text, code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def _traced_place(text: str, error: BaseException, code: CodeType | None) -> Reason:
+def _place_of_trace(text: str, error: BaseException, code: CodeType | None) -> Reason:
     """Return the reason at the innermost line of the program that Dynamo was tracing."""
     stack: Any = getattr(error, "real_stack", None) or torch._guards.TracingContext.extract_stack()
     for foreign in (LIBRARIES, (TORCH, "<")):
@@ -193,7 +192,7 @@ def _skip_reason(said: str | None, code: CodeType) -> str:
         rule = rules.check_verbose(code)
         if getattr(rule, "skipped", False):
             return f"frame is in the Dynamo skipfiles list: {rule.reason}"
-    return (said or "Dynamo skipped the frame and says no reason").splitlines()[0]
+    return (said or "Dynamo skipped the frame without a reason").splitlines()[0]
 
 
 def _sentence(message: str) -> str:

@@ -1,6 +1,6 @@
 """Dynamo: where it finds its backends, and its exceptions."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 
 _LOOKUP = threading.RLock()
-"""Held while a backend is looked up. Dynamo registers an entry point at its first lookup: it asks
-whether the name is there and then adds it, so that two threads may add it twice, which it refuses.
-What runs inside imports backends and takes no lock of ours but the next.
+"""Held during the lookup of a backend. Dynamo registers an entry point at its first lookup by a
+check and an insertion, so that two threads may insert it twice, which raises. Code inside imports
+backends and takes no other lock of ctk but the next.
 """
 
 _REGISTERING = threading.Lock()
@@ -48,7 +48,7 @@ def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Call
 
     Args:
         wrap: Takes a name, a callable, or one of torch.compile's wrapper objects.
-        owner: What `backend_lookup_owner` returns until then.
+        owner: The result of `backend_lookup_owner` until the undo.
     """
     module: Any = importlib.import_module("torch._dynamo.eval_frame")
     original = module.get_compiler_fn
@@ -61,7 +61,7 @@ def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Call
     undo_registering = _register_once()
 
     def undo() -> None:
-        active[0] = False  # somebody may have wrapped ours in the meantime, and still call it
+        active[0] = False  # a later wrapper may still call this one
         undo_registering()
         if module.get_compiler_fn is lookup:
             module.get_compiler_fn = original
@@ -101,9 +101,9 @@ def backend_lookup_owner() -> object | None:
 
 
 def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
-    """Return what torch.compile was told: registered name (or None), callable, keyword arguments.
+    """Return the backend of torch.compile: registered name (or None), callable, keyword arguments.
 
-    Inductor's keyword is `options`, with those of its `mode` merged in. Seen in torch 2.11 and
+    Inductor's keyword is `options`, with the options of its `mode`. Seen in torch 2.11 and
     2.13: `torch._TorchCompileInductorWrapper`, `torch._TorchCompileWrapper`, `_COMPILER_FNS`.
     """
     if type(backend) is torch._TorchCompileInductorWrapper:
@@ -120,9 +120,9 @@ def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
 
 
 class BackendWrappers:
-    """What backends are replaced by: equal backends by one object.
+    """Wrappers of backends: equal backends have one wrapper.
 
-    Dynamo compares backends to reuse what it compiled.
+    Dynamo compares backends to reuse compiled code.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class BackendWrappers:
         return None
 
     def keep(self, backend: object, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """Keep and return a wrapper, with what Dynamo asks a backend for. Seen in 2.11 and 2.13."""
+        """Keep and return a wrapper with the attributes that Dynamo reads (2.11, 2.13)."""
         for attribute in ("get_compiler_config", "backend_ctx_ctor"):
             if hasattr(backend, attribute):
                 setattr(wrapper, attribute, getattr(backend, attribute))
@@ -169,17 +169,17 @@ def control_flow() -> tuple[type[BaseException], ...]:
 
 
 class FloatRestart:
-    """Floats of a graph that a compile found must be numbers: Dynamo traces again, then they are.
+    """Floats of a graph that must be constants: Dynamo traces again with constants.
 
-    With dynamic shapes, Dynamo gives the floats of a program as inputs. Where the traced graph has
-    no tensor arithmetic for one (a dropout's probability), AOTAutograd says so and raises.
+    With dynamic shapes, Dynamo makes the floats of a program inputs. If the traced graph has no
+    tensor arithmetic for one (a dropout's probability), AOTAutograd raises.
 
     Seen in torch 2.11 and 2.13: `TensorifyState`, `TensorifyScalarRestartAnalysis`.
     """
 
     @staticmethod
     def exception() -> type[BaseException]:
-        """Return what is raised."""
+        """Return the exception."""
         return importlib.import_module("torch._dynamo.exc").TensorifyScalarRestartAnalysis
 
     @staticmethod
@@ -208,10 +208,10 @@ class FloatRestart:
 
 
 def parameters_as_attributes() -> AbstractContextManager[object]:
-    """Let Dynamo give what a module holds as attributes of the graph, where gradients are off.
+    """Let Dynamo make a module's tensors attributes of the graph, if gradients are off.
 
-    So it does for Inductor's `freezing`. It asks the setting of the process: options of
-    `torch.compile` do not reach it. Seen in torch 2.11 and 2.13: `is_parameter_freezing`.
+    Like Inductor's `freezing`. Dynamo reads the setting of the process, not the options of
+    `torch.compile`. Seen in torch 2.11 and 2.13: `is_parameter_freezing`.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     return config.patch(freezing=True)
@@ -245,8 +245,8 @@ def wrap_compiled_calls(
     torch 2.11 and 2.13: `torch._dynamo.eval_frame.OptimizeContext.__call__`.
 
     Args:
-        wrap: Takes the compiled function, what was compiled, the backend that the program named,
-            and its `dynamic`; returns what the program gets.
+        wrap: Takes the compiled function, its original, the backend that the program named, and
+            its `dynamic`; returns the function for the program.
     """
     module: Any = importlib.import_module("torch._dynamo.eval_frame")
     context: Any = module.OptimizeContext

@@ -1,6 +1,6 @@
 """Guards of Dynamo on the identity of graph inputs."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -10,15 +10,14 @@ from torch.fx import Node
 
 
 def guard_identity(node: Node, *, only: bool = False) -> None:
-    """Make Dynamo compile anew when a graph input is another object than now.
+    """Make Dynamo recompile if a graph input is another object.
 
     Args:
-        node: Placeholder of the graph that Dynamo hands to its backend, while the backend runs.
-            Outside of Dynamo nothing is guarded.
-        only: Ask nothing else of it: guards on its type and values go.
+        node: Placeholder of the graph of a running backend. Outside of Dynamo nothing is guarded.
+        only: Remove the guards on its type and values.
 
-    Seen in torch 2.11 and 2.13: `TracingContext.guards_context.dynamo_guards` is what Dynamo makes
-    its guards of once the backend has returned; `GuardBuilder.ID_MATCH`.
+    Seen in torch 2.11 and 2.13: `TracingContext.guards_context.dynamo_guards`, from which Dynamo
+    makes its guards after the backend; `GuardBuilder.ID_MATCH`.
     """
     context = importlib.import_module("torch._guards").TracingContext.try_get()
     source = getattr(node.meta.get("grapharg"), "source", None)

@@ -1,17 +1,17 @@
-"""Hand a compiler a graph inside a compile of Dynamo, though Dynamo could not capture it again.
+"""Pass a graph to a compiler inside a compile of Dynamo, even if Dynamo cannot capture it again.
 
 Dynamo writes some operators that it does not read (`autograd_function_apply`, `flex_attention`, a
-hook as a sub-graph). So it is given another program of the same inputs, and when it hands that
-one's graph to its backend, the backend gets ours in its place:
+hook as a sub-graph). So it captures a stand-in with the same inputs, and the backend gets the given
+graph in place of the stand-in's:
 
-    ours      l_x_ -> autograd_function_apply(fwd, bwd, l_x_) -> out
+    given     l_x_ -> autograd_function_apply(fwd, bwd, l_x_) -> out
     stand-in  l_x_ -> detach                                      captured by Dynamo, thrown away
 
-The compiler sees what it saw in the user's program: real inputs, symbolic sizes, and Dynamo's
-tracing context. What it does not do: guards; a compiled program is for one set of inputs.
+The compiler gets the same as in the user's program: real inputs, symbolic sizes, and Dynamo's
+tracing context. There are no guards: a compiled program is for one set of inputs.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ from torch.fx import GraphModule
 
 
 class Handed(torch.nn.Module):
-    """A graph that is compiled as it is, at its first call.
+    """A graph that is compiled unchanged at its first call.
 
     Args:
         graph: Takes flat inputs.
-        backend: What `torch.compile(backend=...)` takes.
-        options: Those of the backend, or None.
+        backend: As for `torch.compile(backend=...)`.
+        options: Options of the backend, or None.
         sizes: For each input that is a symbolic size: its position, and position and dimension of
             the tensor that has it.
     """

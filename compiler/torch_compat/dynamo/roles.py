@@ -1,6 +1,6 @@
 """Where Dynamo found the tensors of a graph, and which have static addresses."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -15,7 +15,7 @@ _STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 
 
 def placeholder_source(node: Node) -> str | None:
-    """Return where Dynamo found a graph input (`L['self']._buffers['b']`), if it says so."""
+    """Return Dynamo's source of a graph input (`L['self']._buffers['b']`), if it is recorded."""
     return _name(getattr(node.meta.get("grapharg"), "source", None))
 
 
@@ -26,16 +26,16 @@ def name_in_module(node: Node) -> str | None:
 
 
 def names_in_module(gm: GraphModule) -> Mapping[str, str]:
-    """Return what a user's module calls the attributes of Dynamo's graph, by their names there.
+    """Return the names in the user's module of the attributes of Dynamo's graph.
 
-    Seen in torch 2.11 and 2.13: `dynamo_flat_name_to_original_fqn`; only where the module itself is
+    Seen in torch 2.11 and 2.13: `dynamo_flat_name_to_original_fqn`; only if the module itself is
     compiled.
     """
     return gm.meta.get("dynamo_flat_name_to_original_fqn", {})
 
 
 def is_static(node: Node) -> bool:
-    """Return whether Dynamo says of a graph input that its address stays: a module holds it.
+    """Return whether Dynamo marks a graph input as static: a module holds it.
 
     Seen in torch 2.11 and 2.13: `tensor_dict`, as `static_type` of the tensor itself.
     """
@@ -53,7 +53,7 @@ def attribute_sources(gm: GraphModule) -> dict[str, str]:
 
 
 def static_type(tensor: Tensor) -> Literal["guarded", "unguarded"] | None:
-    """Return what `mark_static_address` says of a tensor; Dynamo calls it for those of modules.
+    """Return the mark of `mark_static_address`; Dynamo calls it for tensors of modules.
 
     Seen in torch 2.11 and 2.13: `_dynamo_static_input_type`.
     """
@@ -69,13 +69,13 @@ def _name(source: Any) -> str | None:
 
 
 def present(gm: GraphModule, static: Mapping[str, str]) -> None:
-    """Say on a graph what Dynamo says: which inputs and attributes have static addresses.
+    """Mark the inputs and attributes with static addresses on a graph, as Dynamo does.
 
     Args:
         gm: Outside of Dynamo; its metadata changes.
         static: "guarded" or "unguarded", by placeholder.
 
-    Source: `_try_get_metadata_from_dynamo` of AOTAutograd, torch 2.13, which reads it (2.11 too).
+    Source: `_try_get_metadata_from_dynamo` of AOTAutograd, torch 2.11 and 2.13, reads the marks.
     """
     sources: Any = importlib.import_module("torch._dynamo.source")
     held = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]

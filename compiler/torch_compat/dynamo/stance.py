@@ -1,13 +1,11 @@
-"""Run a program in eager, whatever in it is compiled by `torch.compile`.
+"""Run a program in eager in spite of its `torch.compile`.
 
-The stance `force_eager` of torch does that, with one flaw: `torch.cond`, `while_loop`, `scan` and
-`flex_attention` compile what they are handed in order to run it at all, and fail (torch 2.13)
-when nothing is compiled. What they compile for themselves is compiled with the backend `eager`.
-
-What it does not do: change what a call without `torch.compile` gives.
+torch's stance `force_eager` does that, with one flaw: `torch.cond`, `while_loop`, `scan` and
+`flex_attention` compile their functions in order to run them at all, and fail under it (torch
+2.13). Their own compiles use the backend `eager`. Calls without `torch.compile` stay unchanged.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 import contextlib

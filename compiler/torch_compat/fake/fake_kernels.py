@@ -1,17 +1,17 @@
-"""What an operator says of its result before it runs: answered by its real kernel instead.
+"""Replace the fake (meta) implementation of an operator by its real kernel.
 
-A compiler learns shapes, types and strides from the fake (meta) implementations of operators. One
-that tells something else than the kernel gives can be replaced for the time of a compile: the
-kernel runs on stand-ins of the operands, and its result is described.
+A compiler reads shapes, types and strides from the fake implementations of operators. A wrong
+one can be replaced during a compile: the kernel runs on stand-ins of the operands, and its result
+gives the type.
 
     fake   copysign(f32[5, 6] strides (1, 5), f32[5, 6] strides (6, 1))  ->  strides (6, 1)
     real   copysign on two such tensors                                  ->  strides (1, 5)
 
-What it does not do: results that are views of an operand, or written into one, are left as they
-are; and stand-ins hold ones (floats) and zeros, so an operator that refuses those is left, too.
+Results that are views of an operand, or written into one, are not replaced. Stand-ins hold ones
+(floats) and zeros, so that an operator which refuses these is not replaced either.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import threading
@@ -32,7 +32,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
 def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]:
     """Ask `allow` about each operator that fake tensors meet in this thread.
 
-    The real kernel answers for one that is refused. The caller holds the compile lock. Seen in
+    The real kernel replaces a refused one. The caller holds the compile lock. Seen in
     torch 2.11 and 2.13: `FakeTensorMode.dispatch`, in front of its cache.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -44,7 +44,7 @@ def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]
             ask = partial(original, mode, func, types, args, kwargs or {})
             if threading.get_ident() != thread or not _is_replaceable(func) or allow(func):
                 return ask()
-            return _answered(mode, func, tuple(args), kwargs or {}, ask)
+            return _answer(mode, func, tuple(args), kwargs or {}, ask)
 
         return dispatch
 
@@ -56,8 +56,8 @@ def _is_replaceable(func: Any) -> bool:
     return isinstance(func, OpOverload) and not func._schema.is_mutable and not func.is_view
 
 
-def _answered(mode: Any, func: OpOverload, args: Any, kwargs: Any, ask: Callable[[], Any]) -> Any:
-    """Return what the fake implementation says, put right by the real kernel where it runs."""
+def _answer(mode: Any, func: OpOverload, args: Any, kwargs: Any, ask: Callable[[], Any]) -> Any:
+    """Return the fake result, corrected by the real kernel if that runs."""
     try:
         said, error = ask(), None
     except Exception as raised:

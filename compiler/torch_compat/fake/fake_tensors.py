@@ -1,6 +1,6 @@
 """Fake tensors, symbolic sizes and dispatch modes."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -62,12 +62,12 @@ def mode_of(values: Sequence[object]) -> Any | None:
 
 
 def traced_inputs(inputs: Sequence[object]) -> list[object]:
-    """Return example inputs as a trace will see them: with symbols where Dynamo has some.
+    """Return example inputs as a trace will get them, with Dynamo's symbols.
 
-    Dynamo gives its backend real tensors, and keeps which of their sizes are symbols. A trace makes
-    fake ones of them; those made here are the same, not others.
+    Dynamo gives its backend real tensors, and records their symbolic sizes. A trace makes fake
+    tensors of them; the results here are the same objects.
 
-    Seen in torch 2.11 and 2.13: `TracingContext.tensor_to_context`, what `process_inputs` asks.
+    Seen in torch 2.11 and 2.13: `TracingContext.tensor_to_context`, as `process_inputs` reads it.
     """
     context = torch._guards.TracingContext.try_get()
     if context is None or context.fake_mode is None or not any(map(is_symbolic, inputs)):
@@ -76,7 +76,7 @@ def traced_inputs(inputs: Sequence[object]) -> list[object]:
 
 
 def _as_traced(value: object, context: Any) -> object:
-    """Return the fake tensor of one that has symbols; any other value as it is."""
+    """Return the fake tensor of a tensor with symbols; any other value unchanged."""
     if not isinstance(value, torch.Tensor) or is_fake(value):
         return value
     symbolic = context.tensor_to_context.get(value)
@@ -119,7 +119,7 @@ def real_compute() -> Generator[None]:
 
 
 def answered_without_guards(mode: Any, compute: Callable[[], Any]) -> Any:
-    """Return what operators give on fake tensors of `mode`, as if it had not been asked.
+    """Run operators on fake tensors of `mode` without a trace of guards.
 
     Seen in torch 2.11 and 2.13: `ShapeEnv.suppress_guards`.
     """
@@ -206,9 +206,9 @@ def without_log(name: str = "torch._subclasses.fake_tensor") -> Generator[None]:
 
 
 def guards_hold(mode: Any, fakes: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether real tensors meet all that was assumed of the symbols of fake ones.
+    """Return whether real tensors meet all guards on the symbols of fake ones.
 
-    What a compile assumed (`int(size)` for instance) is a guard: other sizes compile anew.
+    An assumption of a compile (`int(size)`) is a guard: other sizes recompile.
 
     Seen in torch 2.11 and 2.13: `SymNode._expr` (before replacements), `ShapeEnv.guards`.
     """
@@ -270,16 +270,16 @@ class SymbolicInputs:
 def symbolic_inputs(
     inputs: Sequence[object], names: Sequence[str], symbols: Mapping[str, Sequence[str | None]]
 ) -> SymbolicInputs:
-    """Build what Dynamo hands to a backend: real tensors, SymInts, a tracing context.
+    """Build the inputs that Dynamo passes to a backend: real tensors, SymInts, a tracing context.
 
-    Equal symbol names give the same symbol, other names never do, whatever their hints are. A size
+    Equal symbol names give the same symbol, different names never do, even with equal hints. A size
     of 0 or 1 is a constant, as in Dynamo.
 
     Args:
         inputs: One value per placeholder.
         names: Names of the placeholders.
         symbols: For a placeholder with symbolic sizes, the name of each dimension's symbol or None;
-            for one that is itself a size, a single name.
+            for a placeholder that is a size, a single name.
 
     Source: `OutputGraph.compile_and_call_fx_graph` and `call_user_compiler` of Dynamo, torch 2.13:
     a second fake mode over the same ShapeEnv for the backend, and each tensor's symbolic context on

@@ -1,8 +1,8 @@
-"""Guards on symbolic sizes as JSON: what a compile assumed of its inputs, asked again of others.
+"""Guards on symbolic sizes as JSON: the assumptions of a compile, checked for other inputs.
 
-A compile may decide something for some sizes only; torch then notes a guard (`s0 > 8`) in the
-ShapeEnv, and Dynamo compiles anew where it does not hold. Who takes an old compile must ask the
-same: `fits` with the sizes of now, then `replay`, which notes the guards in the ShapeEnv of now.
+A compile may depend on some sizes; torch then records a guard (`s0 > 8`) in the ShapeEnv, and
+Dynamo recompiles if it fails. A stored compile needs the same checks: `fits` with the present
+sizes, then `replay`, which records the guards in the present ShapeEnv.
 
     s0 > 8 and Mod(s0, 4) == 0, s0 the first symbol
         -> [[">", ["symbol", 0], 8], ["==", ["Mod", ["symbol", 0], 4], 0]]
@@ -14,7 +14,7 @@ Source: torch's own cache (`ShapeEnv.produce_guards_expression`), which stores P
 it; a guard on a symbol that the inputs do not give is left out there, and refused here.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import functools
@@ -87,9 +87,9 @@ def layout_of(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
-    """Return the symbols of inputs by name in their order, each with the value that is the symbol.
+    """Return the symbols of inputs by name in their order, each with its value.
 
-    One that only stands in a longer expression (`2*s0`) has None.
+    The value of a symbol that only occurs in longer expressions (`2*s0`) is None.
 
     Seen in torch 2.11 and 2.13: `SymNode.expr`.
     """
@@ -119,10 +119,10 @@ def guards_of(symbols: Mapping[str, Any]) -> Json:
     """Return all guards that torch knows on symbols, after a compile.
 
     Args:
-        symbols: What `symbols_of` gave before it: the compile may have replaced one by another.
+        symbols: The result of `symbols_of` before it: the compile may have replaced symbols.
 
     Raises:
-        NoDataForm: A guard also has another symbol, or a function that is not known here.
+        NoDataForm: A guard has another symbol or an unknown function.
     """
     env = next((each.node.shape_env for each in symbols.values() if each is not None), None)
     if env is None:
@@ -130,14 +130,14 @@ def guards_of(symbols: Mapping[str, Any]) -> Json:
     numbers = {name: place for place, name in enumerate(symbols)}
     found: dict[str, Json] = {}
     for guard in env.guards:
-        expression = _known(guard.expr, numbers, env)
+        expression = _substitute(guard.expr, numbers, env)
         if not {str(each) for each in expression.free_symbols}.isdisjoint(numbers):
             found.setdefault(str(expression), encode_expression(expression, numbers))
     return list(found.values())
 
 
-def _known(expression: Any, numbers: Mapping[str, int], env: Any) -> Any:
-    """Return a guard with what torch knows of other symbols: one that was found to be 4 is 4."""
+def _substitute(expression: Any, numbers: Mapping[str, int], env: Any) -> Any:
+    """Return a guard with torch's replacements of other symbols, such as a number."""
     others = [each for each in expression.free_symbols if str(each) not in numbers]
     return expression.xreplace({each: env.replace(each) for each in others})
 
@@ -150,7 +150,7 @@ def encode_expression(expression: Any, numbers: Mapping[str, int]) -> Json:
     """
     if expression.is_Symbol:
         if str(expression) not in numbers:
-            raise NoDataForm(f"a guard on {expression}, which is no size of an input")
+            raise NoDataForm(f"a guard on {expression}, which is not a size of an input")
         return ["symbol", numbers[str(expression)]]
     if expression.is_Integer:
         return int(expression)

@@ -1,16 +1,16 @@
-"""Symbols for sizes, and what operators ask about them: for finding which sizes belong together.
+"""Symbols for sizes, and the comparisons of operators: to find the sizes that belong together.
 
 Operators on fake tensors compare sizes as they run. With a symbol of its own for each size, the
-comparisons tell what must stay equal when sizes change:
+comparisons show the sizes that must stay equal:
 
     linear(x[s0, s1], w[s2, s3])      asks  Eq(s1, s3)           yes
     view(y[s0, s2], (s4, s5, s6))     asks  Eq(s0*s2, s4*s5*s6)  yes
 
-Unlike in a compile, nothing is concluded from an answer: a symbol is never replaced by another, so
-that each expression is in the terms in which the program wrote it, and 1 is a size like others.
+Unlike in a compile, an answer replaces no symbol, so that each expression keeps the terms of the
+program, and 1 is a size like others.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -26,12 +26,12 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 @dataclass(slots=True)
 class SizeSymbols:
-    """Makes symbols and fake tensors that have them; keeps what was asked, each question once.
+    """Makes symbols and fake tensors of symbolic sizes; records each comparison once.
 
     Attributes:
         mode: The fake mode of the tensors; operators must run in it.
-        hints: The number that each symbol stands for, by symbol (sympy).
-        answers: What operators asked (sympy), and what was answered.
+        hints: The number of each symbol (sympy).
+        answers: The comparisons of operators (sympy), and their answers.
     """
 
     mode: Any
@@ -77,23 +77,23 @@ class SizeSymbols:
 
 
 def size_symbols() -> SizeSymbols:
-    """Return symbols over a ShapeEnv that answers by hints and notes what it was asked."""
+    """Return symbols over a ShapeEnv that answers by hints and records the comparisons."""
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     hints: dict[Any, int] = {}
     answers: dict[Any, Any] = {}
 
     class Asked(shapes.ShapeEnv):
-        """A ShapeEnv that concludes nothing.
+        """A ShapeEnv that replaces no symbols.
 
-        Seen in torch 2.11 and 2.13: `SymNode.evaluate` asks `evaluate_expr` for each `bool(...)`
-        and `int(...)` of a symbolic value, and `_suppress_guards_tls` says when not to note it.
+        Seen in torch 2.11 and 2.13: `SymNode.evaluate` calls `evaluate_expr` for each `bool(...)`
+        and `int(...)` of a symbolic value; `_suppress_guards_tls` suppresses the record.
         """
 
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
             if orig_expr in answers:
                 return answers[orig_expr]
             answer = orig_expr.xreplace(hints)
-            if answer.free_symbols:  # of a size that only the data tells
+            if answer.free_symbols:  # of a data-dependent size
                 return super().evaluate_expr(orig_expr, *args, **kwargs)
             if not shapes.ShapeEnv._suppress_guards_tls():
                 answers[orig_expr] = answer

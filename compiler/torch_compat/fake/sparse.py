@@ -1,6 +1,6 @@
 """The strided tensors that a sparse tensor is made of."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 import torch

@@ -1,11 +1,11 @@
-"""What a trace can see of an input besides its numbers, as text; symbols by numbers.
+"""The properties of an input that a trace can read, without its numbers, as text.
 
     Parameter torch.float32 cpu torch.strided [2,["symbol",0]] ... requires_grad leaf memory#0
 
 Inputs that are one object, or share memory, have equal numbers there.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import json
@@ -33,8 +33,8 @@ class InputFacts:
         """Return the text of one input.
 
         Args:
-            value: As a trace will see it: maybe fake, with symbols.
-            given: The same as it came: tells which inputs are one, or share memory.
+            value: As a trace will get it: maybe fake, with symbols.
+            given: The original, which identifies equal inputs and shared memory.
 
         Raises:
             NoDataForm: It is neither a plain tensor nor a number, a string or None.
@@ -103,7 +103,7 @@ def describe_inputs(
 
 
 def _range(name: str, value: Any) -> str:
-    """Return what is known of a symbol (torch 2.11, 2.13: `ShapeEnv.var_to_range`)."""
+    """Return the range of a symbol (torch 2.11, 2.13: `ShapeEnv.var_to_range`)."""
     env = value.node.shape_env
     known = env.var_to_range.get(value.node.expr)
     bounds = "" if known is None else f"{known.lower}..{known.upper}"

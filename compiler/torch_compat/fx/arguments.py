@@ -1,6 +1,6 @@
 """Arguments of calls as the schemas of operators name and fill them."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ import torch
 def full_arguments(
     target: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[object, ...] | None:
-    """Return all arguments of a call in the order of the schema, those left out with defaults.
+    """Return all arguments of a call in the order of the schema, with defaults.
 
-    Arguments of what has no schema stand as they are, those by name as pairs behind the others.
+    Without a schema, positional arguments are followed by pairs of the named ones.
 
     Returns:
-        None where the schema does not take these arguments.
+        None if the schema does not take these arguments.
     """
     if not isinstance(target, torch._ops.OpOverload):
         return (*args, *sorted(kwargs.items()))
@@ -35,7 +35,7 @@ def full_arguments(
 def argument_of(
     target: object, args: Sequence[object], kwargs: Mapping[str, object], name: str
 ) -> object:
-    """Return an argument of a call by its name, also where it has its default; None without it."""
+    """Return an argument of a call by its name, or its default; None if there is none."""
     if not isinstance(target, torch._ops.OpOverload):
         return kwargs.get(name)
     names = [each for each, _ in _schema(target)]
@@ -44,7 +44,7 @@ def argument_of(
 
 
 def defaults_of(target: object) -> tuple[object, ...]:
-    """Return the default of each argument of an overload; an object of its own for none."""
+    """Return the default of each argument of an overload; a marker object for none."""
     return tuple(default for _, default in _schema(target))
 
 
@@ -65,11 +65,11 @@ ArgumentKind = Literal["size", "dim", "other"]
 
 @cache
 def argument_kinds(target: object) -> tuple[ArgumentKind, ...]:
-    """Return what each argument of an operator is, in the order of the schema.
+    """Return the kind of each argument of an operator, in the order of the schema.
 
     Sizes, strides and indices are declared `SymInt`, dimensions are plain ints called `dim`.
 
-    Seen in torch 2.11 and 2.13: the kind of `Argument.real_type` tells `SymInt` from `int`.
+    Seen in torch 2.11 and 2.13: the kind of `Argument.real_type` distinguishes `SymInt` from `int`.
     """
     if not isinstance(target, torch._ops.OpOverload):
         return ()

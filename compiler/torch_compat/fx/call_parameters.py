@@ -1,6 +1,6 @@
-"""What arguments a call of a graph takes: names, types and defaults, of operators and functions."""
+"""The parameters of calls in graphs: names, types and defaults, of operators and functions."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 import inspect
@@ -20,9 +20,9 @@ class Parameter:
     Attributes:
         name: Its name.
         type: As schemas write it (`number`, `Optional[float]`, `List[int]`); empty if unknown.
-        has_default: Whether it may be left out.
-        default: What it is then.
-        is_positional: Whether it may be given by its place.
+        has_default: Whether it is optional.
+        default: Its default.
+        is_positional: Whether it may be passed by position.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Parameter:
 
 
 def parameters_of(op: str, target: Any) -> tuple[tuple[Parameter, ...], ...]:
-    """Return the arguments that a call may take, for each overload; none if that is unknown.
+    """Return the parameters of a call, for each overload; empty if unknown.
 
     Args:
         op: `call_function` or `call_method`.
-        target: What the node calls.
+        target: The callee of the node.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`, `FunctionSchema`.
     """

@@ -1,10 +1,10 @@
-"""Functions and operators of torch: which are torch's own, and their names.
+"""Torch's own functions and operators, and their names.
 
-A name is only given for what every process finds under it: `torch.nn.functional.linear`, not a
-function of the program that was put in its place.
+A function has a name only if every process finds it there: `torch.nn.functional.linear`, unless the
+program has replaced it.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import sys
@@ -55,8 +55,8 @@ def name_of(function: object) -> str | None:
         return None
     names = [getattr(function, "__qualname__", None), getattr(function, "__name__", None)]
     if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
-        return f"{module}.{names[0]}"  # made in C: nobody else can have made it
-    return next((f"{module}.{each}" for each in names if _found(module, each) is function), None)
+        return f"{module}.{names[0]}"  # made in C, so torch's own
+    return next((f"{module}.{each}" for each in names if _look_up(module, each) is function), None)
 
 
 def described(function: object) -> str:
@@ -73,12 +73,12 @@ def _is_known(module: str) -> bool:
 def is_torchs_method(name: str) -> bool:
     """Return whether a method of tensors is torch's, or tensors have none of this name."""
     method = getattr(torch.Tensor, name, None)
-    if not isinstance(method, FunctionType):  # made in C, or of something that is no tensor
+    if not isinstance(method, FunctionType):  # made in C, or not of a tensor
         return True
     return _is_known(method.__module__)
 
 
-def _found(module: str, name: str | None) -> object:
+def _look_up(module: str, name: str | None) -> object:
     value: object = sys.modules.get(module)
     for part in (name or "<none>").split("."):
         value = getattr(value, part, None)

@@ -1,6 +1,6 @@
 """FX graphs: lazy modules, calling conventions, replacement hooks, nested values."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -62,7 +62,7 @@ def tree_map(change: Callable[[Any], object], tree: object) -> Any:
 
 
 def tree_flatten(tree: object) -> tuple[list[object], Callable[[Sequence[object]], object]]:
-    """Return the leaves of a nested value, and what puts other leaves in their places."""
+    """Return the leaves of a nested value, and a function that nests other leaves alike."""
     from torch.utils._pytree import tree_flatten as flatten
     from torch.utils._pytree import tree_unflatten
 
@@ -71,7 +71,7 @@ def tree_flatten(tree: object) -> tuple[list[object], Callable[[Sequence[object]
 
 
 def plain_codegen(graph: Graph) -> None:
-    """Drop a graph's own calling convention: inputs and outputs are what its nodes say."""
+    """Drop a graph's own calling convention: its nodes define inputs and outputs."""
     from torch.fx.graph import CodeGen
 
     graph.set_codegen(CodeGen())
@@ -111,7 +111,7 @@ def recorded_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
 def has_hooks(module: torch.nn.Module) -> bool:
     """Return whether calling a module does more than its `forward`: hooks, of it or of all modules.
 
-    Seen in torch 2.11 and 2.13: what `torch.nn.Module._call_impl` asks.
+    Seen in torch 2.11 and 2.13: the conditions of `torch.nn.Module._call_impl`.
     """
     own = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     common = (name for name in vars(torch.nn.modules.module) if name.startswith("_global_"))
@@ -121,7 +121,7 @@ def has_hooks(module: torch.nn.Module) -> bool:
 
 
 def flattened(tree: object) -> tuple[list[Any], Any]:
-    """Return the leaves of nested values, and what they are nested in."""
+    """Return the leaves of nested values, and their nesting."""
     from torch.utils._pytree import tree_flatten
 
     return tree_flatten(tree)
@@ -135,10 +135,10 @@ def unflattened(leaves: Sequence[object], spec: Any) -> Any:
 
 
 def spec_text(spec: Any) -> str:
-    """Return what values are nested in as JSON (torch 2.11, 2.13).
+    """Return a nesting as JSON (torch 2.11, 2.13).
 
     Raises:
-        NotImplementedError: A class is in it that has no name for this.
+        NotImplementedError: A class in it has no serialized name.
     """
     from torch.utils._pytree import treespec_dumps
 
@@ -147,7 +147,7 @@ def spec_text(spec: Any) -> str:
 
 
 def spec_of(text: str) -> Any:
-    """Return what values are nested in, of a text of `spec_text`.
+    """Return the nesting of a text of `spec_text`.
 
     Raises:
         Exception: A class in it is not registered in this process, or it is malformed.
@@ -164,7 +164,7 @@ def _nothing(context: object) -> None:
 
 @functools.cache
 def _name_own_results() -> None:
-    """Name the classes of torch's own results (`torch.sort`), for texts of what holds them.
+    """Name the classes of torch's own results (`torch.sort`), for `spec_text`.
 
     torch registers them without a name. Seen in torch 2.11 and 2.13: `_SerializeNodeDef`.
     """
@@ -190,7 +190,7 @@ def places_of(spec: Any) -> list[str]:
 
 
 def keywords_of(spec: Any) -> list[str]:
-    """Return the keywords of a call, of what `(args, kwargs)` are nested in (torch 2.11, 2.13)."""
+    """Return the keywords of a call from the nesting of `(args, kwargs)` (torch 2.11, 2.13)."""
     children = spec.children() if hasattr(spec, "children") else spec.children_specs
     return list(children[1].context)
 

@@ -1,14 +1,14 @@
-"""Run a file again that registers operators: what it has registered stays, instead of an error.
+"""Run a file again that registers operators: registrations stay, instead of an error.
 
     lib = torch.library.Library("mine", "FRAGMENT")
-    lib.define("f(Tensor x) -> Tensor")      the second time: "multiple times", says torch
-    lib.impl("f", kernel, "CPU")             and here: "already a kernel registered"
+    lib.define("f(Tensor x) -> Tensor")      the second time torch raises "multiple times"
+    lib.impl("f", kernel, "CPU")             and here "already a kernel registered"
 
-The kernels of the first run stay: functions of the first module. What it does not do:
-`torch.library.custom_op`, which registers anew by itself.
+The kernels of the first run stay: functions of the first module. `torch.library.custom_op` replaces
+its registration by itself.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Generator
@@ -25,7 +25,7 @@ def registered_once() -> Generator[None]:
     """Pass over definitions and kernels that are there already. Seen in torch 2.11 and 2.13."""
     library = torch.library.Library
     with (
-        wrapped(Site(library, "__init__"), _made),
+        wrapped(Site(library, "__init__"), _make),
         wrapped(Site(library, "define"), _define),
         wrapped(Site(library, "impl"), _impl),
         wrapped(Site(library, "_register_fake"), _register_fake),
@@ -34,7 +34,7 @@ def registered_once() -> Generator[None]:
         yield
 
 
-def _made(original: Callable[..., Any]) -> Callable[..., Any]:
+def _make(original: Callable[..., Any]) -> Callable[..., Any]:
     """A namespace is defined by one library; another one adds to it as a fragment."""
 
     def init(library: Any, ns: str, kind: str, *args: Any, **kwargs: Any) -> None:

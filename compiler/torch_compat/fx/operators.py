@@ -1,6 +1,6 @@
-"""Operators and functions: names, schemas, what they declare about themselves."""
+"""Operators and functions: names, schemas, declarations; the dispatch keys of a tensor."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -130,7 +130,7 @@ def internal_functions() -> dict[str, Callable[..., Any]]:
 
     Cases: native bindings (`torch._C._nn.linear`); autocast, grad and inference regions;
     `torch.func.grad`, `vmap` and `jvp`, forward-mode differentiation; masked reductions; nested
-    tensors. One that this torch lacks is left out. Seen in torch 2.11 and 2.13.
+    tensors. Functions that this torch lacks are left out. Seen in torch 2.11 and 2.13.
     """
     names = [
         f"{module}.{name}"
@@ -320,7 +320,7 @@ def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an operator overload declares about itself."""
+    """The declarations of an operator overload in its schema and tags."""
 
     writes: bool
     random: bool
@@ -329,12 +329,12 @@ class Declared:
 
 
 def declared_by(target: object) -> Declared | None:
-    """Return what an operator overload declares, or None for any other target."""
-    return _declared(target) if isinstance(target, torch._ops.OpOverload) else None
+    """Return the declarations of an operator overload, or None for any other target."""
+    return _declarations(target) if isinstance(target, torch._ops.OpOverload) else None
 
 
 @cache
-def _declared(target: Any) -> Declared:
+def _declarations(target: Any) -> Declared:
     schema = target._schema
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags

@@ -1,12 +1,12 @@
 """Operators that a program registers itself: their schemas, and the code that a trace runs.
 
-A trace runs of an operator what tells the shapes of its results (fake kernel), and what makes its
-gradients; a kernel for a device only runs when the compiled program does, and is found by its name
-then. `torch.library.custom_op` keeps all of them as Python functions. What `torch.library.Library`
-registers is hidden in the dispatcher: known is for which keys, and a fake kernel.
+A trace runs an operator's fake kernel, which gives the shapes of its results, and its gradient; a
+kernel for a device only runs in the compiled program, found by its name. `torch.library.custom_op`
+keeps all of them as Python functions. Registrations of `torch.library.Library` are hidden in the
+dispatcher: only their keys and a fake kernel are known.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _TRACED = (
     "_abstract_fn", "_setup_context_fn", "_backward_fn", "_vmap_fn", "_torch_dispatch_fns",
     "_autocast_cuda_dtype", "_autocast_cpu_dtype",
 )  # fmt: skip
-"""What a `CustomOpDef` of torch 2.11 and 2.13 keeps besides its kernels."""
+"""Attributes of a `CustomOpDef` of torch 2.11 and 2.13 besides its kernels."""
 
 _DEVICES = ("CPU", "CUDA", "MPS", "XPU", "HPU", "MTIA")
 
 
 @dataclass(frozen=True, slots=True)
 class TracedCode:
-    """What a trace knows of an operator.
+    """The parts of an operator that a trace depends on.
 
     Attributes:
         schema: Its schemas, one for each overload.
@@ -37,7 +37,7 @@ class TracedCode:
 
 
 def traced_code(operator: Any) -> TracedCode | str:
-    """Return what a trace runs of an operator of the program, or why that is not known.
+    """Return the code of a program's operator that a trace runs, or why it is unknown.
 
     Seen in torch 2.11 and 2.13: `OPDEFS`, `torch.library._defs`, `simple_registry`.
     """

@@ -4,7 +4,7 @@ Each takes a function of tensors and its arguments, real or fake, and returns a 
 placeholders are the arguments. May be called while a compile is under way.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -74,7 +74,7 @@ def trace_jvp(function: Function, args: Sequence[object]) -> GraphModule:
 
 
 def _without_aliases(module: GraphModule) -> GraphModule:
-    """Drop what packing dual numbers leaves behind: aliases, and questions that nobody asked."""
+    """Drop leftovers of packing dual numbers: aliases, and nodes without users."""
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.alias.default):
         node.replace_all_uses_with(cast("torch.fx.Node", node.args[0]))
     module.graph.eliminate_dead_code()
@@ -95,11 +95,11 @@ def ambient() -> tuple[bool, ...]:
 
 
 def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
-    """Trace a function and its backward pass with AOTAutograd: the graph takes tangents, too.
+    """Trace a function and its backward pass with AOTAutograd; the graph also takes tangents.
 
-    Its outputs are those of the function, then a gradient or None for each argument. `detach` and
-    `alias`, which AOTAutograd puts around what the backward pass reads, are left out: the pipeline
-    takes them out of a user's graph before rules see it.
+    Its outputs are the outputs of the function, then a gradient or None for each argument. `detach`
+    and `alias`, which AOTAutograd puts around values for backward, are removed, as the pipeline
+    does in a user's graph before rules run.
 
     Raises:
         ValueError: No result requires a gradient, so that there is no joint graph.
@@ -110,7 +110,7 @@ def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
     found: list[GraphModule] = []
 
     def keep(joint: GraphModule, inputs: object, **options: Any) -> object:
-        found.append(GraphModule(joint, _copied(joint)))
+        found.append(GraphModule(joint, _copy(joint)))
         return partition(joint, inputs, **options)
 
     def compiled(gm: GraphModule, example_inputs: Sequence[Any]) -> object:
@@ -123,7 +123,7 @@ def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
     return found[0]
 
 
-def _copied(joint: GraphModule) -> torch.fx.Graph:
+def _copy(joint: GraphModule) -> torch.fx.Graph:
     """Return a copy of a graph, whose results are one flat list."""
     graph = torch.fx.Graph()
     result = graph.graph_copy(joint.graph, {})

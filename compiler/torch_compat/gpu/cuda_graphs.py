@@ -1,14 +1,14 @@
-"""CUDA graphs: capture what a function launches, replay it, and know who still holds its memory.
+"""CUDA graphs: capture the launches of a function, replay them, and track users of its memory.
 
 `torch.cuda.graph` leaves the capturing stream current, the allocator in the capture and the random
-generator without its numbers when a capture fails; here all three are put back, so that a graph
-that cannot be captured runs as before.
+generator without its numbers when a capture fails; here all three are restored, so that a graph
+without a capture runs as before.
 
 Source: `torch/cuda/graphs.py` (2.11 to 2.13), and the care for cuBLAS's workspaces from
 `torch/_inductor/cudagraph_trees.py` (`clear_cublas_manager`).
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class CudaDevice:
         self._last: Any = None
 
     def is_capturing(self) -> bool:
-        """Return whether somebody captures what is launched now."""
+        """Return whether a capture of launches is in progress."""
         return torch.cuda.is_current_stream_capturing()
 
     def warm_up(self, run: Callable[[], T]) -> T:
-        """Return what a function returns, which runs on the stream of captures."""
+        """Run a function on the stream of captures, and return its result."""
         with torch.cuda.device(self._index):
             current, side = torch.cuda.current_stream(), self._side_stream()
             side.wait_stream(current)
@@ -52,10 +52,10 @@ class CudaDevice:
         return results
 
     def capture(self, run: Callable[[], T]) -> tuple[T, Callable[[], None]]:
-        """Return what a function returns, and what launches again all that it launched.
+        """Capture a function; return its result and a function that replays its launches.
 
-        Nothing runs yet: the results get their values at the first replay. Memory that is made
-        meanwhile belongs to the graph; it is kept as long as the graph is.
+        Nothing runs yet: the results get their values at the first replay. The graph owns the
+        memory allocated meanwhile.
         """
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._index):
@@ -63,16 +63,16 @@ class CudaDevice:
             torch._C._cuda_clearCublasWorkspaces()
             self._side_stream().wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._side_stream()), _numbers_kept(self._index):
-                results = self._captured(graph, run)
+                results = self._capture(graph, run)
             torch._C._cuda_clearCublasWorkspaces()
         return results, lambda: self._replay(graph)
 
-    def _captured(self, graph: Any, run: Callable[[], T]) -> T:
+    def _capture(self, graph: Any, run: Callable[[], T]) -> T:
         graph.capture_begin(capture_error_mode="thread_local")  # other threads may do as they like
         try:
             results = run()
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error says why
+            with contextlib.suppress(Exception):  # the first error is the cause
                 self._end(graph)
             raise
         self._end(graph)
@@ -87,7 +87,7 @@ class CudaDevice:
             raise
 
     def _replay(self, graph: Any) -> None:
-        """Launch a graph on the current stream, after what it was launched on before."""
+        """Launch a graph on the current stream, after its earlier launches on other streams."""
         stream = torch.cuda.current_stream(self._index)
         if stream != self._last:
             if self._last is not None:
@@ -109,7 +109,7 @@ def _numbers_kept(device: int) -> Generator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(Exception):  # the error of the capture says why
+        with contextlib.suppress(Exception):  # the error of the capture is the cause
             fresh = torch.Generator(torch.device("cuda", device))
             fresh.set_state(state)
             generator.graphsafe_set_state(fresh.graphsafe_get_state())
@@ -117,7 +117,7 @@ def _numbers_kept(device: int) -> Generator[None]:
 
 
 def reason_of(target: object) -> str | None:
-    """Return why an operator cannot be captured, by what it declares; None if nothing says so."""
+    """Return why an operator cannot be captured by its declarations, or None."""
     tags = getattr(target, "tags", ())
     if torch.Tag.dynamic_output_shape in tags:
         return "the size of its result depends on values"
@@ -152,9 +152,9 @@ def uses_of(storage: torch.UntypedStorage) -> int:
 
 
 def mark_recorded(storage: torch.UntypedStorage) -> None:
-    """Note that a storage has the same address whenever its graph is replayed.
+    """Mark a storage as having the same address in every replay of its graph.
 
-    torch keeps one Python object for a storage as long as somebody holds it.
+    torch keeps one Python object for a storage while it has references.
     """
     setattr(storage, _RECORDED, True)
 

@@ -4,7 +4,7 @@ Triton's own launch works out the type and the alignment of each argument and ta
 or more. Here a kernel is launched as it was compiled, by `cuLaunchKernel`.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_DYNAMIC_SHARED = 8
 
 
 class CudaError(Exception):
-    """The driver cannot do something; says what."""
+    """A call of the driver failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class Loaded:
         with self._lock:
             for slot, value in zip(self._slots, arguments, strict=True):
                 slot.value = value
-            code = self._queued(programs, stream)
+            code = self._queue(programs, stream)
             if code == _NO_CONTEXT:
                 torch.cuda.current_stream(self._device).query()  # gives it the context
-                code = self._queued(programs, stream)
+                code = self._queue(programs, stream)
             return code
 
-    def _queued(self, programs: int, stream: int) -> int:
+    def _queue(self, programs: int, stream: int) -> int:
         return self._launch(
             self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
             self._parameters, None,
@@ -122,7 +122,7 @@ def current_stream(device: int) -> int:
 
 
 def error_text(code: int) -> str:
-    """Return what an error of the driver means."""
+    """Return the meaning of an error code of the driver."""
     name = ctypes.c_char_p()
     _driver().cuGetErrorString(code, ctypes.byref(name))
     return name.value.decode() if name.value else f"error {code}"

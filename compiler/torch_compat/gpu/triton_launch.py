@@ -1,15 +1,13 @@
-"""Triton from its inside: compile a function for a device, interpret it.
+"""Triton's private interface: compile a function for a device, interpret it.
 
-All that is private of triton is here; 3.6 to 3.9 were read. Nothing imports triton before it is
-needed: ctk runs without it.
-
-What is compiled is launched by `cuda_launch.py`.
+All private names of triton are here, for 3.6 to 3.9. Triton is imported on demand: ctk runs without
+it. `cuda_launch.py` launches the compiled code.
 
 Source: `triton/compiler/compiler.py` (`ASTSource`, `compile`); a kernel has, after its arguments,
 pointers to scratch memory, null for none.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from ctk.compiler.torch_compat.gpu.cuda_launch import MachineCode
 
 
 class TritonMissing(Exception):
-    """Triton cannot be used here; says why and what to do."""
+    """Triton cannot be used here; the message gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +38,8 @@ class Binary:
     """A kernel compiled for one kind of device.
 
     Attributes:
-        code: The machine code, and what a launch needs.
-        ptx: The assembly that it was made of.
+        code: The machine code, and the parameters of a launch.
+        ptx: The assembly of the code.
     """
 
     code: MachineCode
@@ -79,8 +77,8 @@ def function_of(source: str, name: str, file: str) -> Any:
 
     Args:
         source: Python that defines it.
-        name: What it is called there.
-        file: What the module is called in tracebacks; unique.
+        name: Its name there.
+        file: Unique name of the module in tracebacks.
     """
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"__name__": name, "__file__": file}
@@ -97,10 +95,10 @@ def libdevice() -> Any:
         return import_module("triton.language.extra.libdevice")
     from ctk.compiler.torch_compat.gpu.triton_numpy import FUNCTIONS  # scipy takes long to import
 
-    return SimpleNamespace(**{name: _interpreted(each) for name, each in FUNCTIONS.items()})
+    return SimpleNamespace(**{name: _interpret(each) for name, each in FUNCTIONS.items()})
 
 
-def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+def _interpret(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of numpy arrays as one of the interpreter's tensors."""
     tensor = import_module("triton.language").core.tensor
     handle = import_module("triton.runtime.interpreter").TensorHandle
@@ -132,9 +130,9 @@ def interpret(
 
     Args:
         function: Of `function_of`.
-        programs: How many.
+        programs: Number of programs.
         arguments: Tensors on the CPU and integers.
-        debug: Assert what the function asserts.
+        debug: Run the assertions of the function.
     """
     builder = import_module("triton.runtime.interpreter").interpreter_builder
     builder.options = replace(builder.options, debug=debug, sanitize_overflow=False)

@@ -1,6 +1,6 @@
 """Inductor: the compile, its options, and the places where it announces its passes."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -22,7 +22,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """Where Inductor's passes start and end.
+    """The functions in which Inductor's passes start and end.
 
     Attributes:
         pre_grad: `(gm, example_inputs) -> gm`; recurses into sub-graphs through the same name, as
@@ -35,8 +35,8 @@ class Sites:
         gm_pass, graph_pass, enter, exit: Methods of `GraphTransformObserver`, by which passes are
         announced.
         pattern_pass: `PatternMatcherPass.apply(gm or graph) -> int`.
-        pattern_setup: Functions that trace the patterns themselves, on their first call; what
-            they announce is not about the user's graph.
+        pattern_setup: Functions that trace the patterns themselves, on their first call; their
+            events do not belong to the user's graph.
     """
 
     pre_grad: Site
@@ -105,7 +105,7 @@ def pipeline_module() -> Any:
 
 
 def without_caches() -> AbstractContextManager[object]:
-    """Compile everything anew while this is entered (torch 2.11, 2.13: `force_disable_caches`)."""
+    """Disable all caches of compiles in the block (torch 2.11, 2.13: `force_disable_caches`)."""
     return cast(
         "AbstractContextManager[object]", _inductor("config").patch(force_disable_caches=True)
     )
@@ -185,7 +185,7 @@ def is_handler_entry(entry: object) -> bool:
 
 
 def no_match(reason: str) -> object:
-    """Return what a pattern's match returns when it does not match. Seen in torch 2.11 and 2.13."""
+    """Return the result of a pattern's failed match. Seen in torch 2.11 and 2.13."""
     from torch._inductor.pattern_matcher import FailedMatch
 
     return FailedMatch(reason)
@@ -242,7 +242,7 @@ def cpp_compiler() -> str | None:
 
 
 def preload_compiler(*, inductor: bool) -> None:
-    """Import what any compile imports, without running an op, so that forked children share it.
+    """Import the modules of any compile without running an op, so that forked children share them.
 
     Args:
         inductor: Also import Inductor and its CPU code generation.

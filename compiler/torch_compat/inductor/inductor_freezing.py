@@ -1,6 +1,6 @@
-"""The steps of Inductor's freezing, which it announces to nobody, and the tensors that it folds."""
+"""The steps of Inductor's freezing, which have no hooks, and the tensors that it folds."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -21,10 +21,10 @@ class FreezingStep:
     """A function that Inductor calls while it freezes a graph.
 
     Attributes:
-        site: Where it is found; it is called with the graph first.
-        refused: What it returns to its caller when it is not to run.
-        adopts: Whether it gives a new `Graph` to its caller, who puts it in place.
-        folds: Whether it makes inputs constants; it returns the positions of those that are left.
+        site: The place to patch; the graph is its first argument.
+        refused: Its result for the caller after a veto.
+        adopts: Whether it returns a new `Graph`, which its caller installs.
+        folds: Whether it makes inputs constants; it returns the positions of the remaining ones.
     """
 
     site: Site
@@ -34,7 +34,7 @@ class FreezingStep:
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Its name for users."""
         return self.site.name.lstrip("_")
 
 
@@ -71,8 +71,8 @@ def folded_parameters(
 
     Args:
         names: The placeholders before it ran.
-        parameters: What it was given: one per placeholder, the first ones.
-        kept: What it returned: the positions of the placeholders that are left.
+        parameters: Its arguments: one per placeholder, the first ones.
+        kept: Its result: the positions of the remaining placeholders.
     """
     pairs = enumerate(zip(names, parameters, strict=False))
     left = set(kept)

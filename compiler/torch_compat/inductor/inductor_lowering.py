@@ -1,10 +1,10 @@
 """Inductor below the passes: lowerings, fusions, generated kernels and the module that calls them.
 
-Everything here was seen in torch 2.11 and 2.13. A "scheduler node" is what Inductor fuses: one loop
-nest or one call of a library; each knows the FX nodes that it computes.
+Everything here was seen in torch 2.11 and 2.13. A "scheduler node" is Inductor's unit of fusion:
+one loop nest or one call of a library; each knows the FX nodes that it computes.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,18 +21,18 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 @dataclass(frozen=True, slots=True)
 class LoweringSites:
-    """Where a graph becomes kernels.
+    """The functions that turn a graph into kernels.
 
     Attributes:
         run_node: `(lowering, node) -> value`: makes Inductor's IR of one node.
         falls_back: Class method `(backend, subsystem, debug_info) -> bool`; with `inductor` and
-            `lowerings` it is asked whether the node at hand falls back to ATen.
+            `lowerings` it decides whether the current node falls back to ATen.
         can_fuse: `(scheduler, node1, node2, ...) -> bool`.
         candidates: `(scheduler, ...) -> pairs`: asks `can_fuse` without fusing anything.
         fuse: `(scheduler, node1, node2, ...) -> node`: fuses two nodes.
         define_kernel: `(codegen, source, nodes, ...) -> name`, for C++ and for Triton.
         call_kernel: `(wrapper, name, arguments, ...)`: writes the call of a kernel.
-        load: `(lowering, code) -> module`: compiles and loads what was generated.
+        load: `(lowering, code) -> module`: compiles and loads the generated code.
     """
 
     run_node: Site
@@ -66,7 +66,7 @@ def lowering_sites() -> LoweringSites:
 def lowered_operator(node: Node) -> str | None:
     """Return the operator of a node that Inductor lowers itself, as `aten.add.Tensor`.
 
-    None for what falls back to ATen anyway, and for what is no operator of torch's own.
+    None for a node that falls back to ATen anyway, and for a foreign operator.
     """
     from torch._library.utils import is_builtin
 
@@ -84,7 +84,7 @@ class Buffer:
     """A piece of memory that generated code fills.
 
     Attributes:
-        name: What the code calls it: `buf0`.
+        name: Its name in the code: `buf0`.
         node: The FX node whose value it holds; None for an intermediate that no node names.
         mutates: Whether it stands for another buffer that is written in place.
     """
@@ -152,12 +152,12 @@ def is_written_again(name: str) -> bool:
 
 
 def pointers(codegen: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a kernel's source calls each buffer: `{"buf0": "out_ptr0"}`.
+    """Return the name of each buffer in a kernel's source: `{"buf0": "out_ptr0"}`.
 
     Args:
         codegen: The `self` of `define_kernel`.
-        arguments: What `define_kernel` got after the nodes: C++ nothing or the kernel's arguments,
-            Triton the kernel.
+        arguments: Arguments of `define_kernel` after the nodes: for C++ none or the kernel's
+            arguments, for Triton the kernel.
         keywords: Its keyword arguments.
     """
     given = next(iter((*arguments, *keywords.values())), None)

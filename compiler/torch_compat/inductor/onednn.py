@@ -1,6 +1,6 @@
-"""oneDNN: what this machine can run, and torch's operators around its kernels."""
+"""oneDNN: the abilities of this machine, and torch's operators around its kernels."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
@@ -133,7 +133,7 @@ def pack_qlinear() -> Any:
 
 
 def pack_qconvolution() -> Any:
-    """Return what packs the weight of a convolution, [outputs, inputs / groups, ...].
+    """Return the operator that packs the weight of a convolution, [outputs, inputs / groups, ...].
 
     `(weight, scales, x_scale, x_zero_point, stride, padding, dilation, groups, x_shape)`. Seen in
     torch 2.11 and 2.13.

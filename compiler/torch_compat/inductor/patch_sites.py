@@ -1,10 +1,10 @@
-"""Places of torch that are patched for a region: a function is wrapped there, and put back.
+"""Patch a function of torch for a region: wrap it, and restore it.
 
     site = Site(FakeTensorMode, "dispatch")
     with wrapped(site, lambda original: partial(noting, original)):
-        ...  # whoever calls `FakeTensorMode.dispatch` calls `noting`
+        ...  # callers of `FakeTensorMode.dispatch` call `noting`
 
-What it does not do: keep other threads away, whose calls go through the wrapper as well.
+Calls of other threads go through the wrapper as well.
 """
 
 from collections.abc import Callable, Generator
@@ -25,7 +25,7 @@ class Site:
 def wrapped(site: Site, wrap: Callable[[Any], Any]) -> Generator[None]:
     """Put `wrap(original)` in the place of a function inside the block.
 
-    The original is what the owner itself holds: a class method comes as its descriptor.
+    The original is the owner's own attribute: a class method is a descriptor.
     """
     original = vars(site.owner)[site.name]
     setattr(site.owner, site.name, wrap(original))

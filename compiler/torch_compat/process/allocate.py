@@ -1,6 +1,6 @@
 """New tensors of given strides, with little overhead, and tensors in the memory of others."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Sequence

@@ -1,11 +1,11 @@
-"""What torch's allocators do while a function runs, and how long a GPU works.
+"""Allocations while a function runs, and the time that a GPU works.
 
-On a CPU the legacy profiler tells each allocation: it has no threads of its own and writes nothing
-to the terminal, as kineto's does. What it does not see: memory that libraries take from the system
-by themselves (scratch space of oneDNN), and Python objects.
+On a CPU the legacy profiler reports each allocation: unlike kineto's it has no threads and writes
+nothing to the terminal. It misses memory that libraries allocate themselves (scratch space of
+oneDNN), and Python objects.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -18,7 +18,7 @@ from torch._C._profiler import _ExperimentalConfig
 
 
 def cpu_peak_nbytes(call: Callable[[], object]) -> int:
-    """Return the most that a call holds of CPU memory at once, beside what was there before."""
+    """Return the peak of CPU memory that a call allocates."""
     how = torch.autograd.ProfilerConfig(
         torch.autograd.ProfilerState.CPU, False, True, False, False, False, _ExperimentalConfig()
     )
@@ -50,5 +50,5 @@ def gpu_peak_nbytes(call: Callable[[], object]) -> int:
 
 
 def keep_gpu_busy(seconds: float) -> None:
-    """Let the GPU wait at least so long: what is launched meanwhile runs without gaps after it."""
+    """Keep the GPU busy for some time, so that later launches run without gaps after it."""
     torch.cuda._sleep(int(seconds * 2.0e9))  # cycles, of at most 2 GHz

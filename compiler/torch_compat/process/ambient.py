@@ -1,17 +1,16 @@
-"""What a trace reads besides its graph: modes, switches and settings of torch, each as a text.
+"""The state that a trace reads besides its graph: modes, switches and settings, each as a text.
 
     grad mode: True    autocast.cpu: True torch.bfloat16    sdp.flash: True    ...
 
-A name that this version of torch has not is left out. Settings of torch's compilers are one text
-for each module of them, without those that only name folders.
+Names that this version of torch lacks are left out. Settings of torch's compilers are one text for
+each module, without names of folders. Modes under which a trace must not be stored are in
+`reasons`.
 
-What it does not do: read modes that a trace must not be kept under (`reasons`).
-
-Source: what `AOTAutogradCacheDetails` and `FxGraphHashDetails` of torch 2.11 and 2.13 take in:
-grad mode, autocast, deterministic algorithms, matmul precision, settings. The rest is added here.
+Source: `AOTAutogradCacheDetails` and `FxGraphHashDetails` of torch 2.11 and 2.13 read grad mode,
+autocast, deterministic algorithms, matmul precision and settings. The rest is added here.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

@@ -1,6 +1,6 @@
-"""What torch's C functions (`aoti_torch_*`, `torch_call_dispatcher`) take."""
+"""The parameters of torch's C functions (`aoti_torch_*`, `torch_call_dispatcher`)."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import re
@@ -20,9 +20,9 @@ class Parameter:
     Attributes:
         name: Of the argument.
         type: As the dispatcher has it: `Optional[List[int]]`, `ScalarType`, `number`.
-        default: Its value if it is not given.
-        is_required: It has no default.
-        length: What one number for a list of numbers stands for: so many times that one.
+        default: Its default.
+        is_required: Whether it has no default.
+        length: Length of the list that one number for a list of numbers stands for.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Parameter:
 def parameters_of(operator: Any) -> tuple[Parameter, ...]:
     """Return the arguments of an overload, in the order of its schema.
 
-    Seen in torch 2.11 and 2.13: `Argument.real_type`, where `Argument.type` says `int` of types of
+    Seen in torch 2.11 and 2.13: `Argument.real_type`, because `Argument.type` is `int` for types of
     elements, layouts and memory formats.
     """
     return tuple(
@@ -77,7 +77,7 @@ _MEMORY_FORMATS: Mapping[torch.memory_format, int] = {
 def cpu_functions() -> Mapping[str, tuple[str, ...]]:
     """Return the types of the parameters of each C function for one operator on the CPU.
 
-    They take what the dispatcher's C function does not: numbers that are `Scalar`s. Seen in torch
+    Unlike the dispatcher's C function they take numbers that are `Scalar`s. Seen in torch
     2.11 and 2.13: `c_shim_cpu.h`, whose functions are in libtorch_cpu.so; none if it is not there.
     """
     folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch/generated"
@@ -95,5 +95,5 @@ _FUNCTION = re.compile(r"AOTITorchError (aoti_torch_cpu_\w+)\(([^)]*)\);")
 
 
 def version() -> str:
-    """Return torch's version without what follows a `+`, as its C functions tell it: `2.13.0`."""
+    """Return torch's version without the part after a `+`, like its C functions: `2.13.0`."""
     return str(torch.__version__).partition("+")[0]

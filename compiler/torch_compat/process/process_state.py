@@ -1,4 +1,4 @@
-"""State of torch in this thread that a graph may switch on and leave on: when it raises, or is cut.
+"""Restore state of torch in this thread that a graph may leave set: when it raises, or is cut.
 
 Dynamo writes `vmap`, `jvp` and their siblings as calls that enter and leave, in one line of nodes:
 
@@ -7,13 +7,13 @@ Dynamo writes `vmap`, `jvp` and their siblings as calls that enter and leave, in
     _vmap_decrement_nesting = torch._functorch.predispatch._vmap_decrement_nesting()
 
 From then on every operator of the process would meet that level ("Batching rule not implemented
-for aten::equal"). Put back: levels of functorch, the level of forward-mode differentiation, whether
-it is on, whether hooks on saved tensors are allowed, the kernels of attention, dispatch keys
-of Python, inference mode (when the body raises). What it does not do: grad mode, autocast,
-determinism and the default dtype; those are the modes of a case.
+for aten::equal"). Restored: levels of functorch, the level and the switch of forward-mode
+differentiation, the permission of hooks on saved tensors, the kernels of attention, dispatch keys
+of Python, inference mode (when the body raises). Grad mode, autocast, determinism and the default
+dtype are the modes of a case instead.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -53,8 +53,8 @@ _KEYS = (
     torch._C.DispatchKey.PythonTLSSnapshot,
     torch._C.DispatchKey.PythonDispatcher,
 )
-"""What a region of inference mode that ends too late puts back as it was within a trace: torch 2.11
-answers every operator with an internal error from then on."""
+"""State that a late end of inference mode restores as it was within a trace: from then on torch
+2.11 raises an internal error for every operator."""
 
 
 @contextlib.contextmanager
@@ -148,7 +148,7 @@ def outside_transforms() -> contextlib.AbstractContextManager[object]:
 
 
 def outside_function_modes() -> contextlib.AbstractContextManager[object]:
-    """Call operators as they are for a `with` block, whatever modes of torch functions are on.
+    """Disable modes of torch functions in a `with` block.
 
     Seen in torch 2.11 and 2.13.
     """

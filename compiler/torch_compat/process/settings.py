@@ -1,10 +1,8 @@
 """The settings of torch's compilers, by their full names: `torch._dynamo.config.NAME`.
 
-Two things are done for a region: some are put on (`settings_put_on`), or all that a script changes
-while it is loaded is undone (`settings_kept`): a `repro.py` of torch sets options of
-`torch._inductor.config` and its siblings, and variables of the environment, as soon as it is run.
-
-What it does not do: say which settings there are; torch does.
+`set_options` sets some for a region. `restore_settings` undoes all changes of a script: a
+`repro.py` of torch sets options of `torch._inductor.config` and its siblings, and variables of the
+environment, as soon as it runs.
 """
 
 import importlib
@@ -15,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 INDUCTOR = "torch._inductor.config."
-"""What the names of Inductor's options begin with, in full."""
+"""Prefix of the full names of Inductor's options."""
 
 MODULES = (
     INDUCTOR.removesuffix("."),
@@ -27,7 +25,7 @@ MODULES = (
 
 
 @contextmanager
-def settings_put_on(settings: Mapping[str, object]) -> Generator[None]:
+def set_options(settings: Mapping[str, object]) -> Generator[None]:
     """Set each name to its value inside the block; all are settings (`is_setting`)."""
     undo: list[tuple[Any, str, object]] = []
     try:
@@ -42,8 +40,8 @@ def settings_put_on(settings: Mapping[str, object]) -> Generator[None]:
 
 
 @contextmanager
-def settings_kept() -> Generator[dict[str, object]]:
-    """Put environment and options back after the block; yields what it changed in Inductor's.
+def restore_settings() -> Generator[dict[str, object]]:
+    """Restore environment and options after the block; yields the changed options of Inductor.
 
     The dict is filled when the block ends without an exception: `{"cpp.threads": 1}`.
     """

@@ -1,6 +1,6 @@
-"""TorchScript: what `torch.jit` keeps under private names."""
+"""TorchScript: the private names of `torch.jit`."""
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -11,7 +11,7 @@ import torch
 
 
 def has_schema(qualified: str) -> bool:
-    """Return whether TorchScript can call an operator (`aten::add`), whatever the overload.
+    """Return whether TorchScript can call an operator (`aten::add`) in some overload.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`.
     """
@@ -29,7 +29,7 @@ def operators(graph: Any) -> list[str]:
 
 
 def remove_mutation(graph: Any) -> None:
-    """Make in-place ops functional where TorchScript can prove that nobody sees the difference.
+    """Make in-place ops functional if TorchScript can prove that this is unobservable.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_pass_remove_mutation`.
     """

@@ -4,7 +4,7 @@
 Seen in torch 2.11 and 2.13: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`.
 """
 
-# What pyright says of private names is what this package is for.
+# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import warnings
@@ -53,7 +53,7 @@ def _pass(name: str, *, for_inference: bool = False) -> JitPass:
 
 
 def frozen_graph(module: torch.nn.Module, inputs: Sequence[object]) -> JitGraph:
-    """Trace a module and make constants of what it holds.
+    """Trace a module, and make its tensors constants.
 
     Args:
         module: In evaluation mode.
@@ -63,16 +63,16 @@ def frozen_graph(module: torch.nn.Module, inputs: Sequence[object]) -> JitGraph:
         A graph of the inputs alone.
 
     Raises:
-        ValueError: The module writes to what it holds.
-        RuntimeError: What torch.jit says.
+        ValueError: The module writes to its own tensors.
+        RuntimeError: The error of torch.jit.
     """
-    with warnings.catch_warnings():  # Dynamo has settled what depends on values already
+    with warnings.catch_warnings():  # Dynamo has resolved value-dependent branches
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
         traced = torch.jit.trace(module, tuple(inputs), check_trace=False)
     graph = torch.jit._recursive.wrap_cpp_module(torch._C._freeze_module(traced._c, [])).graph
     owner = next(iter(graph.inputs()))
     if owner.uses():
-        raise ValueError("the graph writes to what its module holds")
+        raise ValueError("the graph writes to a tensor of its module")
     graph = graph.copy()
     graph.eraseInput(0)
     return graph
@@ -84,12 +84,12 @@ def copied(graph: JitGraph) -> JitGraph:
 
 
 def function_of(graph: JitGraph) -> Callable[..., Any]:
-    """Return what runs a graph; torch.jit optimises a copy of it."""
+    """Return a callable of a graph; torch.jit optimises a copy of it."""
     return torch._C._create_function_from_graph("forward", graph.copy())
 
 
 def text_of(graph: JitGraph) -> str:
-    """Return a graph as text that is equal for equal graphs, whatever its values are called."""
+    """Return a graph as text that is equal for equal graphs, independent of names of values."""
     return str(torch._C._jit_pass_canonicalize(graph.copy(), False))
 
 

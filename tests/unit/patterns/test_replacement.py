@@ -379,7 +379,7 @@ def test_the_arguments_may_be_given_by_place():
     )
     assert rule.name == "scaled"
     assert fired(table, lambda x, y: scaled(x, y, 2.0), X, Y)[1] == ["scaled"]
-    assert "its extra check says no" in reason_of(table, lambda x, y: scaled(x, y, 3.0), X, Y)
+    assert "its extra check failed" in reason_of(table, lambda x, y: scaled(x, y, 3.0), X, Y)
     assert "must be different" in reason_of(table, lambda x: scaled(x, x, 2.0), X)
 
 

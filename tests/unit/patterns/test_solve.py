@@ -271,7 +271,7 @@ def test_a_write_between_the_nodes_of_a_match(written):
     if written == "other":
         assert reason is None
     else:
-        assert reason == "add_ writes, between sin and neg, to what they read"
+        assert reason == "add_ writes, between sin and neg, to their operands"
 
 
 def test_rules_that_cannot_match_are_not_tried():

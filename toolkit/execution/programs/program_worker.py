@@ -16,7 +16,7 @@ import torch
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
-from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.python_files import load_file
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_compare import CallDifference
@@ -119,7 +119,7 @@ def _play_one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Value
     with seeded():
         names = vars(load_file(path, fresh=True))
         program = playable_of(names)
-        with settings_put_on(settings_of(names)):
+        with set_options(settings_of(names)):
             if not is_compiled:
                 with eager_stance():
                     return {"calls": packed(play(program, how))}

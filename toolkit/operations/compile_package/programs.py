@@ -14,7 +14,7 @@ import torch
 from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
 from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.torch_compat.aot.exported import sizes_that_vary
-from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.usercode.program import UserProgram, load_program
@@ -68,7 +68,7 @@ def _exported(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgr
     model, path = program.model, program.path
     if isinstance(model, torch.export.ExportedProgram):
         return model
-    with search_last(path.parent), settings_put_on(program.settings), seeded():
+    with search_last(path.parent), set_options(program.settings), seeded():
         _play_before(program)
         call = program.inputs, program.kwargs
         if program.dynamic_shapes is not None:
