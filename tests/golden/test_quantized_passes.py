@@ -103,7 +103,11 @@ def test_promote_dequantize_must_not_fire(function):
     [
         (lambda x: torch.mm(x, weight().t()), (X,), "the operand x_1 is not dequantized"),
         (lambda x: torch.mm(requantized(x), X), (X,), "the weight .* is not dequantized"),
-        (lambda x, w: torch.mm(requantized(x), weight(w).t()), (X, WEIGHT), "is not a constant of int8"),
+        (
+            lambda x, w: torch.mm(requantized(x), weight(w).t()),
+            (X, WEIGHT),
+            "is not a constant of int8",
+        ),
         (lambda x: torch.mm(requantized(x), weight(zeros=WEIGHT[0]).t()), (X,), "zero points"),
         (lambda x: torch.mm(requantized(x), weight(axis=1).t()), (X,), "not for its outputs"),
         (lambda x: torch.mm(requantized(x, high=255), weight().t()), (X,), "may pass 16 bits"),
