@@ -59,7 +59,7 @@ def run_eager(case: Case, *, dtype: torch.dtype | None = None) -> Outcome:
 
 
 def run_reference(case: Case, eager: Outcome) -> Outcome:
-    """Run a case in eager with all floats in float64 (float64.py), and equal draws.
+    """Run a case in eager with all floats in float64 (`upcast_graph`), and equal draws.
 
     Args:
         case: Only read.

@@ -44,7 +44,7 @@ def graph_values(
     Args:
         gm: Only read. Symbolic sizes are placeholders that get ints.
         inputs: Real values, one per placeholder; only read.
-        dtype: `torch.float64` upcasts the whole program (float64.py), with the same random
+        dtype: `torch.float64` upcasts the whole program (`upcast_graph`), with the same random
             numbers. None: as it is.
         modes: State and seed of the run. None: the current state and the last seed of torch.
         values: Filled as the graph runs; None: a new dict.

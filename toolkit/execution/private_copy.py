@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Interpreter, Node
-from torch.fx.node import Target
+from torch.fx.node import Argument, Target, map_aggregate
 from torch.nn import Module
 
 from ctk.compiler.errors import PrecisionRefused
@@ -26,8 +26,7 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
-from ctk.repro_templates.numbers.float64 import wider
-from ctk.toolkit.execution.float64 import upcast_graph
+from ctk.repro_templates.numbers.float64 import METHODS, reads_bits, wide_argument, wider
 from ctk.toolkit.execution.limited_rounds import limit_rounds
 
 
@@ -43,7 +42,7 @@ def private_copy(
     Args:
         gm: The graph; neither it nor its tensors change.
         inputs: One value per placeholder; only read.
-        dtype: `torch.float64` makes it the float64 reference (float64.py). None: as it is.
+        dtype: `torch.float64` makes it the float64 reference (`upcast_graph`). None: as it is.
         lazy: Leave out the graph's Python code (for an Interpreter); False for a compiler.
 
     Returns:
@@ -215,3 +214,40 @@ _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 _NOT_STATE = frozenset(vars(GraphModule({}, Graph()))) | {"meta"}
 """Attributes of every module: its tables of parameters, buffers and hooks."""
+
+
+def upcast_graph(gm: GraphModule) -> None:
+    """Rewrite `gm` and its nested graphs in place, so that no op asks for a float below float64.
+
+    Raises:
+        PrecisionRefused: A node reads bits as another dtype, or asks for float8 or quantized
+            numbers.
+    """
+    for module in gm.modules():
+        if isinstance(module, GraphModule):
+            _upcast(module.graph)
+            module.recompile()
+
+
+def _upcast(graph: Graph) -> None:
+    for node in graph.nodes:
+        name = str(getattr(node.target, "__name__", node.target))
+        if node.op not in ("call_function", "call_method") or "autocast" in name:
+            continue
+        if reads_bits(name, (*node.args, *node.kwargs.values())):
+            raise PrecisionRefused(
+                f"node {node.name} ({node.target}) reads the bits of a value as another dtype,"
+                " which has no float64 form; compared in its own dtype"
+            )
+        _widen(node)
+
+
+def _widen(node: Node) -> None:
+    if node.op == "call_method" and node.target in METHODS:
+        node.target = METHODS[str(node.target)]
+    node.args = map_aggregate(node.args, _wide)
+    node.kwargs = map_aggregate(node.kwargs, _wide)
+
+
+def _wide(value: object) -> Argument:
+    return cast(Argument, wide_argument(value))

@@ -26,7 +26,9 @@ It does not check later calls, other sizes or other data.
 
 import dataclasses
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +36,7 @@ from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.aot.autograd import without_saved_tensor_hooks
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
@@ -42,6 +45,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph, run_reference
+from ctk.toolkit.execution.modes import keep_default_dtype
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.execution.python_state import keep_python_state
@@ -68,6 +72,33 @@ class FirstCall:
     details: tuple[str, ...] = ()
     note: str = ""
     hidden: tuple[str, ...] = ()
+
+
+@contextmanager
+def hold_compile_lock() -> Generator[None]:
+    """Hold Dynamo's compile lock, with autograd in this thread, until the block ends.
+
+    A compile and a check use the same process-wide state of torch: the metadata that FX records
+    while AOTAutograd traces, the generators, which Dynamo restores after tracing, Inductor's hooks.
+    So a check holds the re-entrant lock under which Dynamo compiles, and no other lock, so that no
+    order of locks can be wrong. The backward pass of a check may be compiled at its first call,
+    under the same lock; threads of autograd would wait for it forever, so autograd runs in this
+    thread.
+
+        thread 1                                  thread 2
+        first call: takes the lock                calls a compiled graph: runs
+          eager, compiled, backward (compiles)    meets a new graph: waits for the lock
+        releases it, makes the program's call     compiles
+
+    Other threads may still run and draw random numbers. While there are any, a float64 reference
+    keeps the default dtype, which they share.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(inductor.compile_lock())
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        if threading.active_count() > 1:
+            stack.enter_context(keep_default_dtype())
+        yield
 
 
 def check_first_call(

@@ -2,13 +2,22 @@
 
 The order makes crashes reproducible: the captured graph is on disk before the compiler sees it, and
 each event is written as it arrives. A failure is announced with the next commands, its case folder
-is marked, and `on_failure` (on_failure.py) is applied.
+is marked, and `on_failure` is applied:
+
+* `raise`: the exception, or a `MiscompileError` for wrong values.
+* `fallback`: one log line, and from then on the captured graph in eager.
+* `warn`: a Python warning; eager after an exception, the compiled result for wrong values.
+
+A failing call may have written half of its results into its inputs and into the state of the graph,
+and may have drawn random numbers. For the first call this is undone before eager takes over
+(state_copy.py, which costs one copy, weights included); later calls raise in every mode.
 """
 
 import dataclasses
 import logging
 import shutil
 import threading
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +26,9 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import ConfigError, TargetError, UnsupportedPlatform
-from ctk.compiler.observe import ErrorRecord
+from ctk.compiler.errors import ConfigError, MiscompileError, TargetError, UnsupportedPlatform
+from ctk.compiler.observe import ErrorRecord, first_line
+from ctk.compiler.options.choices import OnFailure
 from ctk.compiler.torch_compat.aot.autograd import (
     is_from_saved_tensor_hook,
     without_saved_tensor_hooks,
@@ -34,9 +44,7 @@ from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.dump import DumpWriter, run_guarded
-from ctk.toolkit.watch.exclusive_check import hold_compile_lock
-from ctk.toolkit.watch.first_call import check_first_call
-from ctk.toolkit.watch.on_failure import apply_on_failure, report_fallback
+from ctk.toolkit.watch.first_call import check_first_call, hold_compile_lock
 from ctk.toolkit.watch.state_copy import StateCopy, copy_state
 from ctk.toolkit.watch.watch_session import Missing, WatchSession
 from ctk.toolkit.watch.watched_case import WatchedCase
@@ -237,3 +245,45 @@ class _Watch:
             signature = error_signature(Outcome(None, event.error))
             is_backward = event.stage == "backward"
             self._watched.fail(signature, error=event.error, backward=is_backward)
+
+
+def report_fallback(
+    on_failure: OnFailure, case: Case, error: BaseException, *, while_: str
+) -> None:
+    """Warn, or log, that eager takes over after an exception."""
+    text = (
+        f"ctk: {case.name} runs in eager from now on: "
+        f"{case.target} raised {type(error).__name__} {while_}: {first_line(error)}"
+    )
+    if on_failure == "warn":
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    else:
+        logger.warning("%s", text)
+
+
+def apply_on_failure(
+    on_failure: OnFailure, case: Case, announced: str, error: BaseException | None
+) -> bool:
+    """Apply `on_failure` to a failed check; return whether eager takes over.
+
+    Args:
+        on_failure: The rule.
+        case: The graph.
+        announced: The announcement of the failure.
+        error: The exception of the compiled graph; None for wrong values.
+
+    Raises:
+        MiscompileError: Wrong values, with `raise`.
+        BaseException: `error`, with `raise`.
+    """
+    match on_failure:
+        case "raise":
+            raise error or MiscompileError(announced)
+        case "fallback":
+            logger.warning("ctk: %s runs in eager from now on", case.name)
+            return True
+        case "warn":
+            instead = "eager" if error is not None else "the compiled results"
+            message = f"{announced.splitlines()[0]} (the program gets {instead})"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return error is not None

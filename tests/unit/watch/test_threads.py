@@ -12,7 +12,7 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.running import STATES, under
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.modes import reference_state
-from ctk.toolkit.watch.exclusive_check import hold_compile_lock
+from ctk.toolkit.watch.first_call import hold_compile_lock
 from ctk.toolkit.watch.hooks import debug_compile, install
 from tests.helpers.faulty_backends import run_python
 from tests.helpers.threaded_programs import PROGRAMS
