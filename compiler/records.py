@@ -6,8 +6,8 @@
     VALUE = Forms("value", (Form("tuple", (tuple,), write_all, read_all), ...))
     (1, 2)  <->  {"tuple": [1, 2]}
 
-A `Codec` writes a value and reads it back. Reading checks every type, because a sealed file proves
-only that nobody changed it, not that it was written well: the error names the place of the wrong
+A `Codec` writes a value and reads it back. Reading checks every type, because a seal proves only
+that a file is unchanged, not that it was written correctly: the error names the place of the wrong
 value (`steps[3].shape[0]: "x" is not an integer`). Unknown keys are ignored.
 
 It does not choose file names or versions: each document declares its own.
@@ -187,7 +187,7 @@ class Forms:
         noun: Of the values, for messages.
         plain: Classes of plain values; infinities and NaN are not plain.
         forms: In the order in which they are tried.
-        errors: What a form raises for content that it cannot read.
+        errors: Exceptions of a form for content that it cannot read.
     """
 
     noun: str
@@ -264,7 +264,7 @@ def _require(data: Json, kind: type, noun: str) -> Any:
 
 
 def _read_part(codec: Codec, data: Json, place: str) -> Any:
-    """Read a part, and put its place before the message of what is wrong in it."""
+    """Read a part, and prefix the message of an error with its place."""
     try:
         return codec.read(data)
     except Malformed as error:

@@ -5,9 +5,9 @@ under a *key*: named parts that cover everything on which the result depends (`k
 
     graph = 3f0c..      inputs = f32[8,16]      config.kernels = {...}      version.torch = 2.13.0
 
-Two rules make that safe. *Refuse what cannot be known*: a user's pass that opens a file has no
+Two rules make that safe. *Refuse unknown code*: a user's pass that opens a file has no
 identity (`usercode/identity.py`), so its compile is done each time, and `ctk cache why` shows the
-reason. *Seal what is written*: an entry is one file with a checksum and with its whole key inside
+reason. *Seal each entry*: it is one file with a checksum and with its whole key inside
 (`store.py`), so a damaged, renamed or foreign entry is dropped and the graph compiled again.
 
 A hit traces nothing: entries hold compiled graphs as data (`runtime/compiled_graph.py`), and the

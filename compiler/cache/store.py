@@ -9,8 +9,8 @@
 1. **Nothing wrong is loaded.** An entry is one sealed file (container.py) that holds the parts of
    its key. An entry that is damaged, half-written, renamed, owned by another user or of another key
    is dropped, with a line in the log and in the journal, and the caller compiles again.
-2. **Nothing breaks.** If the cache cannot be read or written (a full disk, a read-only home, too
-   many open files), one warning is logged, and the program runs on without it.
+2. **Nothing breaks.** If the cache cannot be read or written (a full disk, a read-only home, a
+   lack of file numbers), one warning is logged, and the program runs on without it.
 3. **Nothing grows.** After each new entry, the least recently used ones are removed until the rest
    fits (`CTK_CACHE_SIZE`); a hit counts as a use. Leftovers of killed processes are removed as
    well. A process keeps an entry that it has opened: a mapped file outlives its name.

@@ -35,7 +35,7 @@ class Traced:
     """An entry point before it is compiled.
 
     Attributes:
-        graph: Takes weights, then inputs; writes to those that the program changes.
+        graph: Takes weights, then inputs; writes to the tensors that the program changes.
         inputs: Fake values of its placeholders.
         weights: The values of the first placeholders, in order, by name.
         guard: The guard of the other placeholders.

@@ -4,8 +4,8 @@ A library is loaded from an anonymous file in memory if the system has such (Lin
 on disk, no temporary folder must allow code, and the checked bytes are the loaded ones. Elsewhere
 it is a temporary file, removed at once.
 
-A kernel with checks returns the number of the check that failed, or 0. The launcher raises what
-eager raises for a position out of range; a load or store out of range of its buffer is a fault of
+A kernel with checks returns the number of the check that failed, or 0. The launcher raises
+eager's exception for a position out of range; a load or store out of range of its buffer is a fault of
 the compiler, and its message names the kernel, the node and the buffer.
 """
 
@@ -173,7 +173,7 @@ def _open_library(binary: bytes | memoryview) -> ctypes.CDLL:
             file.write(binary)
             file.flush()
             return ctypes.CDLL(f"/proc/self{_new_path()}/fd/{memory}")
-    except (AttributeError, OSError):  # another system, or one that forbids it
+    except (AttributeError, OSError):  # another system, or it is forbidden
         return _open_by_file(binary)
 
 

@@ -90,7 +90,7 @@ class Launch:
 
     Attributes:
         kernel: Its number among the kernels of the graph.
-        buffers: Names of tensors: those that it writes, then those that it reads.
+        buffers: Names of tensors: first the written, then the read ones.
         sizes: Size symbols.
     """
 

@@ -1,4 +1,4 @@
-"""Tensors as blobs: each memory once, whatever tensors share it.
+"""Tensors as blobs: each memory once, even if tensors share it.
 
     table, blobs = store_tensors({"w": w, "w_t": w.t()})       one blob, two rows of the table
     tensors = tensors_of(table, blobs)                         no copy on the CPU

@@ -25,7 +25,7 @@ def values_reached(
 ) -> tuple[list[object], list[ModuleType]]:
     """Return the values that code takes out of modules, and the modules of the program.
 
-    `helpers.f` is the name `f`. Out of a module of a library counts what the program put there.
+    `helpers.f` is the name `f`. Out of a library's module counts only a value that the program put there.
     """
     found: list[object] = []
     modules = [value for value in values if isinstance(value, ModuleType)]

@@ -291,7 +291,7 @@ class _Walk:
     def _uses(
         self, function: FunctionType, loads: Loads, held: Mapping[str, object]
     ) -> tuple[dict[str, object], list[object]]:
-        """Return the global values that a function uses, and those that it takes out of modules.
+        """Return the global values that a function uses, and the values it takes out of modules.
 
         Raises:
             Uncacheable: It reads values that a walk over code does not find.

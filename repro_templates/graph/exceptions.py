@@ -2,19 +2,19 @@
 
 The same error seldom has the same words on both sides, so this is decided in steps:
 
-1. Wrappers are taken off: `inner_exception` (Inductor, Dynamo), Dynamo's "got ValueError('...')",
+1. Wrappers are removed: `inner_exception` (Inductor, Dynamo), Dynamo's "got ValueError('...')",
    TorchScript's traceback, the excerpt that `torch.fx.Interpreter` appends.
 2. Same words, but for numbers, paths and addresses: the same error, whatever its type is.
    TorchScript turns each type into RuntimeError; AOTAutograd's checks raise ValueError or
    RuntimeError where C++ raises IndexError.
 3. The same topic (an index out of range, a division by zero, a singular matrix, shapes or dtypes
-   that do not fit, ...) is the same error too: eager says "index 9 is out of bounds for dimension
-   0 with size 4", Inductor's kernel "index out of bounds: 0 <= tmp2 < 4L". This holds only for what
-   an operator or a kernel has raised. What a compiler itself raises while it compiles is no check
-   of the program, whatever words it uses.
-4. What a `raise` of the program's own code has raised keeps its type: another type that another
-   such `raise` gives is another error, whatever its words are. An `assert` of the program that
-   became an operator of a graph is no such `raise` any more.
+   that do not fit, ...) is the same error as well: eager raises "index 9 is out of bounds for
+   dimension 0 with size 4", Inductor's kernel "index out of bounds: 0 <= tmp2 < 4L". This holds
+   only for errors of operators and kernels. An error of the compiler itself is not a check of the
+   program, whatever its words are.
+4. An error that a `raise` of the program's own code raised keeps its type: another type from
+   another such `raise` is another error, whatever its words are. An `assert` of the program that
+   became an operator of a graph does not count as such a `raise`.
 
     eager                                        compiled                               the same?
     IndexError: index out of range in self       RuntimeError: index out of bounds ...  yes (3)
@@ -23,8 +23,7 @@ The same error seldom has the same words on both sides, so this is decided in st
     IndexError: index 9 is out of bounds ...     AssertionError in a pass               no
     raise ValueError("no")                       raise KeyError("no")                   no (4)
 
-What it does not do: run anything, or compare where the errors were raised: compilers fuse nodes,
-so the place is not known on both sides.
+Nothing is run, and the places of the errors are not compared: compilers fuse nodes.
 """
 
 import re
@@ -46,7 +45,7 @@ TOPICS = {
     "device": r"\bdevices?\b(?!-side)",
     "probability": r"probabilit|multinomial|bernoulli|\bp_in\b",
 }
-"""What an error is about, by words of its message."""
+"""Topics of errors, by words of their messages."""
 
 OPERATORS = (
     "torch._ops", "torch._meta_registrations", "torch._prims", "torch._prims_common",
@@ -56,7 +55,7 @@ OPERATORS = (
 """Modules that check the arguments of operators, for real tensors or for fake ones."""
 
 UNNAMED = "an exception that TorchScript does not name"
-"""TorchScript's interpreter often keeps neither type nor words of what an operator has raised."""
+"""TorchScript's interpreter often keeps neither type nor words of an operator's error."""
 
 _GOT = re.compile(r"\bgot ([A-Za-z_]+)\((['\"])(.*?)\2,?\)", re.DOTALL)
 _TORCHSCRIPT = re.compile(r"TorchScript interpreter.*\n(\w+): (.*)", re.DOTALL)
@@ -69,13 +68,13 @@ _ALIKE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What a program raised.
+    """An exception of a program, without its wrappers.
 
     Attributes:
-        name: Type of the exception, without wrappers.
-        message: Its first line, without what a compiler put around it.
-        is_check: Whether an operator or kernel raised it, not a compiler on its own account.
-        is_own: Whether a `raise` of the user's own code has raised it.
+        name: Type of the exception.
+        message: Its first line, without the text that a compiler put around it.
+        is_check: Whether an operator or kernel raised it, and not the compiler itself.
+        is_own: Whether a `raise` of the user's own code raised it.
     """
 
     name: str
@@ -88,11 +87,11 @@ class Raised:
 
 
 def raised(error: BaseException, *, compiling: bool | None = None) -> Raised:
-    """Return what an exception says, without wrappers.
+    """Return an exception without its wrappers.
 
     Args:
-        error: As it was caught.
-        compiling: Whether it was caught while compiling. None: read off its wrappers.
+        error: The caught exception.
+        compiling: Whether it was caught while compiling. None: decided by its wrappers.
     """
     wrappers = [type(each).__name__ for each in _unwrap(error)]
     inner = _unwrap(error)[-1]
@@ -109,7 +108,7 @@ def raised(error: BaseException, *, compiling: bool | None = None) -> Raised:
 
 
 def alike(eager: Raised, compiled: Raised) -> bool:
-    """Return whether a compiled program raised what the program raises in eager."""
+    """Return whether a compiled program raised the error that the program raises in eager."""
     if eager.is_own and compiled.is_own and eager.name != compiled.name:
         return False
     words, others = _words(eager.message), _words(compiled.message)
@@ -124,7 +123,7 @@ def alike(eager: Raised, compiled: Raised) -> bool:
 
 
 def _unwrap(error: BaseException) -> list[BaseException]:
-    """Return the exception, the one that it wraps, and so on."""
+    """Return the exception, its wrapped exception, and so on."""
     found = [error]
     while isinstance(inner := getattr(found[-1], "inner_exception", None), BaseException):
         if any(inner is each for each in found):
@@ -134,7 +133,7 @@ def _unwrap(error: BaseException) -> list[BaseException]:
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the module of the innermost frame; `torch._check` asks for others."""
+    """Return the module of the innermost frame; `torch._check` raises for its callers."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
     return next((module for module in reversed(modules) if module != "torch"), "")
@@ -153,7 +152,7 @@ def _line(text: str) -> str:
 
 
 def _words(message: str) -> set[str]:
-    """Return the words of a message; numbers, paths, addresses and small words are left out."""
+    """Return the words of a message, without numbers, paths, addresses and small words."""
     return set(re.findall(r"[a-z_]{2,}", _VARIES.sub(" ", message.lower()))) - _SMALL
 
 
@@ -163,8 +162,8 @@ def _topics(error: Raised) -> set[str]:
 
 
 def is_of_a_leaf(error: BaseException | None) -> bool:
-    """Return whether torch forbids a leaf to be changed in place.
+    """Return whether torch forbids that a leaf is changed in place.
 
-    Inputs of a graph by itself are leaves; what the program has computed is none.
+    Inputs of a graph by itself are leaves; values that the program computed are not.
     """
     return isinstance(error, RuntimeError) and "leaf Variable that requires grad" in str(error)

@@ -1,4 +1,4 @@
-"""Judge a compiled run beside eager's: the rule by which the toolkit and its repros decide.
+"""Judge a compiled run against eager's: the rule of the toolkit and its repros.
 
 Cheapest questions first; later ones are asked only when they matter:
 
@@ -6,17 +6,17 @@ Cheapest questions first; later ones are asked only when they matter:
 2. The float64 reference, then the comparison: no mismatch passes.
 3. A mismatch in numbers is believed only when the program is repeatable: eager, run again with the
    same seed, must agree with itself, else the answer is flaky. This is also asked before eager's
-   own error excuses a difference: a program that is not repeatable is far from its reference by
+   own error excuses a difference: a program that is not repeatable differs from its reference by
    chance.
 4. If the program draws random numbers, the compiled call must have drawn the same: both started
    from the same seed, so both must leave torch's generators in the same state. If not, only results
-   that do not depend on the seed count (those that eager gives bit for bit with another seed too);
+   that do not depend on the seed count (equal bit for bit in eager with another seed);
    no such mismatch is flaky, never a guess.
 
 Mismatches of dtype, shape and structure do not depend on numbers: 3 and 4 do not apply to them. Nor
 do those of layout (layout.py), which are looked at last: a failure in values comes first.
 
-What it does not do: run anything but what it is handed, or say which failure was expected.
+It runs only the functions that it gets, and does not know which failure was expected.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,13 +32,13 @@ from ctk.repro_templates.numbers.layout import LAYOUT, compare_layouts
 NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""
 
-EXCUSED = "differs from eager, but is no farther than eager from the float64 run"
+EXCUSED = "differs from eager, but is not farther than eager from the float64 run"
 OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
 
 
 @dataclass(frozen=True, slots=True)
 class RunJudgement:
-    """What two runs show.
+    """The result of comparing two runs.
 
     Attributes:
         answer: `fails`: the mismatches are the compiler's. `flaky`: they may be chance.
@@ -59,12 +59,12 @@ def judge_runs(
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
     layouts: Collection[str] = LAYOUT,
 ) -> RunJudgement:
-    """Say whether a compiled run is wrong.
+    """Judge whether a compiled run is wrong.
 
     Args:
-        eager: What the program gives.
-        compiled: What is under test, from the same seed.
-        eager_again: Runs eager once more, with the seed raised by so much; raises what it raises.
+        eager: The run of the program.
+        compiled: The run under test, from the same seed.
+        eager_again: Runs eager once more, with the seed raised by so much; may raise.
         reference: Returns the float64 results, or None and why there are none.
         layouts: The kinds of layout mismatch that count.
     """
@@ -112,7 +112,7 @@ def _judge_values(
 
 
 def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
-    """Return the mismatches that numbers have no part in."""
+    """Return the mismatches that do not depend on numbers."""
     return tuple(mismatch for mismatch in found if mismatch.kind not in NUMBERS)
 
 
@@ -134,7 +134,7 @@ def _believe(
         return found
     try:
         other = eager_again(1).values
-    except Exception:  # a seed with which eager raises shows nothing that is steady
+    except Exception:  # a seed with which eager raises has no steady results
         return _certain(found)
     return tuple(
         mismatch

@@ -1,4 +1,4 @@
-"""Get the compiler under test, and functions that options name, in a repro's own process."""
+"""Load the compiler under test, and functions that options name, in a repro's own process."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ class CannotTell(Exception):
 
 
 def registered_backend(target: str, folder: Path) -> str:
-    """Return the name under which Dynamo knows the compiler under test."""
+    """Return the name of the compiler under test in Dynamo."""
     if target not in torch.compiler.list_backends(exclude_tags=()):
         raise CannotTell(f"Dynamo knows no backend {target}; install the package that has it")
     return target
 
 
 def loaded_function(reference: str, folder: Path) -> Any:
-    """Return what `module:function` or `sources/file.py:function` (in `folder`) names."""
+    """Return the function of `module:function` or `sources/file.py:function` (in `folder`)."""
     place, _, name = reference.rpartition(":")
     try:
         is_file = place.endswith(".py")
@@ -35,7 +35,7 @@ def loaded_function(reference: str, folder: Path) -> Any:
 
 
 def replaced(value: object, found: Mapping[str, object]) -> Any:
-    """Return options with each reference in them replaced by what was found for it."""
+    """Return options with each reference replaced by its loaded object."""
     if isinstance(value, dict):
         items = cast("Mapping[str, object]", value).items()
         return {key: replaced(item, found) for key, item in items}

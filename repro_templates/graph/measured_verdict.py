@@ -1,7 +1,4 @@
-"""In a repro: the failure that only measuring shows, of time or of memory.
-
-What it does not do: measure (measuring.py), or compare results.
-"""
+"""In a repro: failures of time or of memory, which only measuring shows (measuring.py)."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,8 +24,8 @@ def slow_failure(
     """Return the failure of a program whose compiled call is slow; None if it is not.
 
     Args:
-        program: As the script has it.
-        factor: From which on it is.
+        program: The program of the script.
+        factor: Least ratio of the times that counts as slow.
         empty: Compiles `Empty()` as the program is compiled.
     """
 
@@ -69,7 +66,7 @@ def measured_failure(
             found = compare(eager, compiled, inputs)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+        except BaseException as error:  # also sys.exit, if the compiler calls it
             return describe(error, program.expected)
     if found.answer == "flaky":
         raise CannotTell(f"too close to tell: {found.detail}")

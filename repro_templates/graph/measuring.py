@@ -1,21 +1,21 @@
-"""Measure the time or the memory of a compiled call beside eager's, and decide.
+"""Measure the time or the memory of a compiled call against eager's, and decide.
 
 Time: rounds, in each of which both are called, one after the other, often enough to be measured,
-and the least of three times counts. In how many rounds was the compiled call slower by the factor?
-Were it a coin, the number that is seen, or a more extreme one, would come once in 400 looks: then
+and the least of three times counts. The rounds in which the compiled call was slower by the factor
+are counted. If a fair coin would give such a count, or a more extreme one, once in 400 looks, then
 it is decided, else there are more rounds, and after the last the answer is `flaky`. So neither a
 slow moment of the machine nor a single outlier decides:
 
     factor 1.5, ten rounds     2.1 2.0 2.2 1.9 2.1 2.0 3.8 2.1 2.0 2.2    fails: ten of ten above
                                1.4 1.6 1.5 1.4 1.6 ...                    80 rounds, then flaky
 
-A compiled call has costs of its own (guards, wrappers), beside which any small graph is slow. So
-what an almost empty program of the same inputs costs, and half as much for safety, is taken off. On
+A compiled call has costs of its own (guards, wrappers), which make any small graph slow. So the
+time of an almost empty program of the same inputs, and half as much for safety, is subtracted. On
 a GPU only its own time counts, launched without gaps.
 
-Memory: the most that is held at once beyond what was held before the call, twice.
+Memory: the peak above the memory held before the call, measured twice.
 
-What it does not do: compile, or compare results.
+It does not compile, or compare results.
 """
 
 import gc
@@ -39,31 +39,31 @@ from ctk.repro_templates.graph.running import State, entered, leaves, tangent
 Call = Callable[[], object]
 
 LOOKS = (10, 20, 40, 80)
-"""After how many rounds it is looked whether they decide."""
+"""Numbers of rounds after which the answer may be decided."""
 
 CHANCE = 0.0025
 """How often equal calls may look as different as these, at each look."""
 
 BATCH_SECONDS = 0.0005
-"""How long the calls of one measurement take together, at least."""
+"""Least time of the calls of one measurement together."""
 
 MEASUREMENTS = 3
-"""Of each side in a round; the least counts."""
+"""Measurements of each side in a round; the least counts."""
 
 MOST_CALLS = 1000
 OWN_COSTS = 1.5
-"""How often the costs of a call itself are taken off: they vary, too."""
+"""Multiple of the costs of a call itself that is subtracted: they vary as well."""
 
 LONG_SECONDS = 0.02
-"""Beside a call that takes so long its own costs are nothing."""
+"""Call time above which the costs of the call itself do not matter."""
 
 FLOOR_NBYTES = 1024
-"""By less than this no call takes too much memory: a scalar more is no failure."""
+"""Least difference that counts as too much memory: a scalar more is not a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What measuring showed."""
+    """The result of a measurement."""
 
     answer: Literal["fails", "passes", "flaky"]
     detail: str
@@ -75,7 +75,7 @@ def repeatable(
     modes: Mapping[str, Any],
     states: Sequence[State],
 ) -> Call:
-    """Return a function of no arguments that does what one call of a program does.
+    """Return a function without arguments that makes one call of a program.
 
     With `backward` that includes the gradients, for the same tangents each time.
     """
@@ -106,13 +106,13 @@ def repeatable(
 def slowdown(
     eager: Call, compiled: Call, factor: float, empty: Callable[[], Call | None], *, on_gpu: bool
 ) -> Measured:
-    """Say whether a compiled call takes so many times as long as eager's.
+    """Decide whether a compiled call takes at least `factor` times as long as eager's.
 
     Args:
         eager: Calls the program.
         compiled: Calls the compiled program.
-        factor: From which on it is too slow.
-        empty: Returns what calls an almost empty compiled program; None if there is none.
+        factor: Least ratio that counts as too slow.
+        empty: Returns a call of an almost empty compiled program; None if there is none.
         on_gpu: Whether the GPU does the work.
     """
     clock = gpu_seconds if on_gpu else wall_seconds
@@ -135,7 +135,7 @@ def slowdown(
 def decided(
     rounds: Sequence[tuple[float, float]], factor: float
 ) -> Literal["fails", "passes"] | None:
-    """Return the answer that pairs of seconds give; None if they give none."""
+    """Return the answer that pairs of seconds decide; None if they decide none."""
     count = len(rounds)
     above = sum(compiled >= factor * eager for eager, compiled in rounds)
     if tail(count, above) <= CHANCE:
@@ -144,12 +144,12 @@ def decided(
 
 
 def tail(count: int, least: int) -> float:
-    """Return how often a coin shows heads at least so often."""
+    """Return the probability of at least so many heads of a coin."""
     return sum(comb(count, heads) for heads in range(least, count + 1)) / 2**count
 
 
 def calls_for(call: Call) -> int:
-    """Return how many calls make a measurement; they also warm up."""
+    """Return the number of calls of a measurement; they also warm up."""
     call()
     seconds = min(wall_seconds(call, 1), wall_seconds(call, 1))
     return max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(seconds, 1e-9)) + 1))
@@ -158,9 +158,9 @@ def calls_for(call: Call) -> int:
 def one_round(
     pair: Sequence[Call], calls: Sequence[int], clock: Callable[[Call, int], float], *, turned: bool
 ) -> tuple[float, float]:
-    """Return the seconds of a call of each; who is first takes turns.
+    """Return the seconds of a call of each; they take turns in being first.
 
-    The least of some measurements, for whatever else the machine does only adds to one.
+    The least of some measurements, because other load of the machine only adds to one.
     """
     order = ((1, 0) if turned else (0, 1)) * MEASUREMENTS
     found: dict[int, list[float]] = {0: [], 1: []}
@@ -170,7 +170,7 @@ def one_round(
 
 
 def wall_seconds(call: Call, calls: int) -> float:
-    """Return how long some calls take, with what they have launched on a GPU."""
+    """Return the time of some calls, with the work that they launched on a GPU."""
     is_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -186,7 +186,7 @@ def wall_seconds(call: Call, calls: int) -> float:
 
 
 def gpu_seconds(call: Call, calls: int) -> float:
-    """Return how long the GPU works on some calls."""
+    """Return the time that the GPU works on some calls."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     keep_gpu_busy(min(0.1, 1.5 * wall_seconds(call, calls)))
     begin.record()
@@ -198,7 +198,7 @@ def gpu_seconds(call: Call, calls: int) -> float:
 
 
 def own_costs(empty: Callable[[], Call | None]) -> float:
-    """Return the seconds of a call of an almost empty compiled program; 0 where there is none."""
+    """Return the seconds of a call of an almost empty compiled program; 0 without one."""
     call = empty()
     if call is None:
         return 0.0
@@ -212,7 +212,7 @@ def median_of(rounds: Sequence[tuple[float, float]], side: int) -> float:
 
 
 def words_of(rounds: Sequence[tuple[float, float]]) -> str:
-    """Return what some rounds show, in words."""
+    """Return the result of some rounds in words."""
     ratio = statistics.median(compiled / max(eager, 1e-9) for eager, compiled in rounds)
     both = [microseconds(median_of(rounds, side)) for side in (1, 0)]
     return f"{ratio:.2f} times eager: {both[0]} against {both[1]} ({len(rounds)} rounds)"
@@ -238,7 +238,7 @@ class Empty(torch.nn.Module):
 
 
 def extra_memory(eager: Call, compiled: Call, factor: float, *, on_gpu: bool) -> Measured:
-    """Say whether a compiled call takes so many times as much memory as eager's, at its peak."""
+    """Decide whether a compiled call has `factor` times the peak memory of eager's."""
     peak = gpu_peak_nbytes if on_gpu else cpu_peak_nbytes
     for call in (eager, compiled):
         call()

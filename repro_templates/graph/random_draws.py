@@ -1,10 +1,10 @@
 """Give a float64 run the random numbers that the program drew in its own dtype.
 
 `torch.rand` draws other numbers in float64 than in float32, so an upcast program with random ops
-would be another program. The tape records what each random op returned, below autograd, and plays
+would be another program. The tape records the result of each random op, below autograd, and plays
 it back in order.
 
-What it does not do: ops that mix a draw into a computation (fused attention with dropout) cannot be
+Ops that mix a draw into a computation (fused attention with dropout) cannot be
 played back, nor draws inside a higher-order op; the run is then refused, and the reference is eager
 in its own dtype.
 """
@@ -30,16 +30,16 @@ DRAWS = frozenset(_NAMES.split())
 """Ops whose result is nothing but the draw; each returns one tensor."""
 
 Tape = list[tuple[str, Tensor]]
-"""In order: the op's name, and a clone of what it returned (for native_dropout: its mask)."""
+"""In order: the op's name, and a clone of its result (for native_dropout: its mask)."""
 
 
 def same_draws(
     record: Callable[[AbstractContextManager[None]], object],
 ) -> AbstractContextManager[None]:
-    """Return a context in which a program draws what it draws in another run.
+    """Return a context in which a program draws the random numbers of another run.
 
     Args:
-        record: Runs the program once, within the context that it is given.
+        record: Runs the program once, within the context that it gets.
 
     Raises:
         PrecisionRefused: An op draws and cannot be played back; or, within the context, the draws
@@ -103,7 +103,7 @@ def _next(rest: Iterator[tuple[str, Tensor]], name: str, shape: torch.Size) -> T
 
 
 def _dropout(mask: Tensor, args: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """Return what native_dropout gives: the input scaled where the mask is set, and the mask."""
+    """Return the results of native_dropout: the scaled, masked input, and the mask."""
     values, probability, train = args[0], float(args[1]), args[2] is not False
     if not train:
         return values.clone(), mask

@@ -1,11 +1,10 @@
 """Run a program once: under recorded modes, seeded, its results and gradients read at once.
 
 Results are named `out0` (leaves of the output), `in0` (tensor inputs after the run, numbered by
-position), `held_NAME` (what the program holds, after the run) and, when the modes say `backward`,
-`grad_in0` (gradients of the inputs that require one; None when there is none).
+position), `held_NAME` (tensors that the program holds, after the run) and, with the mode
+`backward`, `grad_in0` (gradients of the inputs that require one; None when there is none).
 
-What it does not do: it makes no private copies (the caller's values are the program's to change),
-and compares nothing.
+It makes no private copies (the program may change the caller's values), and compares nothing.
 """
 
 import contextlib
@@ -25,18 +24,18 @@ Modes = Mapping[str, Any]
 """The fields of a case's `Modes`, by name."""
 
 State = Callable[[Modes], AbstractContextManager[None]]
-"""Puts one kind of global state on, as the modes say."""
+"""Sets one kind of global state as in the modes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What one run gave.
+    """The results of one run.
 
     Attributes:
         values: The results by name, in the order outputs, inputs, held tensors, gradients.
         generators: The states of torch's random generators after the call.
         drew_random: Whether the call used them.
-        layout: What the results are besides their values.
+        layout: Strides, shared memory and `requires_grad` of the results.
         is_seeded: Whether all were seeded before; false when the call was the first to use CUDA.
     """
 
@@ -61,10 +60,10 @@ def called(
     Args:
         call: The program, taking flat inputs.
         inputs: Its own to change.
-        modes: As put on by `under`.
-        states: As put on by `under`.
+        modes: As set by `under`.
+        states: As set by `under`.
         around: Entered for the call and the gradients.
-        held: Tensors that the program reaches beside its inputs, to read them after the call: an
+        held: Tensors that the program reaches besides its inputs, to read them after the call: an
             optimizer step returns nothing and writes into its parameters.
     """
     seed_generators(modes["seed"])
@@ -72,7 +71,7 @@ def called(
     with around or contextlib.nullcontext():
         values, layout = results(call, inputs, modes, states, held or {})
         if torch.cuda.is_initialized():
-            torch.cuda.synchronize()  # what a kernel did wrong is said now, not in a later call
+            torch.cuda.synchronize()  # an error of a kernel is raised now, not in a later call
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
     return Run(values, after, drew, len(after) == len(before), layout)
@@ -155,10 +154,10 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
 
     Args:
         modes: Those of the program.
-        states: `STATES`, or in a repro those of them that are not as in a fresh process.
+        states: `STATES`, or in a repro only the states that differ from a fresh process.
     """
     with contextlib.ExitStack() as stack:
-        # Inference mode is switched off too: a graph captured outside of it may be run inside.
+        # Inference mode is switched off as well: a graph captured outside of it may be run inside.
         # Entered needlessly, it would also let autograd use its threads again (watch/alone.py).
         if torch.is_inference_mode_enabled() != modes["inference"]:
             stack.enter_context(torch.inference_mode(modes["inference"]))
@@ -177,7 +176,7 @@ def in_float64(modes: Modes) -> Modes:
 
 @contextlib.contextmanager
 def entered(states: Sequence[State], modes: Modes) -> Generator[None, None, None]:
-    """Run the body with each of the states put on."""
+    """Run the body with each of the states set."""
     with contextlib.ExitStack() as stack:
         for state in states:
             stack.enter_context(state(modes))
@@ -202,7 +201,7 @@ def generator_states() -> tuple[Tensor, ...]:
 
 
 def set_generator_states(states: Sequence[Tensor]) -> None:
-    """Give torch's generators the states of a reading of `generator_states`."""
+    """Set torch's generators to a reading of `generator_states`."""
     torch.set_rng_state(states[0])
     for index, state in enumerate(states[1:]):
         torch.cuda.set_rng_state(state, index)
@@ -220,14 +219,14 @@ def device_types() -> list[str]:
 
 @contextlib.contextmanager
 def generators_kept() -> Generator[None, None, None]:
-    """Put the default generators back afterwards."""
+    """Restore the default generators afterwards."""
     cpu, gpus = torch.get_rng_state(), _cuda_devices()
     states = [torch.cuda.get_rng_state(gpu) for gpu in gpus]
     try:
         yield
     finally:
         torch.set_rng_state(cpu)
-        with contextlib.suppress(RuntimeError):  # a kernel has broken CUDA: its own error says so
+        with contextlib.suppress(RuntimeError):  # a kernel has broken CUDA: its own error is raised
             for gpu, state in zip(gpus, states, strict=True):
                 torch.cuda.set_rng_state(state, gpu)
 
@@ -240,9 +239,9 @@ def _cuda_devices() -> list[int]:
 def autocast(modes: Modes) -> Generator[None, None, None]:
     """Enter exactly the regions of the modes, with autocast off on every other device type.
 
-    Also undone: regions that a graph entered and, because it raised, never left. Within a region of
-    the caller the casts that torch has cached are the caller's too: without them it would cast a
-    weight again, and add up gradients in another order.
+    Regions that a graph entered and, because it raised, never left are undone as well. Within a
+    region of the caller the casts that torch has cached are the caller's: without them it would
+    cast a weight again, and add up gradients in another order.
     """
     wanted = {region["device_type"]: region for region in modes["autocast"]}
     devices = list(dict.fromkeys([*device_types(), *wanted]))
@@ -278,7 +277,7 @@ def _open_regions() -> int:
 
 @contextlib.contextmanager
 def deterministic(modes: Modes) -> Generator[None, None, None]:
-    """Use deterministic algorithms, or not, as the modes say."""
+    """Use deterministic algorithms, or not, as in the modes."""
     enabled = modes["deterministic"]
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -286,7 +285,7 @@ def deterministic(modes: Modes) -> Generator[None, None, None]:
         torch.use_deterministic_algorithms(enabled)
     try:
         yield
-    finally:  # a graph may have set it too
+    finally:  # a graph may have set it as well
         if (before, warn_only) != (
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),

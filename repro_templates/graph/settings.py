@@ -1,9 +1,9 @@
 """torch's settings that change numbers: TF32, cuDNN, reduced precision, the default device.
 
-They belong to the process, so a case keeps those that differ from a fresh torch, by their names
-below `torch.`, and every run puts them on and back.
+They belong to the process, so a case keeps the settings that differ from a fresh torch, by their
+names below `torch.`, and every run sets and restores them.
 
-What it does not do: autocast, grad modes, the default dtype (running.py).
+Autocast, grad modes and the default dtype are in running.py.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import torch
 Value = bool | str
 
 PRECISIONS = ("none", "ieee", "tf32", "bf16")
-"""What an `fp32_precision` may be."""
+"""Values of an `fp32_precision`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Setting:
     Attributes:
         get: Reads it.
         set: Writes it.
-        allowed: The values that it may have; the first is that of a fresh torch.
+        allowed: Its possible values; the first is the value in a fresh torch.
     """
 
     get: Callable[[], Any]
@@ -37,7 +37,7 @@ class Setting:
 
 
 def _attribute(path: str, *allowed: Value) -> Setting:
-    """Return the setting that an attribute below `torch.` is."""
+    """Return the setting of an attribute below `torch.`."""
     owner, _, name = path.rpartition(".")
 
     def holder() -> Any:
@@ -54,7 +54,7 @@ def _set(holder: Callable[[], Any], name: str, value: Value) -> None:
 
 
 def _reduce(name: str) -> Setting:
-    """Return whether sums of a matrix product may be kept in a lower precision."""
+    """Return the setting that allows sums of a matrix product in a lower precision."""
     return _attribute(f"backends.cuda.matmul.{name}", True, False)
 
 
@@ -104,7 +104,7 @@ SETTINGS: Mapping[str, Setting] = {
         "utils.deterministic.fill_uninitialized_memory", True, False
     ),
 }
-"""By name, in the order in which they are put on: the older, coarse names first."""
+"""By name, in the order in which they are written: the older, coarse names first."""
 
 
 def usual_value(name: str) -> Value:
@@ -114,7 +114,7 @@ def usual_value(name: str) -> Value:
 
 _COARSE = "float32_matmul_precision"
 _IMPLIED = ("backends.cuda.matmul.fp32_precision", "backends.mkldnn.matmul.fp32_precision")
-"""What writing the coarse name writes as well."""
+"""Settings that writing the coarse name writes as well."""
 
 
 def current_settings() -> dict[str, Value]:
@@ -128,7 +128,7 @@ def current_settings() -> dict[str, Value]:
 
 
 def _read(setting: Setting) -> Value | None:
-    """Return a value; None where torch says that newer settings have made it ambiguous."""
+    """Return a value; None if torch refuses because newer settings made it ambiguous."""
     try:
         return setting.get()
     except RuntimeError:
@@ -137,7 +137,7 @@ def _read(setting: Setting) -> Value | None:
 
 @contextlib.contextmanager
 def default_device(modes: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Make new tensors where the program makes them when it names no device."""
+    """Make new tensors on the default device of the program."""
     wanted = torch.device(modes["default_device"] or "cpu")
     if torch.get_default_device() == wanted:
         yield
@@ -148,10 +148,11 @@ def default_device(modes: Mapping[str, Any]) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def settings(modes: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Put on the settings of the modes, and torch's own for all others; put back what was there.
+    """Set the settings of the modes, and torch's defaults for all others; restore them afterwards.
 
-    What already has its value is left alone: writing a setting can change others, and whoever wrote
-    one with a newer name may not write the older one.
+    A setting that already has its value is not written: writing one can change others, and a
+        program
+    that wrote a newer name may not write the older one.
     """
     chosen: Mapping[str, Value] = modes["settings"]
     usual = {name: usual_value(name) for name in SETTINGS}
@@ -162,7 +163,7 @@ def settings(modes: Mapping[str, Any]) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        # What torch could not tell was its own, and another value written by a newer name.
+        # An ambiguous value was torch's own, and another value written by a newer name.
         known = {name: usual_value(name) if v is None else v for name, v in before.items()}
         _put_on(known, known)
 
@@ -170,7 +171,7 @@ def settings(modes: Mapping[str, Any]) -> Generator[None, None, None]:
 def _put_on(
     wanted: Mapping[str, Value], chosen: Mapping[str, Value] = MappingProxyType({})
 ) -> None:
-    """Write the settings that have another value; one that torch cannot tell, only if chosen."""
+    """Write the settings that have another value; an ambiguous one only if it was chosen."""
     for name, value in wanted.items():
         current = _read(SETTINGS[name])
         if current != value and (current is not None or name in chosen):

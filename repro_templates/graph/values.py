@@ -1,4 +1,4 @@
-"""Build the values of a repro's inputs: its `inputs()` calls these, and the toolkit tries them."""
+"""Values of a repro's inputs: its `inputs()` calls these functions, and the toolkit tries them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

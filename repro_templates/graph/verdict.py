@@ -27,7 +27,7 @@ from ctk.repro_templates.numbers.layout import counted
 
 ERRORS = ("compile-error", "runtime-error")
 OUTCOMES = ("missing-error", "other-error")
-"""Failures of a program that raises in eager: its exception is what it gives."""
+"""Failures of a program that raises in eager: its exception is its result."""
 DEADLY = ("signal", "exit", "timeout", "memory")
 """Failures that a child process shows."""
 MEASURED = ("slow", "peak-memory")
@@ -36,7 +36,7 @@ CHILD = "--child"
 POLL_SECONDS = 0.1
 CAME_TO_ITS_END = 86
 RAISED = 87
-"""Exit codes of a child whose compiled program has left it alive."""
+"""Exit codes of a child that survived its compiled program."""
 
 Failure = tuple[str, str, str]
 """Kind, name of the result or exception, and detail."""
@@ -44,7 +44,7 @@ Failure = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class GraphProgram:
-    """What differs from repro to repro.
+    """The parts in which repros differ.
 
     Attributes:
         module: Builds the program with its constants.
@@ -53,7 +53,7 @@ class GraphProgram:
         modes: The state in which the program ran.
         expected: The failure that the script was written for: kind, exception, signal.
         sizes: Inputs that the program reads off the shapes of others.
-        states: What `under` must put on.
+        states: The states that `under` must set.
         casts: `InFloat64`, if the program names dtypes.
         shares_memory: Whether inputs share memory, which float64 copies would not.
         draws: `same_draws`; None: the program draws no random numbers.
@@ -85,7 +85,7 @@ def main(program: GraphProgram) -> int:
     if CHILD in sys.argv:
         try:
             run(program, program.compiled())
-        except Exception:  # what it raises is seen without a child
+        except Exception:  # its exceptions are seen without a child
             return RAISED
         return CAME_TO_ITS_END
     try:
@@ -126,7 +126,7 @@ def find_failure(program: GraphProgram) -> Failure | None:
         compiled = run(program, program.compiled())
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+    except BaseException as error:  # also sys.exit, if the compiler calls it
         return describe(error, program.expected)
     finding = judge_runs(
         eager,
@@ -143,7 +143,7 @@ def find_failure(program: GraphProgram) -> Failure | None:
 
 
 def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:
-    """Run the program in eager; what it raises is an outcome like its results."""
+    """Run the program in eager; its exception is an outcome like its results."""
     try:
         eager = run(program, program.module())
         return eager if eager.is_seeded else run(program, program.module()), Raised("", "")
@@ -154,7 +154,7 @@ def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:
 
 
 def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
-    """Return the failure of a program that raises in eager: nothing raised, or something else."""
+    """Return the failure of a program that raises in eager: another exception, or none."""
     if program.survives:  # eager has broken the GPU for this process
         is_missing = program.survives()
         return ("missing-error", wanted.name, missing(wanted)) if is_missing else None
@@ -162,7 +162,7 @@ def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
         run(program, program.compiled())
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+    except BaseException as error:  # also sys.exit, if the compiler calls it
         seen = raised(error)
         if alike(wanted, seen):
             return None
@@ -175,7 +175,7 @@ def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
 
 
 def missing(wanted: Raised) -> str:
-    """Say what only eager raises."""
+    """Return the text for an exception that only eager raises."""
     return f"{wanted.message}; only eager raises it"
 
 
@@ -206,7 +206,7 @@ def run(
 def flat_call(
     program: GraphProgram, call: Callable[..., object], names: Sequence[str]
 ) -> Callable[..., object]:
-    """Return a function of all inputs of a program; it reads some of them off the others."""
+    """Return a function of all inputs of a program; some are read off the others."""
 
     def flat(*given: object) -> object:
         pairs = zip(names, given, strict=True)
@@ -288,7 +288,7 @@ def survives_in_child(timeout_seconds: float, memory_nbytes: int | None = None) 
 
 
 def end_of_child(timeout_seconds: float, memory_nbytes: int | None) -> Failure | int:
-    """Run the compiled program in a child process; return its exit code if that says how it ran."""
+    """Run the compiled program in a child process; return its exit code if that means a crash."""
     child = subprocess.Popen([sys.executable, __file__, CHILD], stdout=sys.stderr)
     deadline = time.monotonic() + timeout_seconds
     try:
@@ -310,7 +310,7 @@ def end_of_child(timeout_seconds: float, memory_nbytes: int | None) -> Failure |
 
 
 def held_nbytes(pid: int) -> int:
-    """Return how much memory a process holds, files left out; 0 where the system does not say."""
+    """Return how much memory a process holds, without files; 0 if the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,11 +1,11 @@
 """Compare a compiled run with eager and a high-precision reference; each difference has a kind.
 
 An element fails when its error against the reference exceeds its tolerance AND ten times eager's
-own error. Both need a size to be relative to:
+own error. Both are relative to a size:
 
 1. Tolerance: `atol + rtol * max(|ref|, typical)`, where `typical` is the median of |ref| over its
-   nonzero elements: an element much smaller than its neighbours is what cancellation left over, and
-   carries their error. Where the whole tensor is small and yet clearly above eager's noise
+   nonzero elements: an element much smaller than its neighbours is a remainder of cancellation, and
+   carries their error. If the whole tensor is small and yet clearly above eager's noise
    (gradients of 1e-6), `atol` shrinks with it.
 2. Eager's own error at an element is the larger of the error measured there and the tensor's noise:
    the 95th percentile, over the elements where eager is not exact, of error / (|ref| + typical),
@@ -13,12 +13,12 @@ own error. Both need a size to be relative to:
    it is not the maximum, because one ill-conditioned element must not excuse all the others. When
    eager is exact on 99 of 100 elements there is no noise to speak of, and none is used.
 
-NaN and Inf must stand where eager or the reference has them (a float16 overflow in eager alone is
+NaN and Inf must be where eager or the reference has them (a float16 overflow in eager alone is
 eager's error). Integers and bools must be equal, except that eager's own mistakes are counted in
 the same way: ten times as many, or ten times as large.
 
-What it does not do: it runs nothing, compares no strides and no aliases (layout.py), and does not
-say whether a difference reproduces an earlier one (judging.py).
+It runs nothing, compares no strides and no aliases (layout.py), and does not
+decide whether a difference reproduces an earlier one (judging.py).
 
 Source: the rule with a factor of ten is that of `torch._dynamo.utils.same`, which applies it to the
 RMS of a whole tensor, and so misses a single wrong element.
@@ -50,9 +50,9 @@ def compare_runs(
     """Return every mismatch between two runs, in the order of the results.
 
     Args:
-        eager: What the program gives: values by name.
-        compiled: What is under test.
-        reference: The float64 run; None, or one without a value of the same name and shape: eager
+        eager: The values of the program by name.
+        compiled: The values under test.
+        reference: The float64 run; if it is None, or has no value of the same name and shape, eager
             is the reference.
     """
     if list(eager) != list(compiled):
@@ -68,7 +68,7 @@ def compare_runs(
 def _mismatches(
     name: str, eager: object, compiled: object, reference: object
 ) -> Iterator[Mismatch]:
-    """Yield what differs in one value: numbers of another dtype may be wrong besides."""
+    """Yield the mismatches of one value: numbers of another dtype may be wrong as well."""
     found = compare_values(name, eager, compiled, reference)
     if found is None:
         return
@@ -99,8 +99,8 @@ def compare_values(
 
     Args:
         name: For the report.
-        eager: What the program gives.
-        compiled: What is under test.
+        eager: The value of the program.
+        compiled: The value under test.
         reference: The same value in float64; anything else (None, another shape) means eager.
         rows: Of the tolerance table.
     """
@@ -119,7 +119,7 @@ def compare_values(
 def _compare_parts(
     name: str, eager: Tensor, compiled: Tensor, reference: object, rows: Rows
 ) -> Mismatch | None:
-    """Compare the plain tensors of which two tensors of other classes are made."""
+    """Compare the plain tensors in two tensors of other classes."""
     ours, theirs = plain_parts(eager), plain_parts(compiled)
     if ours.keys() != theirs.keys():
         said = f"a {type(compiled).__name__}, eager gives a {type(eager).__name__}"
@@ -203,7 +203,7 @@ def _compare_scalars(
 
 
 def _rank(value: object) -> int:
-    """Return 0 for what can only be compared by ==, 1 for integers, 2 for floats, 3 for complex."""
+    """Return 0 for values that only == compares, 1 for integers, 2 for floats, 3 for complex."""
     number = isinstance(value, int | float | complex)
     return 0 if not number else 1 + isinstance(value, float | complex) + isinstance(value, complex)
 
@@ -218,7 +218,7 @@ def _structure(expected: Sequence[str], seen: Sequence[str]) -> Mismatch:
 
 
 SHOWN = (bool, int, float, complex, str, bytes, range, slice, torch.dtype, torch.device)
-"""What is shown by its value in a message."""
+"""Types shown by value in a message."""
 
 
 def _kinds_differ(name: str, eager: object, compiled: object) -> Mismatch:

@@ -1,6 +1,6 @@
 """Measure errors between tensors, vectorised. The rule itself is explained in compare.py.
 
-What it does not do: dtypes, shapes and devices are equal already, and the tensors not empty.
+Dtypes, shapes and devices are equal already, and the tensors are not empty.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ MismatchKind = Literal[
 ]  # fmt: skip
 
 FACTOR = 10.0
-"""How many times eager's own error is clearly more than it."""
+"""Multiple of eager's own error that is a failure."""
 
 SAMPLE = 1 << 20
-"""Elements from which the statistics of a tensor are taken."""
+"""Number of elements sampled for the statistics of a tensor."""
 
 RARE = 0.01
-"""When eager is inexact on a smaller share of the elements than this, it has no noise."""
+"""Least share of inexact elements at which eager has noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Mismatch:
 
     Attributes:
         name: Of the result (`out0`, `in1`, `grad_in2`), or of the node.
-        kind: What differs; for errors in numbers also the measurements below, else None.
+        kind: The difference; for errors in numbers also the measurements below, else None.
         detail: One line for people.
         max_abs: Largest |compiled - reference|.
         rms_ratio: RMS error of compiled divided by that of eager; infinite when eager is exact.
@@ -94,7 +94,7 @@ def is_measurable(tensor: Tensor) -> bool:
 def integer_errors(
     name: str, eager: Tensor, compiled: Tensor, reference: Tensor | None
 ) -> Mismatch | None:
-    """Compare integers or bools: exact, but for mistakes that eager itself makes.
+    """Compare integers or bools: exact, except for mistakes that eager itself makes.
 
     Args:
         name: Of the result.
@@ -155,7 +155,7 @@ def float_errors(
 def _allowance(
     eager_errors: Tensor, size: Tensor, tolerance: Tolerance, *, is_reference: bool
 ) -> Tensor:
-    """Return the largest error that is no failure, for each element."""
+    """Return the largest error of each element that is not a failure."""
     typical = _typical(size)
     atol = tolerance.atol
     if is_reference and typical > 100 * float(eager_errors.square().mean().sqrt()):

@@ -1,15 +1,15 @@
-"""What takes the place of a smaller float in a float64 reference: the rule, and a mode that obeys.
+"""Widen small floats for a float64 reference: the rule, and a mode that applies it.
 
-Only converting the inputs is not enough: a program says `.half()`, `dtype=torch.float32`,
-`.float()`, and the first `mm` of a float32 and a float64 value would raise. So each request for a
-smaller float becomes one for float64 (and complex64 one for complex128). Casts to integers and
-bools stay as they are, because they are part of the meaning; so do the arguments of autocast
-regions, which leave float64 values alone. Two things have no float64 meaning and are refused:
-reading the bits of a value as another dtype, and float8 or quantized numbers. Those programs are
-compared with eager in their own dtype.
+Converting the inputs is not enough: a program calls `.half()`, `dtype=torch.float32`, `.float()`,
+and the first `mm` of a float32 and a float64 value would raise. So each request for a smaller float
+becomes one for float64 (and complex64 one for complex128). Casts to integers and bools stay as they
+are, because they are part of the meaning; so do the arguments of autocast regions, which leave
+float64 values alone. Two things have no float64 meaning and are refused: reading the bits of a
+value as another dtype, and float8 or quantized numbers. Those programs are compared with eager in
+their own dtype.
 
-What it does not do: rewrite graphs by this rule (toolkit/execution/float64.py), or make random ops draw
-the same numbers (repro_templates/graph/random_draws.py).
+toolkit/execution/float64.py rewrites graphs by this rule; random_draws.py makes random ops draw the
+same numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ WIDER = {
     torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
-"""For each dtype that a float64 reference replaces: what it becomes."""
+"""The dtype in a float64 reference, for each dtype that it replaces."""
 
 METHODS = {
     "half": "double",
@@ -37,18 +37,17 @@ METHODS = {
     "chalf": "cdouble",
     "cfloat": "cdouble",
 }
-"""Tensor methods that name a dtype smaller than float64, and what they become."""
+"""Tensor methods that name a dtype smaller than float64, and their replacements."""
 
 TYPE_NAMES = ("torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor")
 """Legacy tensor types (`x.type("torch.FloatTensor")`) that are small floats."""
 
 
 def wider(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype that takes the place of `dtype` in a float64 reference.
+    """Return the dtype that replaces `dtype` in a float64 reference.
 
     Raises:
-        PrecisionRefused: For float8 and quantized numbers, whose rounding is what the program asks
-            for.
+        PrecisionRefused: For float8 and quantized numbers: their rounding is part of the program.
     """
     if (dtype.is_floating_point and dtype.itemsize == 1) or "qint" in str(dtype):
         raise PrecisionRefused(
@@ -65,13 +64,13 @@ def wide_argument(value: object) -> object:
 
 
 def reads_bits(name: str, arguments: Iterable[object]) -> bool:
-    """Return whether a call is a `view(dtype)`: of ops called view, only those take a dtype."""
+    """Return whether a call is a `view(dtype)`: of ops named view, only those take a dtype."""
     is_view = name.startswith(("view", "frombuffer"))
     return is_view and any(isinstance(value, torch.dtype) for value in arguments)
 
 
 def widened(value: object) -> object:
-    """Return an input in float64, a new leaf; values that are no tensors as they are."""
+    """Return an input in float64, a new leaf; values that are not tensors as they are."""
     if not isinstance(value, Tensor):
         return value
     wide = value.detach().to(wider(value.dtype), copy=True)
@@ -79,7 +78,7 @@ def widened(value: object) -> object:
 
 
 class InFloat64(TorchFunctionMode):
-    """Runs a program that is Python code, its requests for smaller floats widened as they come."""
+    """Runs a program that is Python code, and widens its requests for smaller floats."""
 
     def __torch_function__(
         self,

@@ -1,13 +1,13 @@
-"""Compare what results are besides their values: strides, shared memory, `requires_grad`.
+"""Compare the layout of results: strides, shared memory, `requires_grad`.
 
-Two runs whose numbers agree may still give a program other things: a tensor that is no view of the
-input any more (a later write is lost), one that is a view of it now (a later write spoils it), one
-without a gradient, or with strides on which `view` fails.
+Two runs whose numbers agree may still differ for a program: a tensor is no longer a view of the
+input (a later write is lost), or has become a view of it (a later write spoils it), one is
+without a gradient, or has strides on which `view` fails.
 
     eager:    y = x.t();  return y, y[0]         out0 shares memory with in0, out1 with both
     compiled: y is a copy                        alias at out0: shares memory with in0 in eager only
 
-What cannot be noticed does not count: strides of dimensions of size 1, of empty tensors, of
+Invisible differences do not count: strides of dimensions of size 1, of empty tensors, of
 gradients (autograd accumulates them as it likes); tensors on one storage that have no element in
 common; memory that two inputs shared before the call.
 """
@@ -24,17 +24,17 @@ from ctk.compiler.fx.clone import extent, is_freed
 from ctk.repro_templates.numbers.errors import Mismatch
 
 LAYOUT = ("stride", "alias", "requires-grad")
-"""Kinds of mismatch that are no difference of values."""
+"""Kinds of mismatch that are not in values."""
 
 MARKED_ELEMENTS = 1 << 24
-"""Of storages up to this size it is looked up, element by element, whether two views overlap."""
+"""Limit of storages in which overlaps of two views are searched element by element."""
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the results of a run are besides their values, by name.
+    """The layout of the results of a run, by name.
 
     Attributes:
         shared: Pairs with an element in memory in common, one of them an output.
@@ -49,11 +49,11 @@ NO_LAYOUT = Layout()
 
 
 def layout_of(outputs: Mapping[str, object], others: Mapping[str, Tensor]) -> Layout:
-    """Return the layout of results, before anything of them is cloned.
+    """Return the layout of results, before any of them is cloned.
 
     Args:
-        outputs: What the call returned.
-        others: What it could reach: its inputs, and what it holds.
+        outputs: The results of the call.
+        others: Tensors that it could reach: its inputs, and the tensors that it holds.
     """
     plain = {name: value for name, value in outputs.items() if has_memory(value)}
     known = {**plain, **{n: other for n, other in others.items() if has_memory(other)}}
@@ -72,9 +72,9 @@ def counted(expected: str | None, *, strides: bool) -> tuple[str, ...]:
     """Return the kinds of layout mismatch that count.
 
     Args:
-        expected: Kind of the failure that is looked for; None: any. Another failure must not stand
-            in its way: without its cause the case passes, whatever its strides are.
-        strides: Whether strides count if nobody looks for them.
+        expected: Kind of the failure that is searched for; None: any. Another failure must not hide
+            it: without its cause the case passes, whatever its strides are.
+        strides: Whether strides count if they are not searched for.
     """
     if expected is None:
         return LAYOUT if strides else LAYOUT[1:]
@@ -90,8 +90,8 @@ def compare_layouts(
     """Return every mismatch of the given kinds between two runs.
 
     Args:
-        eager: What the program gives: values by name.
-        compiled: What is under test.
+        eager: The values of the program by name.
+        compiled: The values under test.
         layouts: Of both.
         kinds: Some of `LAYOUT`.
     """
@@ -104,7 +104,7 @@ def compare_layouts(
 
 
 def visible_strides(tensor: Tensor) -> tuple[int, ...]:
-    """Return the strides that a program can notice: of dimensions longer than 1."""
+    """Return the strides that a program can observe: of dimensions longer than 1."""
     if tensor.layout is not torch.strided or tensor.numel() == 0:
         return ()
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
@@ -148,7 +148,7 @@ def _grad_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> 
 
 
 def has_memory(value: object) -> TypeGuard[Tensor]:
-    """Return whether a value is a plain tensor with elements in memory, which is still there."""
+    """Return whether a value is a plain tensor with elements in memory that still exists."""
     is_plain = isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter)
     if not is_plain or not isinstance(value, Tensor):
         return False

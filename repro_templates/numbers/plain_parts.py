@@ -1,11 +1,9 @@
-"""The plain tensors that a tensor of a class of its own is made of: those can be compared.
+"""The plain tensors inside a tensor of a class of its own, which can be compared.
 
-    torch.ones(2)                 {"": torch.ones(2)}
-    TwoTensor(a, b)               {".a": a, ".b": b}           (`__tensor_flatten__`)
-    a jagged nested tensor        {"._values": ..., "._offsets": ...}
-    t.as_subclass(Tagged)         {"": t}                      (one that only marks its tensors)
-
-What it does not do: say of which class a tensor is.
+torch.ones(2)                 {"": torch.ones(2)}
+TwoTensor(a, b)               {".a": a, ".b": b}           (`__tensor_flatten__`)
+a jagged nested tensor        {"._values": ..., "._offsets": ...}
+t.as_subclass(Tagged)         {"": t}                      (it only marks its tensors)
 """
 
 from torch import Tensor
@@ -15,7 +13,7 @@ PLAIN_CLASSES = (Tensor, Parameter, Buffer)
 
 
 def plain_parts(tensor: Tensor) -> dict[str, Tensor]:
-    """Return the plain tensors of a tensor by their places in it; a plain one is its own part."""
+    """Return the plain tensors of a tensor by their paths in it; a plain one is its own part."""
     if type(tensor) in PLAIN_CLASSES:
         return {"": tensor}
     flatten = getattr(tensor, "__tensor_flatten__", None)

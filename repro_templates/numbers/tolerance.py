@@ -10,8 +10,7 @@ from the unit roundoff u of a dtype (half the distance from 1 to the next number
 * `lowers_precision`: the result may come from the next smaller dtype, so it gets that dtype's
   `reassociates` row.
 
-Integers and bools are exact. What it does not do: it does not say what the errors are relative to
-(compare.py does).
+Integers and bools are exact. The size to which errors are relative is in compare.py.
 
 Source: N. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci.
 Comput. 41 (2019); the table of `torch.testing.assert_close`, torch 2.13 documentation.
@@ -27,7 +26,7 @@ from ctk.compiler.observe import Numerics
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A difference below `atol + rtol * size` is no failure; `source` says where they come from."""
+    """A difference below `atol + rtol * size` is not a failure; `source` is the origin of both."""
 
     rtol: float
     atol: float

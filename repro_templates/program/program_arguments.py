@@ -1,16 +1,16 @@
-"""The arguments of a program's calls: as a file gives them, by name, and what more calls are given.
+"""The arguments of a program's calls: as a file defines them, by name, and changed for more calls.
 
     f(x: (3, 4), y: (3,), w: (4, 4))    ->    f(x: (4, 4), y: (4,), w: (4, 4))    other sizes
     f(x: [1., 2., 3.], n: 7)            ->    f(x: [3., 1., 2.], n: 7)            other values
 
-One more call with another batch size shows what is compiled anew for it. The batch size is the
-first dimension of the first tensor, and grows by one in each tensor that begins with it: its last
-row is there twice. Another one with other values shows what a compiler has kept of a call: the
-numbers of each tensor change places, so that an index stays one. A program for which that means
-nothing raises in eager, and the call is not made.
+A call with another batch size shows recompiled code. The batch size is the first dimension of the
+first tensor, and grows by one in each tensor that begins with it: its last row is repeated. A call
+with other values shows values that a compiler kept from an earlier call: the numbers of each tensor
+change places, so that an index stays one. If the program raises in eager for them, the call is not
+made.
 
-What it does not do: change tensors of which nothing is known but their numbers: parameters,
-subclasses, views into each other's memory, those on `meta`.
+Only tensors that are plain numbers are changed: no parameters, subclasses, views into each other's
+memory, or tensors on `meta`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,19 +23,19 @@ from torch import Tensor
 from ctk.repro_templates.numbers.errors import identical
 
 SMALLEST = 2
-"""Sizes 0 and 1 are compiled for themselves: they are no batch."""
+"""Sizes 0 and 1 are specialized by compilers: they do not count as a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What one call of a program is given."""
+    """The arguments of one call of a program."""
 
     args: tuple[object, ...] = field(repr=False, default=())
     kwargs: Mapping[str, object] = field(repr=False, default_factory=dict[str, object])
 
 
 def arguments_of(value: Any) -> Arguments:
-    """Return what `inputs()` has given as arguments: a tuple, one value, or a dict of keywords."""
+    """Return the result of `inputs()` as arguments: a tuple, one value, or a dict of keywords."""
     if isinstance(value, dict):
         return Arguments((), cast("dict[str, object]", value))
     return Arguments(value if isinstance(value, tuple) else (value,))
@@ -50,7 +50,7 @@ def resized(arguments: Arguments) -> list[Arguments]:
     """Return the arguments of one more call with one more row; none if the inputs have no batch.
 
     Args:
-        arguments: Of the last call; what has no batch is shared with it.
+        arguments: Of the last call; values without a batch are shared with it.
     """
     tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
     batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
@@ -63,7 +63,7 @@ def revalued(arguments: Arguments) -> list[Arguments]:
     """Return the arguments of one more call with other values; none if that changes nothing.
 
     Args:
-        arguments: Of the last call; what has no numbers to exchange is shared with it.
+        arguments: Of the last call; values without numbers to exchange are shared with it.
     """
     tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
     if not _are_apart(tensors) or all(identical(_roll(t), t) for t in tensors):
@@ -72,7 +72,7 @@ def revalued(arguments: Arguments) -> list[Arguments]:
 
 
 def _are_apart(tensors: list[Tensor]) -> bool:
-    """Return whether tensors are nothing but numbers, each in memory of its own."""
+    """Return whether tensors are plain numbers, each in memory of its own."""
     if not all(_is_numbers(tensor) for tensor in tensors):
         return False
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()]
@@ -99,7 +99,7 @@ def _tensors_in(value: object) -> list[Tensor]:
 
 
 def _is_numbers(tensor: Tensor) -> bool:
-    """Return whether a tensor is nothing but numbers in memory of its own."""
+    """Return whether a tensor is plain numbers in memory of its own."""
     is_dense = type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_meta
     is_plain = is_dense and tensor.is_leaf and not tensor.is_quantized
     return is_plain and not hasattr(tensor, "_dynamo_static_indices")
@@ -118,7 +118,7 @@ def _map_tensors(value: object, change: Callable[[Tensor], Tensor]) -> object:
 
 
 def _roll(tensor: Tensor) -> Tensor:
-    """Return a tensor whose numbers have moved on by one place; a mask as it is."""
+    """Return a tensor whose numbers have moved by one place; a mask as it is."""
     if tensor.dtype is torch.bool or tensor.numel() < SMALLEST:
         return tensor
     with torch.no_grad():

@@ -1,14 +1,14 @@
 """Compare the calls of two plays of one program: the first call that differs, and how.
 
-Each call is compared as a case is: exceptions by `repro_templates/graph/exceptions.py`, numbers by
-`repro_templates/graph/judging.py`, with a float64 play as the reference where the program has one. Then
-what is no number: types of the results, `requires_grad`, shared memory, strides, Python state. What
-eager itself does not do twice (a time, an id) is not compared.
+Each call is compared as a case is: exceptions by exceptions.py, numbers by judging.py, with a
+float64 play as the reference if the program has one. Then everything else: types of the results,
+`requires_grad`, shared memory, strides, Python state. Values that eager itself does not repeat (a
+time, an id) are not compared.
 
     eager     call 1 out0 = 3.0    call 2 out0 = 5.0
     compiled  call 1 out0 = 3.0    call 2 out0 = 3.0    ->  accuracy at call2.out0
 
-What it does not do: play anything but what it is handed; say whose fault it is (layers.py).
+It plays only the functions that it gets, and does not search for the cause.
 """
 
 import math
@@ -66,13 +66,13 @@ class CallDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two plays show.
+    """The result of comparing two plays.
 
     Attributes:
         answer: `fails`: a difference is the compiler's. `flaky`: it may be chance.
         differences: Of the first call that differs, in the order of `_differences`.
         call: Its number from 1; 0 when none does.
-        detail: Why it passes or is flaky; for a failure, what there is to say of its reference.
+        detail: Why it passes or is flaky; for a failure, notes on its reference.
     """
 
     answer: Literal["passes", "fails", "flaky"]
@@ -82,10 +82,10 @@ class Comparison:
 
 
 class EagerPlays:
-    """Eager as the measure of a program: played once, and again only where that matters.
+    """Eager as the measure of a program: played once, and again only if necessary.
 
     Args:
-        play: Plays the program in eager; raises what keeps it from that.
+        play: Plays the program in eager; raises if it cannot be played so.
         how: How the compiled side is played: with more calls only if eager takes them.
     """
 
@@ -94,7 +94,7 @@ class EagerPlays:
         self.first = list(play(how))
         self.how = how
         refused = [call.more for call in self.first if call.more and call.error is not None]
-        if refused:  # other sizes, or values, mean nothing to this program
+        if refused:  # this program does not take other sizes or values
             self.how = replace(how, more=tuple(n for n in how.more if n not in refused))
             is_last = self.first[-1].more == refused[0]
             self.first = self.first[:-1] if is_last else list(play(self.how))
@@ -113,7 +113,7 @@ class EagerPlays:
     def exact(self) -> tuple[Sequence[Played] | None, str]:
         """The calls in float64, with the random numbers that eager draws in its own dtypes.
 
-        None and the reason where there are none.
+        None and the reason if there are none.
         """
         wide, tapes = replace(self.how, in_float64=True), list[list[tuple[str, Tensor]]]()
         try:
@@ -132,7 +132,7 @@ class EagerPlays:
     def nudged(self) -> Sequence[Sequence[Played]]:
         """The calls with inputs and weights that differ in the last bit, up and down.
 
-        Nothing for a call that can only be made with the values it has.
+        None for a call that takes only its own values.
         """
         try:
             return [self._play(replace(self.how, nudged=each)) for each in (1, -1)]
@@ -140,16 +140,16 @@ class EagerPlays:
             return []
 
     def is_noise(self, index: int, name: str, other: object, times: float = NOISE) -> bool:
-        """Return whether rounding explains how far a value of eager is from another one.
+        """Return whether rounding explains the distance of a value of eager from another one.
 
-        A mean of numbers that cancel is nothing but rounding, and so is a step of Adam for a bias
-        in front of a batch norm: with neighbours of the same inputs eager is about as far from
-        itself.
+        A mean of numbers that cancel is only rounding, and so is a step of Adam for a bias before a
+        batch
+        norm: with neighbours of the same inputs, eager is about as far from itself.
 
         Args:
             index: The call, from 0.
             name: Of the value.
-            other: That of a float64 play, or of what is under test.
+            other: The value of a float64 play, or of the play under test.
             times: How much further it may be.
         """
         value = self.first[index].run.values[name]
@@ -164,8 +164,8 @@ def compare_plays(
     """Return how the first call that differs does.
 
     Args:
-        eager: What the program gives.
-        compiled: What is under test: the same calls from the same seeds.
+        eager: The plays of the program.
+        compiled: The play under test: the same calls from the same seeds.
         strides: Whether strides of results count.
     """
     flaky: Comparison | None = None
@@ -186,9 +186,9 @@ def compare_plays(
 
 
 def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:
-    """Return whether what is under test draws random numbers in each call, and eager in none.
+    """Return whether the play under test draws random numbers in each call, and eager in none.
 
-    A compiler may draw while it compiles: one call says nothing.
+    A compiler may draw while it compiles: one call decides nothing.
     """
     if len(compiled) < 2 or not all(call.run.drew_random for call in compiled):
         return False
@@ -199,7 +199,7 @@ def _agreement(calls: Sequence[Played]) -> str:
     errors = [call.error for call in calls if call.error is not None]
     if errors:
         return f"eager and compiled raise {errors[-1]}"
-    return f"{len(calls)} call(s) of the program give what eager gives"
+    return f"{len(calls)} call(s) of the program give the results of eager"
 
 
 def _compare_calls(
@@ -242,7 +242,7 @@ def _compare_errors(
 
 
 def _compare_exceptions(eager: EagerPlays, index: int, seen: Played, error: Raised) -> Comparison:
-    """Compare a call that only the compiled side has raised in."""
+    """Compare a call that raises only on the compiled side."""
     again = eager.again[index].error
     if again is not None and alike(again, error):
         return Comparison("flaky", detail=f"eager raises {again}, but not always")
@@ -253,10 +253,10 @@ def _compare_exceptions(eager: EagerPlays, index: int, seen: Played, error: Rais
 def _compare_results(
     eager: EagerPlays, index: int, expected: Run, seen: Run, *, strides: bool
 ) -> Comparison:
-    """Compare results, and the tensors and gradients that both sides have.
+    """Compare results, and the tensors and gradients of both sides.
 
-    Of a program that does not repeat itself, only the values that eager gives twice count; and of
-    values that are as far from eager as rounding takes eager itself, none.
+    Of a program that is not repeatable, only the values that eager repeats count. Values that are
+    no further from eager than rounding takes eager from itself do not count.
     """
 
     def judged(names: Sequence[str]) -> RunJudgement:
@@ -278,7 +278,7 @@ def _compare_results(
 
 
 def _is_repeated(eager: EagerPlays, index: int, name: str) -> bool:
-    """Return whether eager gives a value once more, from the same seed."""
+    """Return whether eager repeats a value from the same seed."""
     first, again = eager.first[index].run.values, eager.again[index].run.values
     return name in again and compare_values(name, first[name], again[name]) is None
 
@@ -290,7 +290,7 @@ def _has_results(names: Sequence[str]) -> bool:
 def _judge_numbers(
     eager: EagerPlays, index: int, expected: Run, seen: Run, *, strides: bool
 ) -> RunJudgement:
-    """Judge values that both sides have, by the rule of repros."""
+    """Judge the values of both sides by the rule of repros."""
     names = list(expected.values)
 
     def reference() -> tuple[Mapping[str, object] | None, str]:
@@ -313,9 +313,9 @@ def _judge_numbers(
 
 
 def _is_far(value: object, exact: object) -> bool:
-    """Return whether a float64 value is no more exact one, but that of another program.
+    """Return whether a float64 value belongs to another program, and is not a more exact one.
 
-    A program may ask for its own dtype, draw at another place, take another branch.
+    A program may request its own dtype, draw at another place, take another branch.
     """
     if not (isinstance(value, Tensor) and isinstance(exact, Tensor)):
         return False
@@ -326,7 +326,7 @@ def _is_far(value: object, exact: object) -> bool:
 
 
 def _distance(value: object, other: object) -> float:
-    """Return the norm of the difference of two tensors; infinity for what is not alike.
+    """Return the norm of the difference of two tensors; infinity if they are not alike.
 
     Integers are subtracted as such: large ones have no float64 form, and their difference has.
     """

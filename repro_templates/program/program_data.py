@@ -1,9 +1,9 @@
-"""Other data for the tensors of a program, for as long as it is played: wider, or next to its own.
+"""Other data for the tensors of a program while it is played: wider, or next to its own.
 
     with changed_data(roots, widened_data):              in float64
     with changed_data(roots, partial(neighbours, towards=math.inf)):    each float a bit larger
 
-What it does not do: widen what the program makes itself (float64.py).
+Tensors that the program itself creates are widened in float64.py.
 """
 
 import contextlib
@@ -21,11 +21,12 @@ from ctk.repro_templates.program.program_state import tensors_of
 def changed_data(
     roots: Sequence[object], change: Callable[[Tensor], Tensor]
 ) -> Generator[None, None, None]:
-    """Give every tensor that a program keeps other data in the body, and its own back after it.
+    """Give every tensor that a program keeps other data in the body, and restore it after it.
 
     Args:
-        roots: The model, and the arguments of its calls by name. What functions among them name is
-            the user's own, and cannot be copied. Inference tensors stay: they allow no other data.
+        roots: The model, and the arguments of its calls by name. Objects that functions among them
+            name are the user's own, and cannot be copied. Inference tensors stay: they allow no
+            other data.
         change: Returns the data of a tensor while the body runs.
     """
     tensors = tensors_of(*roots).values()
@@ -48,15 +49,15 @@ def widened_data(data: Tensor) -> Tensor:
     """Return the data of a tensor in the float64 form of its dtype.
 
     Raises:
-        PrecisionRefused: It means its rounding (float8), and has no such form.
+        PrecisionRefused: Its rounding is part of the program (float8).
     """
     return data.to(wider(data.dtype))
 
 
 def neighbours(data: Tensor, towards: float) -> Tensor:
-    """Return for every float its neighbour in its own dtype.
+    """Return the neighbour of every float in its own dtype.
 
-    What a program gives then is as good a result as its own: they differ by its rounding.
+    The results of the program are then as good as its own: they differ by its rounding.
 
     Args:
         data: Of any dtype and layout.
@@ -69,7 +70,7 @@ def neighbours(data: Tensor, towards: float) -> Tensor:
 
 @contextlib.contextmanager
 def widened_dtype(*, is_wide: bool) -> Generator[None, None, None]:
-    """Make new floats float64 in the body, if that is wanted."""
+    """Make new floats float64 in the body, if `is_wide`."""
     kept = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if is_wide else kept)
     try:

@@ -1,11 +1,11 @@
-"""Flatten what a user's program returns or holds into leaves with names that a person can read.
+"""Flatten the results or the state of a user's program into leaves with readable names.
 
     {"a": x, "b": [y, 3]}   ->   .a: x    .b[0]: y    .b[1]: 3    and the form {a: Tensor, b: [...]}
 
-Looked into: tuples (named ones too), lists, dicts, sets, dataclasses and other objects of classes
-that are not torch's or Python's. An object that is met again is told by the name of its first
-place, so that sharing is compared as well. What it does not do: call anything of the user's; an
-object that it does not know is told by its type.
+Opened are tuples (named ones as well), lists, dicts, sets, dataclasses and other objects of classes
+that are not torch's or Python's. A second occurrence of an object is the name of its first place,
+so that sharing is compared as well. No method of the user's is called; an object of an unknown
+class is compared by its type.
 """
 
 import dataclasses
@@ -26,25 +26,25 @@ PLAIN = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
     torch.memory_format, Enum,
 )  # fmt: skip
-"""What is compared by its value."""
+"""Types compared by value."""
 
 COMPARED_AS_THEY_ARE = bool | int | float | complex | str | None
-"""What is compared as it is; other plain values are compared by their texts."""
+"""Types compared as they are; other plain values are compared by their texts."""
 
 MOST_LEAVES = 20_000
-"""So many leaves are told of one value; a program may hold all that it has read."""
+"""Limit of the leaves of one value; a program may hold all data that it has read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value with the way to it: `.layers[0].weight`."""
+    """A value with its path: `.layers[0].weight`."""
 
     path: str
     value: object
 
 
 Items = Callable[[Any], "list[tuple[str, object]] | None"]
-"""Says what a value holds, by name; None for one that is not looked into."""
+"""Returns the items of a value, by name; None if it is not opened."""
 
 
 def leaves_of(value: object, path: str = "", items: Items | None = None) -> Iterator[Leaf]:
@@ -52,8 +52,8 @@ def leaves_of(value: object, path: str = "", items: Items | None = None) -> Iter
 
     Args:
         value: Anything; only read.
-        path: What the names begin with.
-        items: What a value holds; None: what a result of a program holds.
+        path: The prefix of the names.
+        items: Returns the items of a value; None: as for a result of a program.
     """
     seen: dict[int, tuple[str, object]] = {}
     todo = [Leaf(path, value)]
@@ -70,7 +70,7 @@ def leaves_of(value: object, path: str = "", items: Items | None = None) -> Iter
 
 
 def _inner(leaf: Leaf, seen: dict[int, tuple[str, object]], items_of: Items) -> list[Leaf] | None:
-    """Return what a value holds; None for one that is a leaf. One that was met is a text."""
+    """Return the items of a value; None for a leaf; a text for a second occurrence."""
     value = leaf.value
     if id(value) in seen and not isinstance(value, tuple):
         return [Leaf(leaf.path, f"the same as {seen[id(value)][0]}")]
@@ -86,7 +86,7 @@ def _inner(leaf: Leaf, seen: dict[int, tuple[str, object]], items_of: Items) -> 
 
 
 def items_of(value: Any) -> list[tuple[str, object]] | None:
-    """Return what a value holds, by name; None for one that is not looked into."""
+    """Return the items of a value, by name; None if it is not opened."""
     if isinstance(value, Mapping):
         table = cast("Mapping[object, object]", value)
         return [(_key(key), item) for key, item in table.items()]
@@ -109,20 +109,20 @@ def items_of(value: Any) -> list[tuple[str, object]] | None:
 
 
 def attributes_of(value: object) -> list[tuple[str, object]]:
-    """Return the attributes of an object, those that its classes keep in slots among them."""
+    """Return the attributes of an object, those in slots of its classes as well."""
     own = {name: getattr(value, name) for name in slots_of(value) if hasattr(value, name)}
     return [(f".{name}", item) for name, item in (own | getattr(value, "__dict__", {})).items()]
 
 
 def slots_of(value: object) -> list[str]:
-    """Return the names that the classes of an object keep in slots."""
+    """Return the names of the slots of an object's classes."""
     kinds = [vars(kind).get("__slots__", ()) for kind in type(value).__mro__]
     named = [(slots,) if isinstance(slots, str) else slots for slots in kinds]
     return [name for slots in named for name in slots if not name.startswith("__")]
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is an array of numpy, which torch does without."""
+    """Return whether a value is an array of numpy, which may be missing."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
 
@@ -159,13 +159,13 @@ def _sort(items: set[object]) -> list[object]:
 
 
 def _lies_where(tensor: Tensor) -> str:
-    """Return what there is to say of a tensor that is not dense, or not on the CPU."""
+    """Return the layout and device of a tensor that is not dense, or not on the CPU."""
     layout = "" if tensor.layout is torch.strided else f" {tensor.layout}".replace("torch.", "")
     return layout + ("" if tensor.device.type == "cpu" else f" on {tensor.device}")
 
 
 def as_value(leaf: object) -> object:
-    """Return what is compared of a leaf: a tensor for an array, numbers, else a text."""
+    """Return a leaf as it is compared: a tensor for an array, numbers, else a text."""
     if isinstance(leaf, Tensor | COMPARED_AS_THEY_ARE):
         return leaf
     if not is_array(leaf):

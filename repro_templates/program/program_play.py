@@ -1,19 +1,18 @@
-"""Play a program: make all its calls, in eager or compiled, and read after each what it left.
+"""Play a program: make all its calls, in eager or compiled, and read its results and state.
 
     call 1 .. n-1   warmups(), or a first call with the inputs of the last one
     between(module)
     call n          the inputs of the program
-    call n + 1      the same with other sizes: what is compiled anew for them is looked at too
-    call n + 2      the same with other values: what a compiler has kept of a call shows
+    call n + 1      the same with other sizes: tests recompiled code
+    call n + 2      the same with other values: tests values kept by the compiler
 
-Each call begins with the same seed. What is read: the results by name (`out0`, `out0.logits`), the
-exception, and all that the program keeps (`held.weight`, `grad.in0`, `state.calls`;
-program_state.py), what the call before it was given and has returned, as it is now
-(`earlier.out0`), modes of torch (`state.torch.grad`), and what results are besides numbers (their
-types; layout.py).
+Each call begins with the same seed. Read after it are: the results by name (`out0`, `out0.logits`),
+the exception, the state of the program (`held.weight`, `grad.in0`, `state.calls`;
+program_state.py), the current arguments and results of the call before (`earlier.out0`), modes of
+torch (`state.torch.grad`), and the types and layout of the results (layout.py).
 
-What it does not do: compare (program_compare.py), or keep what one play changes from the next:
-whoever plays builds the program anew, or does it in a process of its own.
+A play changes the program: the caller builds it again for each, or plays it in a process of its
+own.
 """
 
 import contextlib
@@ -69,13 +68,13 @@ SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
 
 COMPILING = ("BackendCompilerFailed", "InductorError")
-"""What wraps an exception that was raised while a graph was compiled."""
+"""Wrappers of exceptions that were raised while a graph was compiled."""
 
 BROKEN_DEVICE = "AcceleratorError"
-"""After it a device answers nothing more: neither state is read nor another call made."""
+"""After it a device answers no more: neither state is read nor another call made."""
 
 MORE = ("sizes", "values")
-"""What more calls have other than the program's own."""
+"""Changes of further calls against the program's own."""
 
 Compile = Callable[[Any], Callable[..., object]]
 """Compiles a model."""
@@ -83,14 +82,14 @@ Compile = Callable[[Any], Callable[..., object]]
 
 @dataclass(frozen=True, slots=True)
 class Playable:
-    """A program as it is played; one play changes it.
+    """A program ready to be played; one play changes it.
 
     Attributes:
-        model: What is compiled.
+        model: The compiled object.
         calls: The arguments of each call that the program makes.
-        again: Makes those of the last call once more.
-        between: Done to the model before the last call; None: nothing.
-        says_calls: Whether the program itself says what its calls are.
+        again: Builds the arguments of the last call once more.
+        between: Called with the model before the last call; None: no call.
+        says_calls: Whether the program itself defines its calls.
     """
 
     model: Callable[..., object]
@@ -102,19 +101,19 @@ class Playable:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a program is played.
+    """The way a program is played.
 
     Attributes:
-        calls: How many calls are made at least.
-        backward: Whether the backward pass of the results is run too.
+        calls: Least number of calls.
+        backward: Whether the backward pass of the results is run as well.
         seed: Of each call.
-        more: Of `MORE` the calls that are made after those of the program, where its inputs allow
-            it and it does not say what its calls are.
-        fresh: Whether each call is compiled anew: no guard decides whether a graph is used again.
+        more: Further calls, of `MORE`, after those of the program, if its inputs allow it and it
+            does not define its calls.
+        fresh: Whether each call is compiled again: no guard decides whether a graph is reused.
         in_float64: Whether a float64 reference is played.
         nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
-        records: Whether the random numbers of each call are written down.
-        tapes: Those that a float64 reference is given; empty: it draws its own.
+        records: Whether the random numbers of each call are recorded.
+        tapes: Random numbers for a float64 reference; empty: it draws its own.
     """
 
     calls: int = 1
@@ -130,17 +129,17 @@ class How:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """What one call gave.
+    """The results of one call.
 
     Attributes:
-        run: Its results and all that the program keeps, by name.
-        form: The types of what it returned, as one text.
-        error: What it raised; then there are no results.
+        run: Its results and the state of the program, by name.
+        form: The types of its result, as one text.
+        error: Its exception; then there are no results.
         is_compiling: Whether it was raised while a graph was compiled.
         drew: Whether random numbers were drawn in the call, or between it and the one before.
-        tape: The numbers, if they were asked for.
-        more: What it has other than the program's own calls: one of `MORE`; empty for those.
-        exception: What it raised, in the process that has made the call.
+        tape: The numbers, if they were recorded.
+        more: The change against the program's own calls: one of `MORE`; empty for those.
+        exception: The exception itself, in the process that made the call.
     """
 
     run: Run
@@ -157,12 +156,12 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
     """Make all calls of a program; it is changed by them.
 
     Args:
-        program: Private to this play, but for what cannot be copied.
+        program: Private to this play, except for objects that cannot be copied.
         how: See `How`.
         compiled: Compiles the model; None plays it in eager.
 
     Raises:
-        PrecisionRefused: A float64 play is wanted, and the program has no such form.
+        PrecisionRefused: A float64 play is requested, and the program has no such form.
     """
     change = widened_data if how.in_float64 else None
     if how.nudged:
@@ -201,9 +200,9 @@ def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[P
 
 
 def calls_played(program: Playable, how: How) -> list[tuple[Arguments, str]]:
-    """Return the arguments of all calls, and of `MORE` what they have other than the program's.
+    """Return the arguments of all calls, and their change against the program's own.
 
-    Where the program makes too few calls, those of its last one come first.
+    If the program makes too few calls, those of its last one come first.
     """
     calls = list(program.calls)
     own = [*(program.again() for _ in range(how.calls - len(calls))), *calls]
@@ -225,11 +224,10 @@ def one_call(
 
     Args:
         call: The program, compiled or not.
-        model: What is read afterwards.
+        model: Read afterwards.
         given: Its arguments.
-        backward: Whether the backward pass of the results is run too.
-        earlier: What the call before it was given and has returned, by name; replaced by what this
-            one was given and returns.
+        backward: Whether the backward pass of the results is run as well.
+        earlier: Arguments and results of the call before, by name; replaced by those of this one.
 
     Raises:
         CtkError: The target or its options are wrong.
@@ -241,11 +239,11 @@ def one_call(
             propagate(result)
     except (CtkError, KeyboardInterrupt):
         raise
-    except BaseException as caught:  # SystemExit too: it is the program's
+    except BaseException as caught:  # SystemExit as well: it is the program's
         error = caught
     if error is None or raised(error).name != BROKEN_DEVICE:
         return what_is_left(model, given, before, result, error, earlier)
-    said = raised(error)  # the device answers nothing more in this process
+    said = raised(error)  # the device answers no more in this process
     return Played(Run({}, before, drew_random=False), error=said, exception=error)
 
 
@@ -257,14 +255,14 @@ def what_is_left(
     error: BaseException | None = None,
     earlier: dict[str, Tensor] | None = None,
 ) -> Played:
-    """Read what a call gave, and all that the program keeps.
+    """Read the results of a call, and the state of the program.
 
     Args:
         model: The program.
         given: The arguments of the call, as it left them.
         before: States of the generators before it.
-        result: What it returned.
-        error: What it raised instead.
+        result: Its result.
+        error: Its exception, if it raised.
         earlier: As for `one_call`.
     """
     after = generator_states()
@@ -290,7 +288,7 @@ def what_is_left(
 
 
 def name_of_result(path: str) -> str:
-    """Return `out0` for the only result and for the first of a tuple, as cases call them."""
+    """Return `out0` for the only result and for the first of a tuple, as in cases."""
     if path == "out":
         return "out0"
     index, bracket, rest = path.removeprefix("out[").partition("]")
@@ -298,7 +296,7 @@ def name_of_result(path: str) -> str:
 
 
 def is_raised_compiling(error: BaseException) -> bool:
-    """Return whether an exception says of itself that a compiler raised it."""
+    """Return whether the class or module of an exception shows that a compiler raised it."""
     kind = type(error)
     return kind.__name__ in COMPILING or kind.__module__.startswith("torch._dynamo")
 
@@ -308,7 +306,7 @@ def propagate(result: object) -> None:
     tensors = [leaf.value for leaf in leaves_of(result) if isinstance(leaf.value, Tensor)]
     wanted = [tensor for tensor in tensors if tensor.requires_grad]
     if wanted:
-        with outside_function_modes():  # the same numbers in a float64 play, too
+        with outside_function_modes():  # the same numbers in a float64 play
             tangents = [tangent(index, each.detach()) for index, each in enumerate(wanted)]
         torch.autograd.backward(wanted, tangents)
 
@@ -332,7 +330,7 @@ def seeded(seed: int = SEED) -> Generator[None, None, None]:
 
 
 def _numpys_generator() -> Any:
-    """Return `numpy.random`, which numpy imports when it is first asked for; None without numpy."""
+    """Return `numpy.random`, which numpy imports at its first use; None without numpy."""
     return importlib.import_module("numpy.random") if "numpy" in sys.modules else None
 
 
@@ -350,7 +348,7 @@ def around_call(how: How, number: int, tape: Tape | None) -> Generator[None, Non
 
 
 def playable_of(names: Mapping[str, Any]) -> Playable:
-    """Return the program that a file's names are: `model()`, `inputs()`, `warmups()`, `between`."""
+    """Return the program in a file's names: `model()`, `inputs()`, `warmups()`, `between`."""
     model, before = names["model"](), generator_states()
     last = arguments_of(names["inputs"]())
     earlier = [arguments_of(each) for each in names["warmups"]()] if "warmups" in names else []
@@ -366,14 +364,14 @@ def playable_of(names: Mapping[str, Any]) -> Playable:
 
 
 def compile_keywords(names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `COMPILE` says of capture; options and modes are the target's."""
+    """Return the keywords of `COMPILE` about capture; options and modes are the target's."""
     value = names.get("COMPILE")
     table = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     return {k: v for k, v in table.items() if k in ("dynamic", "fullgraph")}
 
 
 def settings_of(names: Mapping[str, Any]) -> dict[str, object]:
-    """Return what `CONFIG` says of torch; a program may call a table of its own so."""
+    """Return the settings of torch in `CONFIG`; a program may use that name for its own table."""
     value = names.get("CONFIG")
     table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
     return {k: v for k, v in table.items() if isinstance(k, str) and k.startswith("torch.")}

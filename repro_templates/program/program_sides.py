@@ -1,8 +1,6 @@
-"""Play both sides of a program, each in a process of its own, and say whether they differ.
+"""Play both sides of a program, each in a process of its own, and compare them.
 
 A process of its own, because a program may change its globals, end its process or hang.
-
-What it does not do: say why they differ.
 """
 
 import os
@@ -26,9 +24,9 @@ from ctk.repro_templates.program.program_play import How, Played
 from ctk.repro_templates.program.program_values import read_values, unpacked, write_values
 
 Values = Mapping[str, Any]
-"""What one side gave, packed, as `calls`.
+"""The calls of one side, packed, as `calls`.
 
-Instead `died`: how its process ended; or `refused`: what keeps the compiler under test from that.
+Or `died`: how its process ended; or `refused`: why the compiler under test cannot run.
 """
 
 Side = Callable[[bool, How], Values]
@@ -36,7 +34,7 @@ Side = Callable[[bool, How], Values]
 
 
 class Died(Exception):
-    """The process of one side did not come to its end; its text says how it ended."""
+    """The process of one side did not finish; its text has the reason."""
 
 
 def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
@@ -48,7 +46,7 @@ def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
         strides: Whether strides of results count.
 
     Raises:
-        Died: Eager does not come to its end.
+        Died: Eager does not finish.
         CannotTell: The compiler under test is missing, or does not take its options.
     """
     eager = EagerPlays(partial(played_by, side, False), how)
@@ -60,7 +58,7 @@ def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
 
 
 def played_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
-    """Return what one side gave.
+    """Return the calls of one side.
 
     Raises:
         Died: Its process has ended.
@@ -75,7 +73,7 @@ def played_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
 
 
 def difference_of(end: Died) -> CallDifference:
-    """Return the difference for a compiled side that did not come to its end."""
+    """Return the difference for a compiled side that did not finish."""
     kind, _, rest = str(end).partition(" ")
     return CallDifference(kind, "the compiled program", rest)
 
@@ -85,12 +83,12 @@ def in_own_process(
     timeout_seconds: float,
     holds_too_much: Callable[[int], bool] = lambda pid: False,
 ) -> Values:
-    """Do some work in a forked process and return what it gave, or how it ended.
+    """Do some work in a forked process and return its values, or how it ended.
 
     Args:
-        work: What is done.
+        work: Returns the values.
         timeout_seconds: With more it is killed.
-        holds_too_much: Whether a process holds more memory than it may: it is killed too.
+        holds_too_much: Whether a process holds more memory than it may; then it is killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "values"
@@ -111,17 +109,17 @@ def in_own_process(
 
 
 def write_outcome(work: Callable[[], Values], path: Path) -> None:
-    """Do some work and write what it gave, or what it raised."""
+    """Do some work and write its values, or its exception."""
     try:
         write_values(work(), path)
     except (CannotTell, CtkError) as error:  # about the compiler, not the program
         write_values({"refused": str(error)}, path)
-    except BaseException as error:  # SystemExit too: it is the program's
+    except BaseException as error:  # SystemExit as well: it is the program's
         write_values({"died": f"structure {type(error).__name__}: {error}"}, path)
 
 
 def status_of(pid: int, timeout_seconds: float, holds_too_much: Callable[[int], bool]) -> int | str:
-    """Wait for a process and return its status, or what it was killed for."""
+    """Wait for a process and return its status, or why it was killed."""
     deadline = time.monotonic() + timeout_seconds
     pause, why = 0.002, f"timeout not done after {timeout_seconds:g} s"
     while time.monotonic() < deadline:

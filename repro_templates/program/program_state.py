@@ -1,14 +1,14 @@
-"""Read what a program keeps in Python: attributes, closures, global names, tensors that it holds.
+"""Read the Python state of a program: attributes, closures, global names, held tensors.
 
     class Net(nn.Module):                      held.weight     a parameter, as a tensor
         def forward(self, x):                  state.calls     2, an attribute
             self.calls += 1                    state.SEEN[0]   "forward", a global list
             SEEN.append("forward")
 
-Looked through: the model and its arguments; the attributes of modules and of objects of the user's
-own classes; what the functions among them (and the methods of those classes) name. Two calls, in
-eager and compiled, begin from the same state and must leave the same. What it does not do: look
-into what torch or Python define, at files, or at anything that only C++ knows.
+Read are the model and its arguments; the attributes of modules and of objects of the user's own
+classes; the objects that functions among them (and the methods of those classes) name. Two calls,
+in eager and compiled, begin from the same state and must leave the same. Objects of torch and
+Python, files, and state that only C++ knows are not read.
 """
 
 from collections import Counter
@@ -35,13 +35,13 @@ STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRS
 
 _OWN_TABLES = ("_parameters", "_buffers", "_modules")
 _TORCHS = frozenset(vars(Module())) - {"training", "_forward_hooks", "_forward_pre_hooks"}
-"""Attributes that every module has for torch's sake; its tables are looked into by other names."""
+"""Attributes of every module that serve torch; its tables are read under other names."""
 
 
 def state_of(*roots: object) -> dict[str, object]:
-    """Return copies of the leaves of what a program keeps: `held.NAME` for tensors, `state.NAME`.
+    """Return copies of the leaves of a program's state: `held.NAME` for tensors, `state.NAME`.
 
-    Gradients that tensors have are read too, as `grad.NAME`.
+    Gradients of tensors are `grad.NAME`.
 
     Args:
         roots: The model, and the arguments of a call by their names.
@@ -52,7 +52,7 @@ def state_of(*roots: object) -> dict[str, object]:
         if not isinstance(value, Tensor):
             found[f"state.{name}"] = value
             continue
-        if is_freed(value):  # as FSDP leaves what it has put elsewhere
+        if is_freed(value):  # as FSDP leaves tensors that it has moved elsewhere
             found[f"state.{name}"] = f"a tensor {tuple(value.shape)} without its memory"
             continue
         found[f"held.{name}"] = clone_value(value)
@@ -65,7 +65,7 @@ def state_of(*roots: object) -> dict[str, object]:
 
 
 class _Roots:
-    """What a program is made of, as the first object that is looked into."""
+    """The parts of a program, as the first object to read."""
 
     def __init__(self, values: tuple[object, ...]) -> None:
         self.values = values
@@ -79,7 +79,7 @@ def tensors_of(*roots: object) -> dict[str, Tensor]:
 
 
 def _state_leaves(roots: tuple[object, ...]) -> Iterator[Leaf]:
-    """Yield the leaves with names of their own: a global may be called as an attribute is."""
+    """Yield the leaves with unique names: a global and an attribute may have one name."""
     names = Counter[str]()
     for leaf in leaves_of(_Roots(roots), items=_state_items):
         name = leaf.path.lstrip(".") or "model"
@@ -125,18 +125,18 @@ def _path_of(item: tuple[str, object]) -> str:
 def _module_items(module: Module) -> list[tuple[str, object]]:
     tables = [cast("Mapping[str, object]", vars(module).get(name, {})) for name in _OWN_TABLES]
     own = {k: v for k, v in vars(module).items() if not (k in _TORCHS or _is_compilers(k))}
-    tables.append({name: own[name] for name in sorted(own)})  # however they were set
+    tables.append({name: own[name] for name in sorted(own)})  # in whatever way they were set
     found = [(f".{name}", value) for table in tables for name, value in table.items()]
     return found if is_foreign(type(module).__module__) else [*found, *_own_type(module)]
 
 
 def _is_compilers(name: str) -> bool:
-    """Return whether an attribute is one that `torch.compile` puts on what it compiles."""
+    """Return whether `torch.compile` puts an attribute of this name on objects."""
     return "dynamo" in name or "torch_compile" in name
 
 
 def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Yield what a function keeps: its closure, its defaults, the global names that it uses."""
+    """Yield the state of a function: its closure, its defaults, the global names that it uses."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     for name, cell in cells:
         try:
@@ -156,12 +156,12 @@ def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def _global(value: object) -> object:
-    """Return what a global name means, for a module its name."""
+    """Return the value of a global name; for a module its name."""
     return f"module {value.__name__}" if isinstance(value, ModuleType) else value
 
 
 def _class_items(kind: type) -> Iterator[tuple[str, object]]:
-    """Yield what the classes of the user keep: their attributes, and what their methods name."""
+    """Yield the state of the user's classes: their attributes, and the names in their methods."""
     for each in kind.__mro__:
         if is_foreign(each.__module__):
             continue
@@ -175,16 +175,16 @@ def _class_items(kind: type) -> Iterator[tuple[str, object]]:
 
 
 def names_of(code: CodeType) -> frozenset[str]:
-    """Return the names that code reads or writes besides its own variables, nested code too."""
+    """Return the names that code reads or writes besides its own variables, nested code as well."""
     inner = [names_of(const) for const in code.co_consts if isinstance(const, CodeType)]
     return frozenset(code.co_names).union(*inner)
 
 
 def wrapped(function: FunctionType) -> object | None:
-    """Return the user's function inside one that a library wrote around it and gave its names to.
+    """Return the user's function inside a wrapper of a library with the same names.
 
-    `torch.compile`, `torch.no_grad()` and `functools.wraps` do so: what the wrapper itself names is
-    the library's. None: it is no such wrapper.
+    `torch.compile`, `torch.no_grad()` and `functools.wraps` make such wrappers: the objects that
+    they name are the library's. None for other functions.
     """
     is_librarys = is_foreign(function.__globals__.get("__name__"))
     inner = getattr(function, "__wrapped__", None)

@@ -2,9 +2,9 @@
 
     write_values({"calls": packed(played)}, path)      ->    unpacked(read_values(path)["calls"])
 
-No pickle: a file of values runs nothing when it is read. Tensors keep dtype, shape and strides, and
-come back on the CPU, dense; one that is made of others comes back as those. What is neither number,
-text nor tensor comes back as a text, which two sides can be compared by.
+It is not a pickle: reading it runs nothing. Tensors keep dtype, shape and strides, and come back on
+the CPU, dense; a tensor of a class of its own comes back as its plain parts. Other values come back
+as texts, by which two sides can be compared.
 """
 
 import ctypes
@@ -23,21 +23,21 @@ from ctk.repro_templates.numbers.plain_parts import plain_parts
 from ctk.repro_templates.program.program_play import Played
 
 LONGEST_BITS = 10_000
-"""Of an int that is written in decimal: Python refuses to read longer ones."""
+"""Bits of an int that is written in decimal: Python refuses to read longer ones."""
 
 
 def packed(calls: Sequence[Played]) -> tuple[object, ...]:
-    """Return what calls gave as nested tuples of numbers, texts and tensors."""
+    """Return the results of calls as nested tuples of numbers, texts and tensors."""
     return tuple(packed_call(each) for each in calls)
 
 
 def unpacked(calls: Any) -> list[Played]:
-    """Return what `packed` was given, but for exceptions themselves."""
+    """Return the calls that `packed` packed, without the exceptions themselves."""
     return [unpacked_call(*each) for each in calls]
 
 
 def packed_call(call: Played) -> tuple[object, ...]:
-    """Return what one call gave as nested tuples."""
+    """Return the results of one call as nested tuples."""
     run, error = call.run, call.error
     said = None if error is None else (error.name, error.message, error.is_check, error.is_own)
     layout = (tuple(run.layout.shared), tuple(run.layout.differentiable))
@@ -47,7 +47,7 @@ def packed_call(call: Played) -> tuple[object, ...]:
 
 
 def unpacked_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
-    """Return what `packed_call` was given."""
+    """Return the call that `packed_call` packed."""
     values, generators, drew_random, is_seeded = pairs
     shared, differentiable = (frozenset(each) for each in layout)
     known = Layout(shared, differentiable)
@@ -66,7 +66,7 @@ def write_values(values: Mapping[str, object], path: Path) -> None:
 
 
 def _take_apart(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield values by name, a tensor made of others as those: `out0.a`, `out0.b`."""
+    """Yield values by name; a tensor of a class of its own as its parts: `out0.a`, `out0.b`."""
     for name, value in values.items():
         if isinstance(value, torch.Tensor) and hasattr(value, "__tensor_flatten__"):
             yield from ((f"{name}{place}", part) for place, part in plain_parts(value).items())
@@ -75,7 +75,7 @@ def _take_apart(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Read what `write_values` has written."""
+    """Read the values that `write_values` wrote."""
     length, _, rest = path.read_bytes().partition(b"\n")
     entries: dict[str, Any] = json.loads(rest[: int(length)])
     memory = memoryview(rest)[int(length) :]  # a slice of bytes would copy the rest per tensor
@@ -86,7 +86,7 @@ def read_values(path: Path) -> dict[str, Any]:
 
 
 def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
-    """Return the JSON form of a value; what a tensor holds is added to `memory`."""
+    """Return the JSON form of a value; the bytes of a tensor are added to `memory`."""
     if isinstance(value, torch.Tensor):
         return tensor_entry(value, memory)
     if isinstance(value, int) and abs(value).bit_length() > LONGEST_BITS:
@@ -94,7 +94,7 @@ def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
     if value is None or isinstance(value, (bool, int, str)):
         return {"value": value}
     if isinstance(value, float):
-        return {"float": float.__repr__(value)}  # numpy's floats have one of their own
+        return {"float": float.__repr__(value)}  # numpy's floats have a `repr` of their own
     if isinstance(value, complex):
         return {"complex": [float.__repr__(each) for each in (value.real, value.imag)]}
     if isinstance(value, (list, tuple)):
@@ -104,7 +104,7 @@ def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
 
 
 def tensor_entry(tensor: torch.Tensor, memory: list[bytes]) -> dict[str, Any]:
-    """Return the JSON form of a tensor; one without memory is told as a text."""
+    """Return the JSON form of a tensor; a text for one without memory."""
     if tensor.device.type == "meta":
         return {"value": f"a meta tensor {tuple(tensor.shape)}, {tensor.dtype}"}
     plain = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
@@ -121,7 +121,7 @@ def tensor_entry(tensor: torch.Tensor, memory: list[bytes]) -> dict[str, Any]:
 
 
 def value_of(entry: Mapping[str, Any], memory: memoryview) -> tuple[Any, memoryview]:
-    """Return a value, and what is left of the memory of tensors."""
+    """Return a value, and the rest of the memory of tensors."""
     if "float" in entry:
         return float(entry["float"]), memory
     if "complex" in entry:

@@ -37,7 +37,7 @@ SIDE = "--side"
 
 @dataclass(frozen=True, slots=True)
 class ProgramRepro:
-    """What differs from script to script.
+    """The parts in which scripts differ.
 
     Attributes:
         program: The names of the script, those of the program among them.
@@ -45,8 +45,8 @@ class ProgramRepro:
         how: How the program is played.
         expected: The failure that the script was written for: kind, exception.
         strides: Whether strides of results count.
-        timeout_seconds: Longest that one side may take.
-        memory_nbytes: What one side may hold; None: any.
+        timeout_seconds: Limit of the time of one side.
+        memory_nbytes: Limit of the memory of one side; None: no limit.
     """
 
     program: Mapping[str, Any]
@@ -98,9 +98,9 @@ def is_wanted(found: CallDifference, expected: Mapping[str, Any]) -> bool:
 
 
 def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
-    """Play one side in a process of its own; a new one where a GPU is in use, which forbids forks.
+    """Play one side in a process of its own; a new one if a GPU is in use, which forbids forks.
 
-    What the program prints goes to stderr.
+    The program's output goes to stderr.
     """
     sys.stdout.flush()
     if not torch.cuda.is_initialized():

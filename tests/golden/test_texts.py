@@ -45,7 +45,7 @@ def whole(signature: Signature, layer: str, cause: str, line: str = "") -> EndTo
     )  # fmt: skip
 
 
-PASSES = Judgement(Verdict.PASSES, detail="2 call(s) of the program give what eager gives")
+PASSES = Judgement(Verdict.PASSES, detail="2 call(s) of the program give the results of eager")
 FUSION = replace(
     passed("lowered/fusion", "add", "relu"),
     veto=Veto(rewrites=frozenset({9})),

@@ -45,7 +45,7 @@ class Recorded:
 def recording():
     """Record the schedules and the kernels of compiles."""
     found = Recorded()
-    load, callable_of = c_compile.load, schedule_compile._Schedule.callable_of
+    load, callable_of = c_compile.load, schedule_compile._Compilation.callable_of
 
     def recorded_load(codes: Sequence[KernelCode], flags: Sequence[str]) -> Any:
         found.codes.append(list(codes))
@@ -57,7 +57,7 @@ def recording():
 
     with (
         patch.object(c_compile, "load", recorded_load),
-        patch.object(schedule_compile._Schedule, "callable_of", recorded_callable),
+        patch.object(schedule_compile._Compilation, "callable_of", recorded_callable),
     ):
         yield found
 

@@ -1,18 +1,18 @@
-"""Carry functions of ours into a script, as source: what it uses, what that uses, and no more.
+"""Carry the toolkit's own functions into a script, as source: the used ones, and no more.
 
-A script that says `main(GraphProgram(...))` gets `main` and `GraphProgram` from `repro_templates/`, the
-functions that these call, and so on; constants, classes and import statements likewise. A name is
-looked up as Python does: in the module that uses it, else where that module imports it from. So
-the script has the toolkit's own code, to the letter, but for docstrings: of these it has the first
-line.
+A script that calls `main(GraphProgram(...))` gets `main` and `GraphProgram` from
+`repro_templates/`, the functions that these call, and so on; constants, classes and import
+statements likewise. A name is looked up as Python does: in the module that uses it, else in the
+module from which that imports it. So the script has the toolkit's own code, to the letter, except
+that a docstring is cut to its first line.
 
     script:  check(1)                           carried:  LIMIT = 3
     a.py:    from ctk.b import LIMIT
              def check(x): return x < LIMIT               def check(x): return x < LIMIT
              def unused(): ...
 
-What it does not do: modules as values (`b.LIMIT`), or star imports. Two modules must not give
-different things one name.
+Modules as values (`b.LIMIT`) and star imports are not supported. Two modules must not give one name
+to different definitions.
 """
 
 import ast
@@ -32,11 +32,11 @@ _WIDTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a script must have besides its own text.
+    """The code that a script needs besides its own text.
 
     Attributes:
-        imports: Import statements of other people's modules, sorted.
-        source: The definitions, what is used standing before what uses it.
+        imports: Import statements of other packages, sorted.
+        source: The definitions, each before its uses.
     """
 
     imports: tuple[str, ...]
@@ -45,7 +45,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class _Module:
-    """A module's text, by name: definitions, and (module, attribute) of what it imports."""
+    """A module's text, by name: definitions, and the (module, attribute) of its imports."""
 
     definitions: Mapping[str, tuple[ast.stmt, str]]
     imports: Mapping[str, tuple[str, str]]
@@ -77,15 +77,15 @@ class _Closure:
 
 
 def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = ()) -> Carried:
-    """Return what a script needs of some modules.
+    """Return the code of some modules that a script needs.
 
     Args:
         text: The script's own source.
-        modules: Where the names that it uses may be defined.
+        modules: Modules that may define the names that it uses.
         extra: More (module, name) to carry.
 
     Raises:
-        ValueError: Two modules give one name to different things.
+        ValueError: Two modules give one name to different definitions.
     """
     closure = _Closure()
     used = names_in(ast.parse(text))

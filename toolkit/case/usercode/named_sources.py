@@ -1,6 +1,6 @@
-"""The user's own source files that a target spec or options name: cases and repros carry them.
+"""The user's own source files that a target spec or options name, for cases and repros to carry.
 
-Nothing of them is loaded, but finding `a.b:function` imports the package `a`, as Python does.
+No file is loaded, but finding `a.b:function` imports the package `a`, as Python does.
 """
 
 import importlib.util
@@ -28,14 +28,14 @@ def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
 def place_sources(files: Sequence[Path]) -> dict[str, Path]:
     """Return where to copy files, with the neighbours they import, below a folder `sources`.
 
-    Neighbours stay neighbours: a folder's files keep their places beside each other. A file whose
-    place is taken by another one goes to a folder of its own, with its neighbours:
+    A folder's files keep their relative paths. A file whose path is taken by another one goes to a
+    folder of its own, with its neighbours:
 
         a/fold.py, a/helper.py  ->  fold.py, helper.py
         b/pad.py, b/helper.py   ->  1/pad.py, 1/helper.py
 
     Returns:
-        The file of each place; a place is a relative path.
+        The file of each relative path.
     """
     placed: dict[str, Path] = {}
     for number, file in enumerate(files):
@@ -47,7 +47,7 @@ def place_sources(files: Sequence[Path]) -> dict[str, Path]:
 
 
 def path_root(file: Path) -> Path:
-    """Return the folder that a file and its neighbours lie in."""
+    """Return the folder of a file and its neighbours."""
     return file.resolve().parent
 
 
@@ -70,7 +70,7 @@ def _source_file(reference: Reference, folder: Path) -> Path | None:
     try:
         with search_last(folder):
             spec = importlib.util.find_spec(reference.place)
-    except (ImportError, ValueError):  # no such module: whoever resolves the spec says so
+    except (ImportError, ValueError):  # no such module: resolving the spec reports it
         return None
     path = Path(spec.origin).resolve() if spec and spec.has_location and spec.origin else None
     return path if path and not is_installed(path) and not _is_ours(path) else None

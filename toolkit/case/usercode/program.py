@@ -1,14 +1,14 @@
 """Programs: `FILE.py` with functions `model()` and `inputs()`, loaded as a value.
 
-What a file may say besides: `warmups()`, a list of the inputs of earlier calls of the same compiled
-module; `between(module)`, done to the module before the last call; `config()`, options of the
-target; `dynamic_shapes()`, which sizes of `inputs()` vary in a package, as `torch.export` takes it;
-and the constants `COMPILE` (keywords of `torch.compile`), `CONFIG` (settings of torch by
+A file may also define: `warmups()`, a list of the inputs of earlier calls of the same compiled
+module; `between(module)`, called before the last call; `config()`, options of the
+target; `dynamic_shapes()`, the sizes of `inputs()` that vary in a package, as `torch.export` takes
+them; and the constants `COMPILE` (keywords of `torch.compile`), `CONFIG` (settings of torch by
 their full names) and `BACKWARD`:
 
     def warmups():            # two calls before the one with inputs()
         return [(torch.randn(2, 4),), (torch.randn(3, 4),)]
-    def between(module):      # what the program does to its module before the last call
+    def between(module):      # changes the module before the last call
         module.scale = 2.0
     COMPILE = {"dynamic": True}
     CONFIG = {"torch._inductor.config.freezing": True}
@@ -45,19 +45,20 @@ class UserProgram:
     """A user's model with the inputs of one call.
 
     Attributes:
-        model: What is compiled: an `nn.Module` or any callable.
+        model: The compiled object: an `nn.Module` or any callable.
         inputs: Positional arguments of one call.
-        config: What the file's `config()` returned: options of the target, JSON values.
+        config: The result of the file's `config()`: options of the target, JSON values.
         name: Stem of the file; used in folder names.
         path: The file, absolute.
         kwargs: Keyword arguments of one call.
         warmups: Arguments of earlier calls, in order.
-        between: Done to the model before the last call; None: nothing.
-        compile: Keywords of `torch.compile` that the file asks for (`dynamic`, `fullgraph`).
+        between: Called with the model before the last call; None: no call.
+        compile: Keywords of `torch.compile` in the file (`dynamic`, `fullgraph`).
         settings: Settings of torch, by full name (`torch._dynamo.config.cache_size_limit`).
-        backward: Whether the file asks for the backward pass.
-        dynamic_shapes: Builds what `torch.export.export` takes; None: the file does not say.
-        spec: What `load_program` takes to build it anew; empty for a callable of the library.
+        backward: Whether the file requests the backward pass.
+        dynamic_shapes: Builds the `dynamic_shapes` of `torch.export.export`; None: not in the file.
+        spec: The argument of `load_program` that loads it again; empty for a callable of the
+            library.
     """
 
     model: Callable[..., object]
@@ -79,11 +80,11 @@ def load_program(spec: str) -> UserProgram:
     """Load `FILE.py` (functions `model`, `inputs`, optional `config`) or `FILE.py:build,example`.
 
     `inputs()` returns the positional arguments as a tuple, one tensor, or a dict of keywords. torch
-    is seeded meanwhile.
+    is seeded before.
 
     Raises:
-        ProgramError: No such file, no such function, the file or a function raises, or a function
-            returns something else than what it should. The message names the line in their file.
+        ProgramError: The file or a function is missing, one of them raises, or a function returns a
+            value of a wrong type. The message names the line in the file.
     """
     path, build, example = parse_spec(spec)
     with search_last(path.parent), seeded():
@@ -117,7 +118,7 @@ def load_program(spec: str) -> UserProgram:
 
 
 def entries_named(spec: str) -> str:
-    """Return lines that give a program file the functions `model` and `inputs` which a spec names.
+    """Return source that defines `model` and `inputs` by the functions that a spec names.
 
     >>> entries_named("net.py:build,inputs")
     'def model():\\n    return build()\\n'
@@ -211,13 +212,13 @@ def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
 
 
 def _call_function(module: ModuleType, name: str, path: Path) -> Callable[..., object] | None:
-    """Return a function of the file, if it has one; what it raises is said to be its own."""
+    """Return a function of the file, if it has one; its exceptions become errors of the program."""
     function = _own_function(module, name)
     return partial(_call, function, name, path) if function is not None else None
 
 
 def _own_function(module: ModuleType, name: str) -> Callable[..., object] | None:
-    """Return a function that the file itself defines; a name that it imports says nothing."""
+    """Return a function that the file itself defines; an imported name does not count."""
     function = getattr(module, name, None)
     is_own = inspect.isfunction(function) and function.__module__ == module.__name__
     return function if is_own else None
@@ -229,25 +230,25 @@ _KEYWORDS: Mapping[str, tuple[type, ...]] = {
     "mode": (str, type(None)),
     "options": (dict, type(None)),
 }
-"""Keywords of `torch.compile` that a file may ask for, and what their values are."""
+"""Keywords of `torch.compile` that a file may set, with the types of their values."""
 
 
 def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
-    """Return `COMPILE`, if that is what the file means by it: keywords of `torch.compile`."""
+    """Return `COMPILE`, if it is a table of keywords of `torch.compile`."""
     table = _with_names(getattr(module, "COMPILE", None))
     if not set(table) & set(_KEYWORDS):
         return {}
     for name, value in table.items():
         if name not in _KEYWORDS:
             hint = "; name it with --target" if name == "backend" else nearest(name, _KEYWORDS)
-            raise ProgramError(f"COMPILE in {path.name}: {name!r} is no keyword here{hint}")
+            raise ProgramError(f"COMPILE in {path.name}: {name!r} is not a keyword here{hint}")
         if not isinstance(value, _KEYWORDS[name]):
             raise ProgramError(f"COMPILE in {path.name}: {name} cannot be {value!r}")
     return table
 
 
 def _settings(module: ModuleType, path: Path) -> dict[str, object]:
-    """Return what `CONFIG` says of torch."""
+    """Return the settings of torch in `CONFIG`."""
     found = settings_of(vars(module))
     for name in found:
         if not is_setting(name):

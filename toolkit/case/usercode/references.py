@@ -1,7 +1,7 @@
-"""Name functions and passes, so that a case can hold them as text and another process find them.
+"""Names of functions and passes, so that a case holds them as text and another process finds them.
 
-A name is `module:function`, or `/path/to/script.py:function` for what the running script or a file
-that was loaded by its path defines. Local functions and lambdas have none.
+A name is `module:function`, or `/path/to/script.py:function` for objects of the running script or
+of a file that was loaded by its path. Local functions and lambdas have none.
 """
 
 import inspect
@@ -54,7 +54,7 @@ def json_options(options: Mapping[str, object]) -> tuple[dict[str, object], tupl
 
 
 def _with_references(value: object) -> object:
-    """Return a value with every function in it replaced by its name, as far as there is one."""
+    """Return a value with every function in it replaced by its name, if it has one."""
     if isinstance(value, Mapping):
         return {
             key: _with_references(item) for key, item in cast("Mapping[str, object]", value).items()

@@ -1,4 +1,4 @@
-"""Cut the user's files down to what some names in them need: cases and repros carry no more.
+"""Cut the user's files down to the code that some names in them need, for cases and repros.
 
     job.py                                      the copy, for job.py:fold
     1  import torch, passes_io                  1  import torch, passes_io
@@ -7,16 +7,17 @@
     4  def fold(gm): ... EPS ...                4  def fold(gm): ... EPS ...
     5  def inputs(): return load("/private")    5
 
-1. A statement stays if it binds a name that is wanted; then all that it looks up is wanted too.
-2. So does one that may change what stays: it writes into it, gives it to a function that does,
-   calls a function of a module that is used, registers an operator whose namespace is used; and an
-   import that nothing in the file uses, which is there for what it does.
+1. A statement is kept if it binds a wanted name; then all names that it looks up are wanted.
+2. A statement is kept if it may change a kept value: it writes into it, passes it to a function
+   that does, calls a function of a used module, or registers an operator of a used namespace. An
+   import of an unused name is kept, for its effect.
 3. A neighbour is cut to the names that are imported from it (`from helper import a`, `helper.a`).
-4. Dropped lines become empty: tracebacks tell the same line. `if __name__ == "__main__"` goes.
+4. Dropped lines become empty, so that tracebacks keep their line numbers. `if __name__ ==
+   "__main__"` is dropped.
 
-A file that is not understood stays whole: one with `exec`, `eval` or `globals()` in what stays, one
-that does not bind what is asked of it, a package's `__init__.py`, a neighbour used as a value. What
-it does not do: cut inside a statement (`A, SECRET = 1, "..."` stays), and it runs nothing.
+A file that is not understood is kept whole: with `exec`, `eval` or `globals()` in kept code,
+without a binding of a wanted name, a package's `__init__.py`, a neighbour used as a value. A
+statement is never cut (`A, SECRET = 1, "..."` is kept), and no code is run.
 """
 
 import ast
@@ -68,14 +69,14 @@ _OPERATORS_OF_TORCH = frozenset(
 def slice_files(
     wanted: Mapping[Path, frozenset[str] | None], operators: Iterable[str] = ()
 ) -> dict[Path, bytes]:
-    """Return the text of files and of their neighbours, cut down to what some names need.
+    """Return the text of files and of their neighbours, cut down to the code that some names need.
 
     Args:
         wanted: The names wanted of each file; None for the whole file.
-        operators: Namespaces of operators: what registers some of them stays.
+        operators: Namespaces of operators whose registrations are kept.
 
     Returns:
-        The text of each file that is needed; neighbours that only what was cut imports are not.
+        The text of each file that is needed, without neighbours that only dropped code imports.
 
     Raises:
         OSError: A file cannot be read.
@@ -94,7 +95,7 @@ def slice_files(
 
 @dataclass(slots=True)
 class _Slicer:
-    """The files of a folder that were reached, and the modules that what stays of them uses."""
+    """The files of a folder that were reached, and the modules that kept code uses."""
 
     folder: Path
     cuts_nothing: bool
@@ -103,7 +104,7 @@ class _Slicer:
     words: set[str] = field(default_factory=set[str])
     operators: set[str] = field(default_factory=set[str])
 
-    # --- asking ---------------------------------------------------------------------------------
+    # --- wanting ---------------------------------------------------------------------------------
 
     def ask(self, path: Path, names: Iterable[str] | None) -> None:
         """Want some names of a file, or all of it."""
@@ -142,7 +143,7 @@ class _Slicer:
         return len(file.kept) > before
 
     def _follow(self, file: SourceFile, number: int, statement: Statement) -> None:
-        """Want what a statement that stays looks up, here and in the neighbours."""
+        """Want the names that a kept statement looks up, here and in the neighbours."""
         file.wanted |= statement.uses
         if _is_second_name(statement, file.data_names()):
             file.wanted |= statement.binds
@@ -165,7 +166,7 @@ class _Slicer:
             self.ask(each.file, None if each.attribute == "*" else [each.attribute])
 
     def _is_needed(self, file: SourceFile, number: int, statement: Statement) -> bool:
-        """Return whether a statement stays by what is wanted up to now."""
+        """Return whether a statement must be kept for the names wanted so far."""
         if file.is_whole or statement.binds & file.wanted:
             return True
         nodes = statement.nodes
@@ -174,7 +175,7 @@ class _Slicer:
         return any(self._has_effect(file, node, statement) for node in nodes)
 
     def _has_effect(self, file: SourceFile, node: ast.stmt, statement: Statement) -> bool:
-        """Return whether a statement that binds nothing wanted may change what stays."""
+        """Return whether a statement that binds no wanted name may change a kept value."""
         if is_main_block(node):
             return False
         own, run = file.locals(), list(nodes_run(node))
@@ -200,7 +201,7 @@ class _Slicer:
         )
 
     def _registers(self, file: SourceFile, node: ast.stmt, own: set[str]) -> bool:
-        """Return whether a decorator or a base class may note a definition somewhere that stays."""
+        """Return whether a decorator or a base class may register a definition in kept code."""
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
         of_a_kept = any(root(each) in own for each in decorators if _is_method(each))
         bases = {root(each) for each in getattr(node, "bases", ())} & own
@@ -211,13 +212,13 @@ class _Slicer:
         )
 
     def _is_used(self, file: SourceFile, name: str | None) -> bool:
-        """Return whether a name is an import of a module that something that stays uses."""
+        """Return whether a name is an import of a module that kept code uses."""
         return any(
             each.file in self.files if each.file else each.package in self.packages
             for each in file.meanings(name or "")
         )
 
-    # --- what calls change ----------------------------------------------------------------------
+    # --- effects of calls -----------------------------------------------------------------------
 
     def _call_changes(self, file: SourceFile, name: str) -> bool:
         """Return whether a call of a function may change values or operators that stay."""
@@ -241,7 +242,7 @@ class _Slicer:
     # --- ends -----------------------------------------------------------------------------------
 
     def _find_operators(self) -> bool:
-        """Keep the imports that may register operators which are used; whether there were any."""
+        """Keep the imports that may register used operators; return whether there were any."""
         missing = self.operators - _OPERATORS_OF_TORCH
         for file in list(self.files.values()):
             for number in file.kept:
@@ -258,7 +259,7 @@ class _Slicer:
         return bool(found)
 
     def _mark_not_understood(self) -> bool:
-        """Take files whole that are not understood; return whether there were new ones."""
+        """Keep files whole that are not understood; return whether there were new ones."""
         files = [file for file in self.files.values() if not file.is_whole]
         marked = [file for file in files if _is_not_understood(file)]
         for file in marked:
@@ -267,7 +268,7 @@ class _Slicer:
 
 
 def _attributes_of(name: str, nodes: Iterable[ast.AST]) -> set[str] | None:
-    """Return what is named of a module; None where the module is used in another way."""
+    """Return the attributes of a module that code names; None if it uses the module otherwise."""
     nodes = list(nodes)
     reads = [
         node
@@ -289,7 +290,7 @@ def _operator_namespaces(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _may_register(imports: Iterable[Import], missing: set[str]) -> bool:
-    """Return whether an import may register operators: a neighbour that says so, any other."""
+    """Return whether an import may register operators: any but a neighbour without them."""
     return any(
         each.file is None
         or any(
@@ -344,7 +345,7 @@ def _is_method(decorator: ast.expr) -> bool:
 
 
 def _class_facts(statement: Statement) -> tuple[set[str], bool]:
-    """Return the names of the functions in a class, and whether it says how it is made."""
+    """Return the names of the functions in a class, and whether it has class keywords."""
     nodes = list(statement.walk())
     names = {node.name for node in nodes if isinstance(node, DEFINITIONS)}
     return names, any(isinstance(node, ast.ClassDef) and node.keywords for node in nodes)

@@ -1,8 +1,8 @@
-"""A Python file of the user, read: its statements, its imports, and the text of some of it.
+"""A Python file of the user: its statements, its imports, and the text of its kept statements.
 
     import helper as h                  h: the neighbour helper.py, as a module
     from pack.sub import a              a: taken from the neighbour pack/sub.py
-    import torch                        torch: of the package torch, no neighbour
+    import torch                        torch: of the package torch, not a neighbour
 
 It runs nothing, and does not know which statements are needed (`slicing`).
 """
@@ -18,18 +18,18 @@ from ctk.compiler.usercode.references import files_of_import
 from ctk.toolkit.case.usercode.statements import DEFINITIONS, IMPORTS, Statement, statements_of
 
 NOTE = "# ctk:"
-"""Start of a line that ctk itself added to a copy: it stays."""
+"""Start of a line that ctk itself added to a copy; such lines are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What a name of an import statement means.
+    """The meaning of a name of an import statement.
 
     Attributes:
         name: The name that it binds.
         package: The first part of the module's name.
-        file: The neighbour that it is, or that it is taken from; None if it is no neighbour.
-        attribute: What is taken from it; empty for the module itself.
+        file: The neighbour that it is, or is taken from; None for other modules.
+        attribute: The name taken from the module; empty for the module itself.
         runs: The neighbours that the import runs.
     """
 
@@ -42,7 +42,7 @@ class Import:
 
 @dataclass(slots=True)
 class SourceFile:
-    """A file with what is known of it so far; `statements` is None if Python cannot read it."""
+    """A file and its kept statements; `statements` is None if Python cannot read it."""
 
     path: Path
     data: bytes
@@ -54,7 +54,7 @@ class SourceFile:
     asked: set[str] = field(default_factory=set[str])
 
     def meanings(self, name: str) -> list[Import]:
-        """Return what a name is as an import, anywhere in the file."""
+        """Return the meanings of a name as an import, anywhere in the file."""
         return [each for found in self.imports.values() for each in found if each.name == name]
 
     def binding(self, name: str) -> list[Statement]:
@@ -66,7 +66,7 @@ class SourceFile:
         ]
 
     def locals(self) -> set[str]:
-        """Return the names of the file itself that stay: what is wanted, and kept definitions."""
+        """Return the file's own names in kept code: wanted ones, and kept definitions."""
         kept = (self.statements[number] for number in self.kept) if self.statements else ()
         names = (each.binds for each in kept if isinstance(each.nodes[0], DEFINITIONS))
         return {name for name in self.wanted if self.binding(name)}.union(*names)
@@ -77,7 +77,7 @@ class SourceFile:
 
 
 def _is_data(statement: Statement) -> bool:
-    """Return whether a statement makes a value that can change: no function, no plain literal."""
+    """Return whether a statement makes a mutable value: neither a function nor a plain literal."""
     node = statement.nodes[0]
     is_literal = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
         node.value, ast.Constant
@@ -89,7 +89,7 @@ def _is_data(statement: Statement) -> bool:
 
 
 def read_source(path: Path, folder: Path) -> SourceFile:
-    """Read a file; neighbours are what lies in `folder` or below.
+    """Read a file; neighbours are the files in `folder` or below.
 
     Raises:
         OSError: It cannot be read.
@@ -109,7 +109,7 @@ def read_source(path: Path, folder: Path) -> SourceFile:
 
 
 def _imports(statement: Statement, path: Path, folder: Path) -> Iterator[Import]:
-    """Yield what the import statements in a statement bind, those in functions included."""
+    """Yield the bindings of the import statements in a statement, functions included."""
     for node in statement.walk():
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -138,7 +138,7 @@ def _imports_from(node: ast.ImportFrom, path: Path, folder: Path) -> Iterator[Im
 
 
 def text_of(file: SourceFile) -> bytes:
-    """Return a file with empty lines for what is not kept; the whole file if that is no Python."""
+    """Return a file with empty lines for dropped code; the whole file if the rest is not Python."""
     if file.is_whole or file.statements is None:
         return file.data
     encoding, _ = tokenize.detect_encoding(io.BytesIO(file.data).readline)
@@ -160,5 +160,5 @@ def text_of(file: SourceFile) -> bytes:
 
 
 def _is_ours(number: int, line: str) -> bool:
-    """Return whether a comment stays: the encoding of the file, and what ctk noted in a copy."""
+    """Return whether a comment is kept: the encoding of the file, and notes of ctk in a copy."""
     return line.startswith(NOTE) or (number <= 2 and tokenize.cookie_re.match(line) is not None)

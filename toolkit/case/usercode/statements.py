@@ -1,12 +1,11 @@
-"""The top-level statements of a Python file: which names each binds and looks up, and its effects.
+"""The top-level statements of a Python file: the names that each binds and looks up, its effects.
 
-Which name means a global, in whatever scope it stands, says Python's own compiler (`symtable`):
+Python's own compiler (`symtable`) decides which names are global, in every scope:
 
     def backend(gm, inputs):          binds backend
         return scaled(gm, FACTOR)     looks up scaled, FACTOR; `inputs` is its own
 
-What it does not do: follow names from statement to statement or into other files (`slicing`); it
-runs nothing.
+Following names from statement to statement or into other files is `slicing`. No code is run.
 """
 
 import ast
@@ -31,7 +30,7 @@ class Statement:
         nodes: Its trees.
         lines: First and last line, from 1; decorators count.
         binds: Names of the module that it binds, or a function in it by `global`.
-        uses: Names of the module that it looks up, or functions in it do; annotations too.
+        uses: Names of the module that it looks up, also in functions and annotations.
     """
 
     nodes: tuple[ast.stmt, ...]
@@ -77,7 +76,7 @@ def _last_line(node: ast.stmt) -> int:
 
 
 def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
-    """Return the names of the module that a scope and those in it bind, and that they look up."""
+    """Return the names of the module that a scope and its inner scopes bind, and look up."""
     binds, uses = set[str](), set[str]()
     is_module, is_class = table.get_type() == "module", table.get_type() == "class"
     for symbol in table.get_symbols():
@@ -94,7 +93,7 @@ def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
 
 
 def _names_not_seen(node: ast.stmt) -> Iterator[str]:
-    """Yield what `symtable` counts as no use: names that are deleted, and those in annotations."""
+    """Yield names that `symtable` does not count as uses: deleted names, names in annotations."""
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Del):
             yield each.id
@@ -117,11 +116,11 @@ def _names_in_annotation(part: ast.AST) -> Iterator[str]:
             yield from _names_in_annotation(child)
 
 
-# --- what runs when the file is imported --------------------------------------------------------
+# --- effects of an import of the file -----------------------------------------------------------
 
 
 def nodes_run(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement that run with it: of functions and classes, what is above."""
+    """Yield the nodes of a statement that run with it: not the bodies of functions and classes."""
     yield node
     if isinstance(node, _SCOPES):
         children = [*getattr(node, "decorator_list", ()), *getattr(node, "bases", ())]
@@ -179,7 +178,7 @@ def namespaces(nodes: Iterator[ast.AST]) -> set[str]:
 
 
 def words(nodes: Iterator[ast.AST]) -> set[str]:
-    """Return what may name an operator's namespace: attributes, and words of strings."""
+    """Return words that may name an operator's namespace: attributes, and words of strings."""
     found = set[str]()
     for node in nodes:
         if isinstance(node, ast.Attribute):

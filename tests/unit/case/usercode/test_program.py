@@ -174,7 +174,7 @@ FAILING = {
     ),
     "a backend beside other keywords": (
         f"{RUNS}COMPILE = {{'dynamic': True, 'backend': 'inductor'}}\n",
-        "COMPILE in prog.py: 'backend' is no keyword here; name it with --target",
+        "COMPILE in prog.py: 'backend' is not a keyword here; name it with --target",
     ),
     "bad inputs": (
         "def model(): return abs\ndef inputs(): return [1]\n",
