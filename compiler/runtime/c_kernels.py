@@ -4,9 +4,9 @@ A library is loaded from an anonymous file in memory if the system has such (Lin
 on disk, no temporary folder must allow code, and the checked bytes are the loaded ones. Elsewhere
 it is a temporary file, removed at once.
 
-A kernel with checks returns the number of the check that failed, or 0. The launcher raises
-eager's exception for a position out of range; a load or store out of range of its buffer is a fault of
-the compiler, and its message names the kernel, the node and the buffer.
+A kernel with checks returns the number of the check that failed, or 0. The launcher raises eager's
+exception for a position out of range; a load or store out of range of its buffer is a fault of the
+compiler, and its message names the kernel, the node and the buffer.
 """
 
 from __future__ import annotations
