@@ -25,13 +25,20 @@ def values_reached(
 ) -> tuple[list[object], list[ModuleType]]:
     """Return the values that code takes out of modules, and the modules of the program.
 
-    `helpers.f` is the name `f`. Out of a library's module counts only a value that the program put
-    there. """ found: list[object] = [] modules = [value for value in values if isinstance(value,
-    ModuleType)] for module in modules: # grows is_own = _is_own_module(module) for name in names:
-    value = getattr(module, name, None) if is_own else vars(module).get(name) if isinstance(value,
-    ModuleType): if not any(value is each for each in modules): modules.append(value) elif value is
-    not None and (is_own or _may_be_put_there(value)): found.append(value) return found, [each for
-    each in modules if _is_own_module(each)]
+    `helpers.f` is the name `f`. A library's module counts only by values that the program put there.
+    """
+    found: list[object] = []
+    modules = [value for value in values if isinstance(value, ModuleType)]
+    for module in modules:  # grows
+        is_own = _is_own_module(module)
+        for name in names:
+            value = getattr(module, name, None) if is_own else vars(module).get(name)
+            if isinstance(value, ModuleType):
+                if not any(value is each for each in modules):
+                    modules.append(value)
+            elif value is not None and (is_own or _may_be_put_there(value)):
+                found.append(value)
+    return found, [each for each in modules if _is_own_module(each)]
 
 
 def _may_be_put_there(value: object) -> bool:
