@@ -91,7 +91,7 @@ def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ValuesAround:
     """The values before and after a step, and those to compare, in the order of the graph."""
 
     step: CompileStep
@@ -124,7 +124,7 @@ class Checker:
         except _CannotRun as unknown:
             return Finding(step, "unknown", reason=str(unknown))
 
-    def around(self, step: CompileStep) -> Around | None:
+    def around(self, step: CompileStep) -> ValuesAround | None:
         """Return the values around a step; None if its graphs cannot run.
 
         Of the dispatch steps only decompositions: the values of each operator and of the node that
@@ -137,21 +137,21 @@ class Checker:
         except _CannotRun:
             return None
 
-    def exact(self, around: Around, name: str) -> object:
+    def exact(self, around: ValuesAround, name: str) -> object:
         """Return a value of the graph before a step in float64; None if it has none."""
         step = around.step
         stage, inputs = self._before(step)
         return self._run(step.before, stage, inputs, torch.float64).values.get(name)
 
-    def _around(self, step: CompileStep) -> Around:
+    def _around(self, step: CompileStep) -> ValuesAround:
         stage, inputs = self._before(step)
         before = self._run(step.before, stage, inputs).values
         if step.counterparts is None:
             after, names, _ = self._after(step, before)
-            return Around(step, before, after, names)
+            return ValuesAround(step, before, after, names)
         traced, pairs = self._run_traced(step).values, step.counterparts.items()
         made = {name: traced[nodes[-1]] for name, nodes in pairs if nodes[-1] in traced}
-        return Around(step, before, made, [name for name in made if name in before])
+        return ValuesAround(step, before, made, [name for name in made if name in before])
 
     def _before(self, step: CompileStep) -> tuple[Stage, Inputs]:
         """Return the stage of the graph before a step, and its inputs if the step has them."""

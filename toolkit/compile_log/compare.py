@@ -24,7 +24,7 @@ from ctk.compiler.observe import PassRecord, StageRecord
 from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_lines import graph_diff
-from ctk.toolkit.compile_log.check import Around, Checker
+from ctk.toolkit.compile_log.check import ValuesAround, Checker
 from ctk.toolkit.compile_log.error_history import ErrorSize, is_measurable, measure_error
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
@@ -186,7 +186,7 @@ def _key(step: CompileStep) -> str:
     return f"call of {step.stage}" if step.kind == "kernel" and step.inputs is None else step.where
 
 
-def _in_both(checker: Checker, a: Around, b: Around) -> Iterator[ValueDifference]:
+def _in_both(checker: Checker, a: ValuesAround, b: ValuesAround) -> Iterator[ValueDifference]:
     for name in a.names:
         if name in b.after and not identical(a.after[name], b.after[name]):
             exact = checker.exact(a, name)
@@ -195,7 +195,7 @@ def _in_both(checker: Checker, a: Around, b: Around) -> Iterator[ValueDifference
             yield ValueDifference(" / ".join(wheres), "both", name, a.node(name), *sizes)
 
 
-def _in_one(checker: Checker, around: Around, side: str) -> Iterator[ValueDifference]:
+def _in_one(checker: Checker, around: ValuesAround, side: str) -> Iterator[ValueDifference]:
     for name in around.names:
         if not identical(around.before[name], around.after[name]):
             exact = checker.exact(around, name)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.check import Around, Checker
+from ctk.toolkit.compile_log.check import ValuesAround, Checker
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.processes.link import report_alive
@@ -96,7 +96,7 @@ def measure_error_history(case: Case, log: CompileLog) -> tuple[ErrorChange, ...
     return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
 
 
-def _changes(checker: Checker, around: Around) -> Iterator[ErrorChange]:
+def _changes(checker: Checker, around: ValuesAround) -> Iterator[ErrorChange]:
     for name in around.names:
         before, after = around.before[name], around.after[name]
         if identical(before, after):
