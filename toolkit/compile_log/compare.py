@@ -24,7 +24,7 @@ from ctk.compiler.observe import PassRecord, StageRecord
 from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_lines import graph_diff
-from ctk.toolkit.compile_log.check import ValuesAround, Checker
+from ctk.toolkit.compile_log.check import Checker, ValuesAround
 from ctk.toolkit.compile_log.error_history import ErrorSize, is_measurable, measure_error
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, compile_steps

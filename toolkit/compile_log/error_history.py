@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.check import ValuesAround, Checker
+from ctk.toolkit.compile_log.check import Checker, ValuesAround
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.processes.link import report_alive
