@@ -30,7 +30,7 @@ from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.overwritten import overwritten_inputs
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
-from ctk.compiler.torch_compat.aot.partition import saved_by, torch_budget
+from ctk.compiler.torch_compat.aot.partition import nodes_saved_by, torch_budget
 from tests.helpers.joint_graphs import Joint, joint_of_sample
 
 aten = torch.ops.aten
@@ -57,7 +57,7 @@ def torchs(joint: Joint, budget: float) -> tuple[GraphModule, GraphModule]:
 def saved_nbytes(joint: Joint, forward: GraphModule) -> int:
     """Return the bytes that a forward graph saves, without what is static."""
     static = [input_names(joint.graph)[i] for i in joint.given["static_lifetime_input_indices"]]
-    saved = saved_by(forward, joint.given["num_fwd_outputs"])
+    saved = nodes_saved_by(forward, joint.given["num_fwd_outputs"])
     return sum(nbytes(node) for node in saved if node.name not in static)
 
 

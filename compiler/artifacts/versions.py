@@ -48,7 +48,7 @@ def machine_parts(devices: Sequence[torch.device]) -> dict[str, str]:
     parts = {"machine.cpu": _processor()}
     for device in devices:
         if device.type != "cpu":
-            parts[f"machine.{device}"] = gpu.described(device)
+            parts[f"machine.{device}"] = gpu.describe_target(device)
     return parts
 
 

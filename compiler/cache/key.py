@@ -85,7 +85,7 @@ def _short(text: str) -> str:
 def _inputs(gm: GraphModule, example_inputs: Sequence[object]) -> str:
     static = "".join("01"[roles.is_static(node)] for node in placeholders(gm))
     try:
-        traced = fake.traced_inputs(example_inputs)
+        traced = fake.inputs_of_trace(example_inputs)
         named = aot_runtime.parameters_of(gm)
         lines = tensor_facts.describe_inputs(named, traced, example_inputs)
         return _short("\n".join([*lines, f"static {static}"]))

@@ -211,7 +211,7 @@ def cache_of(
         _note_bypass(store, first_line(error), None)
         return None
     row = [key]
-    inputs = fake.traced_inputs(inputs)
+    inputs = fake.inputs_of_trace(inputs)
     if shape_guards.symbols_of(inputs):
         row = variants(key)
     return WholeGraph(store, key, row, graph, inputs, config)

@@ -28,7 +28,7 @@ from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.aot import decompositions
 from ctk.compiler.torch_compat.aot.decompositions import Name, Values
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.compiler.torch_compat.inductor.patch_sites import wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import wrap_site
 
 Operator = Callable[..., object]
 
@@ -94,7 +94,7 @@ class Decompositions:
 
             return trace
 
-        with wrapped(decompositions.trace_site(), wrap):
+        with wrap_site(decompositions.trace_site(), wrap):
             yield
 
     def may_functionalize(self) -> bool:

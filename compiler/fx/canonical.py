@@ -12,7 +12,7 @@ values. Two callers:
    `context_fn`). Functions appear by qualified name, sub-graphs by their text, constants by a
    digest of their bytes; parameters and buffers by name, because their types are part of the inputs
    and their numbers are not part of the compile. Metadata counts unless it is known to be harmless.
-2. The memory of oracles (`toolkit/oracle/answers/fingerprint.py`), for one operation: every graph has a text, the
+2. Fingerprints of questions (`toolkit/oracle/answers/fingerprint.py`): every graph has a text, the
    numbers of parameters and buffers count, metadata does not.
 
 `same.py` compares graphs within one process by the names of their nodes.
@@ -152,7 +152,7 @@ class _Writer:
         name = functions.name_of(function)
         if name is None:
             raise Uncacheable(
-                f"the graph calls {functions.described(function)}, which is not torch's"
+                f"the graph calls {functions.describe(function)}, which is not torch's"
             )
         return name
 

@@ -66,7 +66,7 @@ def _operands_first(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _require_orderings(given: Sequence[Node], order: Sequence[Node]) -> None:
-    """Raise if a node has moved in front of another that it must follow and that does not need it."""
+    """Raise if a node has moved in front of a node that it must follow and does not feed."""
     place = {node: index for index, node in enumerate(order)}
     for node, behind in orderings(given).items():
         for other in behind:

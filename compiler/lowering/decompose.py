@@ -79,7 +79,7 @@ def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
 
 
 def _decomposition_of(operator: Any) -> Callable[..., Any] | None:
-    function = decompositions.registered().get(operator)
+    function = decompositions.registry().get(operator)
     if function is None or any(holds(operator) for holds in KEPT.values()):
         return None
     return function

@@ -69,16 +69,16 @@ def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphM
     return _forward(info, saved), _backward(info, saved)
 
 
-def computed_in_backward(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
+def find_backward_nodes(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
     """Return the nodes that backward computes if these values are saved, in the joint order."""
     inputs = {*values, *info.backward_inputs}
     inside = _backward_nodes(info, inputs)
     return [node for node in info.nodes if node in inside and node not in inputs]
 
 
-def computed_again(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
+def find_recomputed(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
     """Return the nodes of forward that backward recomputes if these values are saved."""
-    found = computed_in_backward(info, values)
+    found = find_backward_nodes(info, values)
     return [n for n in found if n in info.forward and n.op == "call_function"]
 
 
@@ -91,7 +91,7 @@ def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
     numbers = [node for node in used if is_symbolic(node)]
     return Saved(
         tuple(node for node in tensors if not node.meta.get(_UNCHECKED, False)),
-        tuple(node for node in computed_again(info, given) if is_random(node)),
+        tuple(node for node in find_recomputed(info, given) if is_random(node)),
         tuple(node for node in tensors if node.meta.get(_UNCHECKED, False)),
         tuple(_with_bindings(info, numbers, tensors)),
     )
@@ -148,7 +148,7 @@ def _backward(info: NodeInfo, saved: Saved) -> GraphModule:
     graph.append_inputs((*saved.symbols, *saved.checked))
     graph.append_states(saved.drawn)
     graph.append_inputs((*saved.unchecked, *info.backward_inputs))
-    nodes = computed_in_backward(info, saved.values)
+    nodes = find_backward_nodes(info, saved.values)
     for node in move_getitems_up(
         order_backward(nodes, info.backward, info.operands), info.operands
     ):

@@ -53,7 +53,7 @@ def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
 def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
     """Call the function on one graph; return the substitutions that it made."""
     names = copy_graph_module(module, lazy=True)
-    with graphs.recorded_replacements(module) as replacements:
+    with graphs.record_replacements(module) as replacements:
         result = step.function(module.graph if step.takes == "graph" else module)
     if isinstance(result, Graph):
         result = module if result is module.graph else GraphModule(module, result)

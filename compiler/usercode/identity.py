@@ -263,7 +263,7 @@ class _Walk:
         Raises:
             Uncacheable: Its code is in C++, or hidden in torch's dispatcher.
         """
-        traced = own_operators.traced_code(operator)
+        traced = own_operators.code_of_trace(operator)
         if isinstance(traced, str):
             raise Uncacheable(f"the operator {operator} is the program's own, and {traced}")
         return f"{traced.schema} {self.text(traced.code, self.what)}"

@@ -26,7 +26,11 @@ from ctk.compiler.errors import (
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
+from ctk.compiler.torch_compat.dynamo.capture_reasons import (
+    Collected,
+    collect_reasons,
+    switched_off_by,
+)
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.settings import set_options
@@ -98,7 +102,7 @@ def capture_cases(
         search_last(program.path.parent),
         set_options(program.settings),
         seeded(),
-        collected(found),
+        collect_reasons(found),
         capturing_for(target, options),
     ):
         _run_recorded(program, captured, seen, backward=backward, dynamic=dynamic)

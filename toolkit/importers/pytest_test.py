@@ -26,7 +26,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected
+from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collect_reasons
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import restore_settings
 from ctk.compiler.usercode.references import near_file
@@ -89,7 +89,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
         raise ProgramError(f"no such file: {file}{near_file(file.absolute())}")
     run, found = TestRun(request), Collected()
     torch.compiler.reset()
-    with seeded(), collected(found):
+    with seeded(), collect_reasons(found):
         run.run(name)
     if not any(compiled.captured for compiled in run.compiled):
         raise _explain_nothing_compiled(name, run, found)

@@ -59,10 +59,10 @@ def passes_of(config: Mapping[str, object]) -> Sequence[str]:
 def measured_decisions(config: Mapping[str, object]) -> Mapping[str, object]:
     """Return a config in which `pad_mm.decisions` says what this process has measured."""
     from ctk.compiler.passes.joint.pad_mm import PASS
-    from ctk.compiler.passes.joint.products import measured
+    from ctk.compiler.passes.joint.products import measurements
     from ctk.compiler.rewriting.options import set_options
 
-    known = measured()
+    known = measurements()
     if not known:
         return config
     given = resolve(config).passes.get(PASS.name, {})

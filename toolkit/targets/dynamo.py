@@ -35,7 +35,7 @@ from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.torch_compat.inductor.patch_sites import wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import wrap_site
 from ctk.compiler.usercode.references import load
 from ctk.repro_templates.graph.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
@@ -218,7 +218,7 @@ def _aot_watched(events: AotEvents) -> Generator[None]:
         inductor.compile_lock(),
         events.decompositions.hook(),
         events.fake_kernels.hook(),
-        wrapped(aot.backend_site(), wrap),
+        wrap_site(aot.backend_site(), wrap),
     ):
         yield
 

@@ -139,7 +139,7 @@ class _Frozen:
         if not self._numbering.allow_pass(pass_id):
             self._tell(PassRecord(pass_id, "reassociates", before, before, vetoed=True))
             return graph, before
-        started, new = time.perf_counter(), torchscript_passes.copied(graph)
+        started, new = time.perf_counter(), torchscript_passes.copy_graph(graph)
         try:
             each.run(new)
         except Exception as error:
@@ -232,7 +232,7 @@ def _traced(captured: GraphModule, inputs: Sequence[object]) -> JitGraph:
     saved = clone_values(held)
     try:
         with torch.random.fork_rng(_devices(inputs)):
-            return torchscript_passes.frozen_graph(captured.eval(), clone_values(inputs))
+            return torchscript_passes.freeze_graph(captured.eval(), clone_values(inputs))
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         raise CodegenUnsupported(f"torch.jit refuses the graph: {first_line(error)}") from error
     finally:

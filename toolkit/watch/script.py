@@ -16,7 +16,11 @@ from types import TracebackType
 from typing import Unpack
 
 from ctk.compiler.errors import ProgramError
-from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
+from ctk.compiler.torch_compat.dynamo.capture_reasons import (
+    Collected,
+    collect_reasons,
+    switched_off_by,
+)
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.importers.no_graph import explain_no_graph
 from ctk.toolkit.watch.children import NO_CHILDREN, Children, read_children, watch_children
@@ -80,7 +84,7 @@ def run_script(
             handle.session.book = str(around.enter_context(watch_children(handle.session.options)))
             around.callback(lambda: _end_forked_child(process))
             around.enter_context(apply_script_environment(script, args))
-            around.enter_context(collected(found))
+            around.enter_context(collect_reasons(found))
             try:
                 runpy.run_path(str(script), run_name="__main__")
             finally:

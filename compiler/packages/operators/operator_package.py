@@ -223,7 +223,7 @@ class _OfTensors(torch.nn.Module):
         given = iter(tensors)
         pairs = zip(self.is_tensor, self.fixed, strict=True)
         leaves = [next(given) if is_tensor else fixed for is_tensor, fixed in pairs]
-        args, kwargs = graphs.unflattened(leaves, self.spec)
+        args, kwargs = graphs.unflatten_values(leaves, self.spec)
         return self.function(*args, **kwargs)
 
 
@@ -241,7 +241,7 @@ def _trace(
         ArtifactError: It cannot be traced, or cannot be a package.
     """
     names, keywords = in_order(ns, operator, args, kwargs)
-    leaves, spec = graphs.flattened((tuple(args), keywords))
+    leaves, spec = graphs.flatten_values((tuple(args), keywords))
     named = (*zip(names, args, strict=True), *keywords.items())
     places = [place for each in named for place in _places(*each)]
     tensors = tuple(each for each in leaves if isinstance(each, Tensor))

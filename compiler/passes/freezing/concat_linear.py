@@ -83,18 +83,18 @@ def _width(node: Node) -> int:
 def _concat(rewriter: Rewriter, group: Sequence[Node]) -> None:
     first = group[0]
 
-    def hoisted(node: Node) -> Node:
-        """A constant, computed in front of the first product."""
+    def hoist(node: Node) -> Node:
+        """Return a constant, computed in front of the first product."""
         if node.op == "get_attr":
             with rewriter.graph.inserting_before(first):
                 copied = rewriter.graph.get_attr(str(node.target))
             copied.meta.update(node.meta)
             return copied
-        args, kwargs = map_arg(node.args, hoisted), map_arg(node.kwargs, hoisted)  # type: ignore[arg-type]  # map_arg takes any value
+        args, kwargs = map_arg(node.args, hoist), map_arg(node.kwargs, hoist)  # type: ignore[arg-type]  # map_arg takes any value
         return rewriter.insert(node.target, args, kwargs, before=first)  # type: ignore[arg-type]  # as FX types arguments
 
     def joined(at: int, axis: int) -> Node:
-        parts: Argument = [hoisted(node.args[at]) for node in group]  # type: ignore[arg-type]  # as FX types arguments
+        parts: Argument = [hoist(node.args[at]) for node in group]  # type: ignore[arg-type]  # as FX types arguments
         return rewriter.insert(aten.cat.default, (parts, axis), before=first)
 
     def edit(graph: Graph) -> None:

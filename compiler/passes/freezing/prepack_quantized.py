@@ -43,7 +43,7 @@ from ctk.compiler.passes.freezing.quantized import (
     bounds_of,
     integers_of,
     plain,
-    transposed,
+    skip_transpose,
 )
 from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
@@ -97,7 +97,7 @@ def _layer_of(match: Match) -> _Layer | str:
         return f"the operand {match.bound['x']} is not dequantized"
     is_product = root.target is not aten.convolution.default
     if is_product:
-        found, is_other = transposed(match.bound["w"], result.dtype)
+        found, is_other = skip_transpose(match.bound["w"], result.dtype)
         is_other = not is_other
     else:
         found, is_other = plain(match.bound["w"], result.dtype), False

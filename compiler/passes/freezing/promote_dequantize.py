@@ -135,7 +135,7 @@ def examples() -> list[Example]:
     def through(view: Callable[..., torch.Tensor], *args: object) -> Callable[..., object]:
         return lambda x, w: torch.mm(view(read(x), *args), w)
 
-    def shared(layer: Callable[..., torch.Tensor]) -> Callable[..., object]:
+    def share(layer: Callable[..., torch.Tensor]) -> Callable[..., object]:
         def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
             y = read(x)
             return layer(y, w).sum() + y.sin().sum()
@@ -152,9 +152,9 @@ def examples() -> list[Example]:
         (through(aten.permute.default, [1, 0]), (other, w)),
         (through(aten.t.default), (other, w)),
         (through(aten.transpose.int, 0, 1), (other, w)),
-        (shared(torch.mm), (x, w)),
-        (shared(lambda y, w: torch.addmm(w[0], y, w)), (x, w)),
-        (shared(lambda y, w: aten.convolution.default(y, w, None, *plain)), (image, kernel)),
+        (share(torch.mm), (x, w)),
+        (share(lambda y, w: torch.addmm(w[0], y, w)), (x, w)),
+        (share(lambda y, w: aten.convolution.default(y, w, None, *plain)), (image, kernel)),
     ]
 
 

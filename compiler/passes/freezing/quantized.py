@@ -90,7 +90,7 @@ def plain(node: object, dtype: torch.dtype) -> object:
     return node
 
 
-def transposed(node: object, dtype: torch.dtype) -> tuple[object, bool]:
+def skip_transpose(node: object, dtype: torch.dtype) -> tuple[object, bool]:
     """Return a matrix behind copies and transposes, and whether it is the other way round."""
     is_other, node = False, plain(node, dtype)
     while isinstance(node, Node) and node.target in _TRANSPOSES:
@@ -117,7 +117,7 @@ def is_quantized(weight: object) -> bool:
     tensor = tensor_of(weight)
     if tensor is None:
         return False
-    found = integers_of(transposed(weight, tensor.dtype)[0])
+    found = integers_of(skip_transpose(weight, tensor.dtype)[0])
     return found is not None and is_constant(found.node)
 
 

@@ -30,7 +30,7 @@ from ctk.compiler.fx.properties import escapes
 from ctk.compiler.fx.restride import is_noticed
 from ctk.compiler.fx.types import dense_strides, tensor_of, type_text
 from ctk.compiler.partition.roles import inherit_tags
-from ctk.compiler.passes.joint.products import Operand, Product, lacks, padded, speedup
+from ctk.compiler.passes.joint.products import Operand, Product, lacks, pad, speedup
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -160,7 +160,7 @@ def _pad(rewriter: Rewriter, node: Node, product: Product) -> None:
         count = _OPERANDS[node.target]
         given = arguments.full_arguments(node.target, node.args, node.kwargs) or ()
         options: dict[str, object] = dict(zip(_SCALES, given[count:], strict=False))
-        node.replace_all_uses_with(padded(product, given[:count], options, emit))
+        node.replace_all_uses_with(pad(product, given[:count], options, emit))
         graph.erase_node(node)
 
     name = str(node.target).split(".")[1]

@@ -106,9 +106,7 @@ def lacks(product: Product, is_known: Sequence[bool]) -> tuple[int, int, int]:
     return (rows if inner or product.operands[-2].is_transposed else 0), inner, columns
 
 
-def padded(
-    product: Product, operands: Sequence[Any], options: Mapping[str, Any], emit: Emit
-) -> Any:
+def pad(product: Product, operands: Sequence[Any], options: Mapping[str, Any], emit: Emit) -> Any:
     """Make the padded call of a product: of nodes, or of tensors.
 
     Args:
@@ -156,7 +154,7 @@ _MEASURED: dict[str, float] = {}
 """Speed-up of each product of this process: measured once, so that decisions are consistent."""
 
 
-def measured() -> Mapping[str, float]:
+def measurements() -> Mapping[str, float]:
     """Return the measured speed-ups of this process by the key of a product."""
     return dict(_MEASURED)
 
@@ -181,7 +179,7 @@ def _measure(product: Product) -> float:
         operands = [_make(each, product) for each in product.operands]
         runs = (
             lambda: product.target(*operands),
-            lambda: padded(product, operands, {}, lambda target, args, kw: target(*args, **kw)),
+            lambda: pad(product, operands, {}, lambda target, args, kw: target(*args, **kw)),
         )
         for run in runs:  # kernels are chosen and loaded at the first call
             _seconds(run, 2, product.device)

@@ -61,7 +61,7 @@ def _gives_the_same(match: Match) -> bool:
     sizes: list[Any] = [value_of(each) for each in cast("Sequence[object]", match.bound["r"])]
     if source is None or not any(map(fake.is_symbolic, [*source.shape, *sizes])):
         return True
-    found = fake.answered_without_guards(mode, lambda: aten.view.default(source, sizes))
+    found = fake.run_without_guards(mode, lambda: aten.view.default(source, sizes))
     return same_layout(match.root, found)
 
 

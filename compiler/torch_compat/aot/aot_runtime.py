@@ -37,7 +37,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake import shape_guards
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.inductor.inductor_api import compile_lock
-from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 Run = Callable[..., Sequence[object]]
 
@@ -129,7 +129,7 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
     """
     context = torch._guards.TracingContext.try_get()
     known = 0 if context is None else len(context.guards_context.aotautograd_guards)
-    symbols = shape_guards.symbols_of(fake.traced_inputs(inputs))
+    symbols = shape_guards.symbols_of(fake.inputs_of_trace(inputs))
     any_autocast = torch._C._is_any_autocast_enabled()
     recorded = Recorded(graph, symbols, known, any_autocast, _reasons(context))
     lazily = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
@@ -138,8 +138,8 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
     with (
         compile_lock(),
         lazily,
-        wrapped(wraps, lambda original: _noting_wraps(recorded, original)),
-        wrapped(training, lambda original: staticmethod(_noting_training(recorded, original))),
+        wrap_site(wraps, lambda original: _noting_wraps(recorded, original)),
+        wrap_site(training, lambda original: staticmethod(_noting_training(recorded, original))),
     ):
         yield recorded
 

@@ -24,7 +24,7 @@ import torch
 from torch._ops import OpOverload
 
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 _AUTOGRAD = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA")
 """The dispatch keys whose Python kernels are decompositions."""
@@ -87,7 +87,7 @@ def every() -> Table:
     return {**core_aten(), **global_decomposition_table["post_autograd"]}
 
 
-def registered() -> Table:
+def registry() -> Table:
     """Return torch's live registry of decompositions below autograd, without loading it.
 
     Seen in torch 2.11 and 2.13.
@@ -107,9 +107,9 @@ def decompositions_watched(watcher: Watcher) -> Generator[None]:
 
     hooks = _Hooks(watcher, threading.get_ident())
     with ExitStack() as undo:
-        undo.enter_context(wrapped(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
-        undo.enter_context(wrapped(Site(OpOverload, "decompose"), hooks.composite))
-        undo.enter_context(wrapped(Site(OpOverload, "_get_dispatch"), hooks.dispatcher))
+        undo.enter_context(wrap_site(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
+        undo.enter_context(wrap_site(Site(OpOverload, "decompose"), hooks.composite))
+        undo.enter_context(wrap_site(Site(OpOverload, "_get_dispatch"), hooks.dispatcher))
         _forget_kernels()
         undo.callback(_forget_kernels)
         yield

@@ -168,6 +168,6 @@ def torch_budget(budget: float) -> Generator[None]:
         yield
 
 
-def saved_by(forward: GraphModule, num_fwd_outputs: int) -> Sequence[Node]:
+def nodes_saved_by(forward: GraphModule, num_fwd_outputs: int) -> Sequence[Node]:
     """Return the nodes that a partitioned forward graph saves for backward."""
     return cast("Any", forward.graph.output_node().args[0])[num_fwd_outputs:]

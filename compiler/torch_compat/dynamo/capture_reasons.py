@@ -80,7 +80,7 @@ class Collected:
 
 
 @contextmanager
-def collected(found: Collected) -> Generator[None]:
+def collect_reasons(found: Collected) -> Generator[None]:
     """Collect in `found`, until the block ends, why Dynamo compiles less than it was given.
 
     Seen in torch 2.11 and 2.13: `torch._dynamo.convert_frame.CatchErrorsWrapper`,

@@ -25,7 +25,7 @@ from torch._ops import OpOverload
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]
 
         return dispatch
 
-    with wrapped(Site(FakeTensorMode, "dispatch"), wrap):
+    with wrap_site(Site(FakeTensorMode, "dispatch"), wrap):
         yield
 
 

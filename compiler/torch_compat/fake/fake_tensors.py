@@ -61,7 +61,7 @@ def mode_of(values: Sequence[object]) -> Any | None:
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
 
 
-def traced_inputs(inputs: Sequence[object]) -> list[object]:
+def inputs_of_trace(inputs: Sequence[object]) -> list[object]:
     """Return example inputs as a trace will get them, with Dynamo's symbols.
 
     Dynamo gives its backend real tensors, and records their symbolic sizes. A trace makes fake
@@ -118,7 +118,7 @@ def real_compute() -> Generator[None]:
         yield
 
 
-def answered_without_guards(mode: Any, compute: Callable[[], Any]) -> Any:
+def run_without_guards(mode: Any, compute: Callable[[], Any]) -> Any:
     """Run operators on fake tensors of `mode` without a trace of guards.
 
     Seen in torch 2.11 and 2.13: `ShapeEnv.suppress_guards`.

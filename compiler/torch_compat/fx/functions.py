@@ -59,7 +59,7 @@ def name_of(function: object) -> str | None:
     return next((f"{module}.{each}" for each in names if _look_up(module, each) is function), None)
 
 
-def described(function: object) -> str:
+def describe(function: object) -> str:
     """Return a function's module and name, for messages."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', '?')}.{name}"

@@ -91,7 +91,7 @@ def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> Gr
 
 
 @contextlib.contextmanager
-def recorded_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
+def record_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
     """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names."""
     pairs: dict[tuple[str, str], None] = {}
     found: list[tuple[str, str]] = []
@@ -120,14 +120,14 @@ def has_hooks(module: torch.nn.Module) -> bool:
     return is_hooked or any(getattr(module, name) for name in own)
 
 
-def flattened(tree: object) -> tuple[list[Any], Any]:
+def flatten_values(tree: object) -> tuple[list[Any], Any]:
     """Return the leaves of nested values, and their nesting."""
     from torch.utils._pytree import tree_flatten
 
     return tree_flatten(tree)
 
 
-def unflattened(leaves: Sequence[object], spec: Any) -> Any:
+def unflatten_values(leaves: Sequence[object], spec: Any) -> Any:
     """Return nested values of their leaves."""
     from torch.utils._pytree import tree_unflatten
 

@@ -17,19 +17,19 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 
 @contextmanager
-def registered_once() -> Generator[None]:
+def register_once() -> Generator[None]:
     """Pass over definitions and kernels that are there already. Seen in torch 2.11 and 2.13."""
     library = torch.library.Library
     with (
-        wrapped(Site(library, "__init__"), _make),
-        wrapped(Site(library, "define"), _define),
-        wrapped(Site(library, "impl"), _impl),
-        wrapped(Site(library, "_register_fake"), _register_fake),
-        wrapped(Site(torch._ops.OperatorBase, "py_impl"), _py_impl),
+        wrap_site(Site(library, "__init__"), _make),
+        wrap_site(Site(library, "define"), _define),
+        wrap_site(Site(library, "impl"), _impl),
+        wrap_site(Site(library, "_register_fake"), _register_fake),
+        wrap_site(Site(torch._ops.OperatorBase, "py_impl"), _py_impl),
     ):
         yield
 

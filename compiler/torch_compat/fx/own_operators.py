@@ -36,7 +36,7 @@ class TracedCode:
     code: tuple[object, ...]
 
 
-def traced_code(operator: Any) -> TracedCode | str:
+def code_of_trace(operator: Any) -> TracedCode | str:
     """Return the code of a program's operator that a trace runs, or why it is unknown.
 
     Seen in torch 2.11 and 2.13: `OPDEFS`, `torch.library._defs`, `simple_registry`.

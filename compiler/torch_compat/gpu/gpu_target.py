@@ -5,7 +5,7 @@ import torch
 from ctk.compiler.torch_compat.gpu import cuda_launch
 
 
-def described(device: torch.device) -> str:
+def describe_target(device: torch.device) -> str:
     """Return name, capability, size and driver of a device."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return device.type

@@ -22,7 +22,7 @@ class Site:
 
 
 @contextmanager
-def wrapped(site: Site, wrap: Callable[[Any], Any]) -> Generator[None]:
+def wrap_site(site: Site, wrap: Callable[[Any], Any]) -> Generator[None]:
     """Put `wrap(original)` in the place of a function inside the block.
 
     The original is the owner's own attribute: a class method is a descriptor.

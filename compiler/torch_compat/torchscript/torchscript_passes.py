@@ -52,7 +52,7 @@ def _pass(name: str, *, for_inference: bool = False) -> JitPass:
     return JitPass(name, getattr(torch._C, f"_jit_pass_{name}"), for_inference)
 
 
-def frozen_graph(module: torch.nn.Module, inputs: Sequence[object]) -> JitGraph:
+def freeze_graph(module: torch.nn.Module, inputs: Sequence[object]) -> JitGraph:
     """Trace a module, and make its tensors constants.
 
     Args:
@@ -78,7 +78,7 @@ def frozen_graph(module: torch.nn.Module, inputs: Sequence[object]) -> JitGraph:
     return graph
 
 
-def copied(graph: JitGraph) -> JitGraph:
+def copy_graph(graph: JitGraph) -> JitGraph:
     """Return a copy that later passes do not touch."""
     return graph.copy()
 

@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from ctk.compiler.partition.bans import hard_bans, soft_bans
 from ctk.compiler.partition.classify import NodeInfo, classify_nodes
 from ctk.compiler.partition.costs import total_nbytes
-from ctk.compiler.partition.extract import computed_in_backward
+from ctk.compiler.partition.extract import find_backward_nodes
 from ctk.compiler.partition.network import cut
 from ctk.compiler.partition.options import PartitionOptions
 
@@ -42,7 +42,7 @@ def drawn(seed: int) -> NodeInfo:
 
 def is_enough(info: NodeInfo, saved: Iterable[Node], banned: frozenset[Node]) -> bool:
     """Return whether backward needs nothing that is banned, besides what is saved."""
-    return banned.isdisjoint(computed_in_backward(info, saved))
+    return banned.isdisjoint(find_backward_nodes(info, saved))
 
 
 @pytest.mark.parametrize("seed", range(25))

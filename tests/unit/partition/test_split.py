@@ -22,7 +22,7 @@ from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import (
     run_and_save_rng_state,
     run_with_rng_state,
-    saved_by,
+    nodes_saved_by,
     torch_budget,
 )
 from tests.helpers.joint_graphs import BY_NAME, Calls, Joint, joint_of, joint_of_sample
@@ -54,7 +54,7 @@ def saved_nbytes(joint: Joint, forward: GraphModule) -> int:
     """Return the bytes that a forward graph saves, without what is static."""
     count = joint.given["num_fwd_outputs"]
     static = [input_names(joint.graph)[i] for i in joint.given["static_lifetime_input_indices"]]
-    return sum(nbytes(node) for node in saved_by(forward, count) if node.name not in static)
+    return sum(nbytes(node) for node in nodes_saved_by(forward, count) if node.name not in static)
 
 
 def targets(gm: GraphModule) -> list[object]:
@@ -94,7 +94,7 @@ def test_inputs_and_outputs_are_as_aotautograd_wants_them(name, algorithm):
     names = input_names(joint.graph)
     tangents = [name for name in names if name.startswith("tangents")]
     assert input_names(forward) == [n for n in names if n not in tangents and "rng" not in n]
-    saved = saved_by(forward, count)
+    saved = nodes_saved_by(forward, count)
     symbols = [is_symbolic(node) for node in saved]
     assert symbols == sorted(symbols)
     assert len(output_leaves(backward)) == len(output_leaves(joint.graph)) - count
@@ -151,7 +151,7 @@ def test_what_forward_overwrites_is_copied_before():
     (buffer,) = overwritten_inputs(classify_nodes(joint.graph, count))
     for budget in BUDGETS:
         forward, backward = ours(joint, memory_budget=budget)
-        assert buffer.name not in [node.name for node in saved_by(forward, count)]
+        assert buffer.name not in [node.name for node in nodes_saved_by(forward, count)]
         assert aten.copy_.default in targets(forward)
         assert aten.copy_.default not in targets(backward)
 
@@ -166,7 +166,7 @@ def test_a_checkpointed_region_is_computed_again():
 def test_a_checkpointed_region_draws_the_same_numbers_again():
     joint = joint_of_sample("checkpoint_dropout")
     forward, backward = ours(joint)
-    names = [node.name for node in saved_by(forward, joint.given["num_fwd_outputs"])]
+    names = [node.name for node in nodes_saved_by(forward, joint.given["num_fwd_outputs"])]
     states = [name for name in input_names(backward) if name.startswith("rng_state")]
     assert len(states) == 2 and len(names) == len(input_names(backward)) - 1
     assert run_and_save_rng_state() in targets(forward)
@@ -195,7 +195,7 @@ def test_equal_expressions_are_saved_once():
     joint = GraphModule({}, graph)
     merged, _ = split.min_cut_rematerialization_partition(joint, (), num_fwd_outputs=1)
     apart, _ = split.min_cut_rematerialization_partition(joint, (), num_fwd_outputs=1, cse=False)
-    assert (len(saved_by(merged, 1)), len(saved_by(apart, 1))) == (1, 2)
+    assert (len(nodes_saved_by(merged, 1)), len(nodes_saved_by(apart, 1))) == (1, 2)
 
 
 @pytest.mark.parametrize("budget", [-0.5, 1.5, float("nan")])

@@ -46,7 +46,7 @@ def test_what_was_measured_decides_and_is_measured_once(gains):
     calls = gains(1.3)
     first, second = ran(PadMm(**CPU)), ran(PadMm(**CPU))
     assert len(first.rewrites) == len(second.rewrites) == len(calls) == 1
-    (key,) = products.measured()
+    (key,) = products.measurements()
     assert first.notes == (f"mm: padded: {key} is 1.30 times as fast when padded, "
                            "pad_mm.min_speedup is 1.1",)  # fmt: skip
     assert not ran(PadMm(**CPU, min_speedup=1.4)).rewrites
@@ -55,7 +55,7 @@ def test_what_was_measured_decides_and_is_measured_once(gains):
 def test_a_decision_is_replayed_without_measuring(gains):
     calls = gains(0.5)
     assert not ran(PadMm(**CPU)).rewrites
-    (key,) = products.measured()
+    (key,) = products.measurements()
     assert ran(PadMm(decisions=(key,))).rewrites
     gains(2.0)
     assert not ran(PadMm(**CPU, decisions=(f"-{key}",))).rewrites
@@ -65,7 +65,7 @@ def test_a_decision_is_replayed_without_measuring(gains):
 def test_a_case_carries_what_was_decided(gains):
     gains(1.05)
     ran(PadMm(**CPU))
-    (key,) = products.measured()
+    (key,) = products.measurements()
     case = Case(torch.fx.symbolic_trace(product), (X, Y), config={"pad_mm.min_flops": 0})
     told = record_decisions(case)
     assert told.config == {"pad_mm.min_flops": 0, "pad_mm.decisions": [f"-{key}"]}

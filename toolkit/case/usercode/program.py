@@ -30,7 +30,7 @@ from typing import cast
 import torch
 
 from ctk.compiler.errors import ProgramError, nearest
-from ctk.compiler.torch_compat.fx.libraries import registered_once
+from ctk.compiler.torch_compat.fx.libraries import register_once
 from ctk.compiler.torch_compat.process.settings import is_setting, may_be
 from ctk.compiler.usercode.python_files import is_loaded, load_file
 from ctk.compiler.usercode.references import near_file, search_last, user_traceback
@@ -147,7 +147,7 @@ def parse_spec(spec: str) -> tuple[Path, str, str]:
 
 
 def _load_module(path: Path) -> ModuleType:
-    again = registered_once() if is_loaded(path) else contextlib.nullcontext()
+    again = register_once() if is_loaded(path) else contextlib.nullcontext()
     try:
         with again:
             return load_file(path, fresh=True)

@@ -16,7 +16,7 @@ from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
@@ -32,7 +32,7 @@ def installed(session: CompileRecord) -> Generator[None]:
     with inductor.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
         if is_outermost:
             for site, wrap in _hooks(session):
-                undo.enter_context(wrapped(site, wrap))
+                undo.enter_context(wrap_site(site, wrap))
             undo.enter_context(session.decompositions.hook())
             undo.enter_context(session.fake_kernels.hook())
         yield
