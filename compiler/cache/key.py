@@ -35,10 +35,10 @@ from ctk.compiler.rewriting.stage_passes import Step
 from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.torch_compat.aot import aot_runtime
 from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
-from ctk.compiler.torch_compat.dynamo import roles
+from ctk.compiler.torch_compat.dynamo import tensor_sources
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake import tensor_facts
-from ctk.compiler.torch_compat.process import ambient
+from ctk.compiler.torch_compat.process import trace_state
 from ctk.compiler.usercode.identity import identity_of
 
 Passes = Mapping[Stage, Sequence[Step]]
@@ -61,7 +61,7 @@ def key_parts(
     Raises:
         Uncacheable: The compile cannot be kept; the message has the reason.
     """
-    for reason in ambient.reasons():
+    for reason in trace_state.reasons():
         raise Uncacheable(reason)
     if config.freezing:
         raise Uncacheable("parameters become constants (freezing)")
@@ -83,7 +83,7 @@ def _short(text: str) -> str:
 
 
 def _inputs(gm: GraphModule, example_inputs: Sequence[object]) -> str:
-    static = "".join("01"[roles.is_static(node)] for node in placeholders(gm))
+    static = "".join("01"[tensor_sources.is_static(node)] for node in placeholders(gm))
     try:
         traced = fake.inputs_of_trace(example_inputs)
         named = aot_runtime.parameters_of(gm)
@@ -126,9 +126,9 @@ def _is_users(step: Step) -> bool:
 
 
 def _ambient() -> Iterator[tuple[str, str]]:
-    for name, value in ambient.ambient_state().items():
+    for name, value in trace_state.ambient_state().items():
         yield f"ambient.{name}", value
-    for module, settings in ambient.compiler_settings().items():
+    for module, settings in trace_state.compiler_settings().items():
         yield f"settings.{module}", identity_of(settings, f"a setting of {module}")
 
 

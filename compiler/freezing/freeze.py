@@ -24,7 +24,7 @@ from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
-from ctk.compiler.torch_compat.dynamo import roles
+from ctk.compiler.torch_compat.dynamo import tensor_sources
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 log = logging.getLogger("ctk.pipeline")
@@ -101,10 +101,10 @@ def constants_of(
 
 def names_of(captured: GraphModule) -> list[str]:
     """Return what to call the inputs of the dispatched graph: `encoder.weight`."""
-    named = roles.names_in_module(captured)
+    named = tensor_sources.names_in_module(captured)
     owned = [*captured.named_parameters(), *captured.named_buffers()]
     return [named.get(name, name) for name, _ in owned] + [
-        roles.name_in_module(node) or node.name for node in placeholders(captured)
+        tensor_sources.name_in_module(node) or node.name for node in placeholders(captured)
     ]
 
 
@@ -147,7 +147,7 @@ def _held_values(
     owned = [*captured.parameters(), *captured.buffers()]
     given = zip(placeholders(captured), example_inputs, strict=True)
     return [(value, True) for value in owned] + [
-        (value, isinstance(value, torch.nn.Parameter) or roles.is_static(node))
+        (value, isinstance(value, torch.nn.Parameter) or tensor_sources.is_static(node))
         for node, value in given
     ]
 

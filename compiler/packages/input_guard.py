@@ -20,7 +20,7 @@ from ctk.compiler.errors import InputError
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.sizes.index import Index, Symbol
 from ctk.compiler.sizes.size_guards import number_of, symbols_of
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,9 @@ class InputGuard:
             for axis, (size, found) in enumerate(zip(each.shape, value.shape, strict=True)):
                 self._refuse_size(f"{each.name}.size({axis})", size, found, sizes)
         is_lazy = value.is_neg() or value.is_conj()
-        if not is_lazy and (value.stride() == strides or allocate.fits(value, shape, strides)):
+        if not is_lazy and (
+            value.stride() == strides or strided_tensors.fits(value, shape, strides)
+        ):
             return value
         if each.is_written:
             raise InputError(
@@ -336,7 +338,7 @@ def share_memory(a: Tensor, b: Tensor) -> bool:
     if a.device != b.device or not a.numel() or not b.numel():
         return False
     (a_start, a_end), (b_start, b_end) = map(_extent, (a, b))
-    return a_start < b_end and b_start < a_end and allocate.overlap(a, b)
+    return a_start < b_end and b_start < a_end and strided_tensors.overlap(a, b)
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:

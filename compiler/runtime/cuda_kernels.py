@@ -21,7 +21,7 @@ from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch
-from ctk.compiler.torch_compat.process.allocate import empty
+from ctk.compiler.torch_compat.process.strided_tensors import empty
 
 ALIGNMENT = 16
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.torch_compat.fx import operators
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 _OF_OPERATOR = (
     "getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs",
@@ -45,7 +45,7 @@ def _functions_by_name() -> Mapping[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {
         "fitted": fitted,
         "required": required,
-        "reinterpret": allocate.reinterpret(),
+        "reinterpret": strided_tensors.reinterpret(),
         "storage_offset": Tensor.storage_offset,
         **{each.__name__: each for each in (max, min, int, float, bool, round, abs)},
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 
 def fitted(
@@ -21,7 +21,7 @@ def fitted(
     if tensor.dtype is dtype and not tensor.is_neg():
         if tensor.stride() == stride and tensor.shape == size:  # nearly always, and fast
             return tensor
-        if allocate.fits(tensor, size, stride):
+        if strided_tensors.fits(tensor, size, stride):
             return tensor
     if list(tensor.shape) != list(size):
         raise _mismatch(tensor, size, stride)
@@ -36,7 +36,7 @@ def required(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> 
             "kind: pass `resolve_neg()` of the tensor, or compile it again"
         )
     is_same = tensor.stride() == stride and tensor.shape == size
-    if not is_same and not allocate.fits(tensor, size, stride):
+    if not is_same and not strided_tensors.fits(tensor, size, stride):
         raise _mismatch(tensor, size, stride)
     return tensor
 

@@ -40,7 +40,7 @@ from ctk.compiler.runtime.steps import (
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import python_text
 from ctk.compiler.torch_compat.fx import operators
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 Takes = Literal["address", "tensor"]
 """The argument of a launch for a buffer."""
@@ -141,12 +141,12 @@ class PythonCode:
         shape, strides = self._text(step.shape), self._text(step.strides)
         dtype = self._global(step.dtype)
         if step.memory:
-            view = self._global(allocate.in_memory_of)
+            view = self._global(strided_tensors.in_memory_of)
             return f"{view}({self._value(step.memory)}, {shape}, {strides}, {dtype})"
         if step.device.type == "cpu":
-            empty = self._global(allocate.empty_on_cpu(), "empty")
+            empty = self._global(strided_tensors.empty_on_cpu(), "empty")
             return f"{empty}({shape}, {strides}, {dtype})"
-        empty, device = self._global(allocate.empty, "empty_on"), self._global(step.device)
+        empty, device = self._global(strided_tensors.empty, "empty_on"), self._global(step.device)
         return f"{empty}({shape}, {strides}, {dtype}, {device})"
 
     def _arguments_text(self, value: str) -> str:

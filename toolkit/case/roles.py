@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 from torch.nn import Parameter
 
 from ctk.compiler.fx.walk import attribute_targets, fetch, placeholders
-from ctk.compiler.torch_compat.dynamo import roles as torch_roles
+from ctk.compiler.torch_compat.dynamo import tensor_sources as torch_roles
 from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
 

@@ -20,7 +20,7 @@ from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.compiler.torch_compat.dynamo import roles
+from ctk.compiler.torch_compat.dynamo import tensor_sources
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.graph.random_draws import same_draws
 from ctk.repro_templates.graph.running import STATES, Run, called, under
@@ -184,7 +184,9 @@ def run_compiled(
     # A called module may write into its state when it is traced (BatchNorm counts its batches).
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
     if case.roles:
-        roles.present(private, {k: role.static for k, role in case.roles.items() if role.static})
+        tensor_sources.present(
+            private, {k: role.static for k, role in case.roles.items() if role.static}
+        )
     with under(state, STATES), keep_python_state(case.graph), limit_compiled():
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()

@@ -40,12 +40,12 @@ from ctk.compiler.runtime.steps import (
 )
 from ctk.compiler.sizes.index import Index, symbol
 from ctk.compiler.sizes.size_guards import mentioned_symbols, symbols_of
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 Run = Callable[..., Any]
 
 aten = torch.ops.aten
-_REINTERPRET = allocate.reinterpret()
+_REINTERPRET = strided_tensors.reinterpret()
 
 
 class Assembly:

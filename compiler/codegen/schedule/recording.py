@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.torch_compat.gpu import cuda_graphs
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 T = TypeVar("T")
-_reinterpret = allocate.reinterpret()
+_reinterpret = strided_tensors.reinterpret()
 Run: TypeAlias = Callable[[list[Any]], Sequence[object]]
 
 

@@ -23,7 +23,7 @@ from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch, triton_launch
-from ctk.compiler.torch_compat.process.allocate import empty
+from ctk.compiler.torch_compat.process.strided_tensors import empty
 
 _TYPES = {
     torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16",

@@ -25,7 +25,7 @@ from ctk.compiler.packages.c_wrapper.variables import Items, Nothing, Number
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import Call, Ref
 from ctk.compiler.sizes.index import Index
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.process import strided_tensors
 
 aten = torch.ops.aten
 
@@ -168,7 +168,7 @@ _PRINTERS: Mapping[object, Callable[[Body, Call], None]] = {
     torch.Tensor.storage_offset: _storage_offset,
     fitted: _fit,
     required: _require,
-    allocate.reinterpret(): _reinterpret,
+    strided_tensors.reinterpret(): _reinterpret,
     aten.as_strided.default: _as_strided,
     aten.sym_size.int: _size_of,
     aten.sym_stride.int: _size_of,

@@ -36,7 +36,7 @@ from ctk.compiler.packages.write import Options, write_package
 from ctk.compiler.records import Json
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.compiler.torch_compat.process import ambient
+from ctk.compiler.torch_compat.process import trace_state
 from ctk.compiler.usercode.identity import identity_of, implementation_text
 
 log = logging.getLogger("ctk.cache")
@@ -197,7 +197,7 @@ def _parts(
     Raises:
         Uncacheable: An option is code that cannot be known.
     """
-    state = {k: v for k, v in ambient.ambient_state().items() if k not in _NOT_TRACED}
+    state = {k: v for k, v in trace_state.ambient_state().items() if k not in _NOT_TRACED}
     options = config.differences()
     devices = [] if device_type == "cpu" else [torch.device(device_type, 0)]
     return {

@@ -20,9 +20,9 @@ from ctk.compiler.partition.roles import is_getitem
 from ctk.compiler.partition.split import find_unsupported
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot.partition import (
+    nodes_saved_by,
     run_and_save_rng_state,
     run_with_rng_state,
-    nodes_saved_by,
     torch_budget,
 )
 from tests.helpers.joint_graphs import BY_NAME, Calls, Joint, joint_of, joint_of_sample
