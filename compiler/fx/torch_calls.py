@@ -1,7 +1,7 @@
 """Calls of torch as programs write them, in one form: the function, and its arguments by name.
 
 `x.permute(0, 2, 1)`, `x.permute((0, 2, 1))` and `torch.permute(dims=(0, 2, 1), input=x)` are all
-`Call(torch.permute, {"input": x, "dims": (0, 2, 1)})`, and `x @ y` is a call of `torch.matmul`. A
+`TorchCall(torch.permute, {"input": x, "dims": (0, 2, 1)})`, and `x @ y` is a call of `torch.matmul`. A
 call in place, of operands other than plain tensors, with `out=`, or of a function outside
 `torch_signatures`, has no such form.
 
@@ -19,7 +19,7 @@ from torch.fx import Node
 from torch.fx.node import Argument
 
 from ctk.compiler.fx.effects import is_calm, mutated_arguments
-from ctk.compiler.fx.torch_signatures import ALIASES, Function, Signature, functions, methods
+from ctk.compiler.fx.torch_signatures import ALIASES, Function, TorchSignature, functions, methods
 from ctk.compiler.fx.types import number_type, tensor_of, value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
@@ -27,7 +27,7 @@ _COMMUTATIVE = (torch.add, torch.mul)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TorchCall:
     """A call in canonical form, with the defaults of omitted arguments."""
 
     function: Function
@@ -45,14 +45,14 @@ def function_of(node: Node) -> Function | None:
     return signature.function if signature is not None else None
 
 
-def call_of(node: object) -> Call | None:
+def call_of(node: object) -> TorchCall | None:
     """Return the canonical form of a node's call; None if it has none."""
     return read_call(node.target, node.args, node.kwargs) if isinstance(node, Node) else None
 
 
 def read_call(
     target: object, args: tuple[Argument, ...], kwargs: Mapping[str, Argument]
-) -> Call | None:
+) -> TorchCall | None:
     """Return the canonical form of a call; the target of a method is its name."""
     signature = _signature_of(target)
     given = _bind(signature, target, args, kwargs) if signature is not None else None
@@ -63,10 +63,10 @@ def read_call(
     only_here = [name for name in given if name not in known or name == "inplace"]
     if any(not _is_default(signature, name, given[name]) for name in only_here):
         return None
-    return Call(meant.function, _fill(meant, {n: given[n] for n in known if n in given}))
+    return TorchCall(meant.function, _fill(meant, {n: given[n] for n in known if n in given}))
 
 
-def write_arguments(call: Call) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
+def write_arguments(call: TorchCall) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
     """Return a call's arguments in the schema's order, without trailing defaults."""
     signature, given = functions()[call.function], call.arguments
     places = [name for name in signature.names if name in given]
@@ -76,12 +76,12 @@ def write_arguments(call: Call) -> tuple[tuple[Argument, ...], dict[str, Argumen
     return tuple(given[name] for name in places), {name: given[name] for name in named}
 
 
-def _signature_of(target: object) -> Signature | None:
+def _signature_of(target: object) -> TorchSignature | None:
     return methods().get(target) if isinstance(target, str) else functions().get(target)
 
 
 def _bind(
-    signature: Signature,
+    signature: TorchSignature,
     target: object,
     args: tuple[Argument, ...],
     kwargs: Mapping[str, Argument],
@@ -103,7 +103,7 @@ def _bind(
     return given if tuple(missing) == last or not missing else None
 
 
-def _fill(signature: Signature, given: dict[str, Argument]) -> dict[str, Argument]:
+def _fill(signature: TorchSignature, given: dict[str, Argument]) -> dict[str, Argument]:
     if signature.function in _COMMUTATIVE and _is_number((given["input"],)):
         given = {**given, "input": given["other"], "other": given["input"]}
     known = (*signature.names, *signature.named)
@@ -111,7 +111,7 @@ def _fill(signature: Signature, given: dict[str, Argument]) -> dict[str, Argumen
     return {name: cast("Argument", whole[name]) for name in known if name in whole}
 
 
-def _takes_tensors(signature: Signature, given: Mapping[str, Argument]) -> bool:
+def _takes_tensors(signature: TorchSignature, given: Mapping[str, Argument]) -> bool:
     """Return whether the operands are plain tensors, of which one may be a number.
 
     A number on the left has the meaning of the function only for `_COMMUTATIVE`.
@@ -140,7 +140,7 @@ def _is_number(arguments: tuple[object, ...]) -> bool:
     return any(number_type(value_of(argument)) is not None for argument in arguments[:1])
 
 
-def _is_default(signature: Signature, name: str, value: object) -> bool:
+def _is_default(signature: TorchSignature, name: str, value: object) -> bool:
     default = signature.defaults.get(name, signature)  # no argument is a signature
     return type(value) is type(default) and value == default
 

@@ -75,7 +75,7 @@ ALIASES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class TorchSignature:
     """The arguments of a function.
 
     Attributes:
@@ -94,9 +94,9 @@ class Signature:
 
 
 @cache
-def functions() -> Mapping[object, Signature]:
+def functions() -> Mapping[object, TorchSignature]:
     """Return the signature of each function that programs call, by the function."""
-    found: dict[object, Signature]
+    found: dict[object, TorchSignature]
     found = {
         getattr(torch, n): _parse(getattr(torch, n), a) for n, a in _list_signatures(_OF_TORCH)
     }
@@ -106,7 +106,7 @@ def functions() -> Mapping[object, Signature]:
 
 
 @cache
-def methods() -> Mapping[str, Signature]:
+def methods() -> Mapping[str, TorchSignature]:
     """Return the signature of each method of tensors, by its name."""
     of_torch = functions()
     names = [name for name, _ in _list_signatures(_OF_TORCH)] + ["swapaxes", "swapdims"]
@@ -117,7 +117,7 @@ def _list_signatures(text: str) -> list[tuple[str, str]]:
     return re.findall(r"(\w+)(\(.*?\))", text, re.DOTALL)
 
 
-def _parse(function: Function, arguments: str) -> Signature:
+def _parse(function: Function, arguments: str) -> TorchSignature:
     (definition,) = ast.parse(f"def f{arguments}: ...").body
     given = definition.args  # type: ignore[attr-defined]  # a function definition
     names, named = ([each.arg for each in part] for part in (given.args, given.kwonlyargs))
@@ -125,4 +125,4 @@ def _parse(function: Function, arguments: str) -> Signature:
     pairs += zip(named, given.kw_defaults, strict=True)
     defaults = {name: ast.literal_eval(value) for name, value in pairs}
     rest = (given.vararg.arg,) if given.vararg is not None else ()
-    return Signature(function, (*names, *rest), tuple(named), defaults, bool(rest))
+    return TorchSignature(function, (*names, *rest), tuple(named), defaults, bool(rest))

@@ -5,7 +5,16 @@ A rule is written as a pattern (`Rule`, of `Op`s over `Var`s), traced from two f
 with a handler that gets each match (`HandlerRule`). A pass calls `apply_rules(rewriter, table)`.
 """
 
-from ctk.compiler.patterns.expression import ANY, Dim, Match, Mismatch, Op, Reshape, Size, Var
+from ctk.compiler.patterns.expression import (
+    ANY,
+    Dim,
+    Match,
+    Op,
+    PatternMismatch,
+    Reshape,
+    Size,
+    Var,
+)
 from ctk.compiler.patterns.generated import gen_register_replacement
 from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd, jvp, replace_by_example
 from ctk.compiler.patterns.lazy import LazyTable
@@ -25,8 +34,8 @@ __all__ = [
     "HandlerRule",
     "LazyTable",
     "Match",
-    "Mismatch",
     "Op",
+    "PatternMismatch",
     "Reshape",
     "Rule",
     "RuleTable",

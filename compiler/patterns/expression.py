@@ -164,7 +164,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class PatternMismatch:
     """A part of a pattern that does not match, and the part of the graph there.
 
     `depth` is the number of nodes matched before.

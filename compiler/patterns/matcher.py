@@ -25,7 +25,15 @@ from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import base_of, is_mutating, is_view
 from ctk.compiler.observe import Numerics
 from ctk.compiler.patterns.anchor import Chain, chain_of, has_chain
-from ctk.compiler.patterns.expression import Match, Mismatch, Op, Pattern, Var, ops_of, roots_of
+from ctk.compiler.patterns.expression import (
+    Match,
+    Op,
+    Pattern,
+    PatternMismatch,
+    Var,
+    ops_of,
+    roots_of,
+)
 from ctk.compiler.patterns.solve import calls, find, matches
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fx import graphs
@@ -35,8 +43,8 @@ __all__ = [
     "Guard",
     "HandlerRule",
     "Match",
-    "Mismatch",
     "Op",
+    "PatternMismatch",
     "Rule",
     "RuleTable",
     "Var",
@@ -248,7 +256,7 @@ def explain(rule: AnyRule, node: Node) -> str | None:
         None if it fires; else the reason of its guard, or, if the pattern does not match, the part
         of the graph in place of the furthest mismatch.
     """
-    missed: list[Mismatch] = []
+    missed: list[PatternMismatch] = []
     reasons: list[str] = []
     for match in matches(rule.pattern, node, missed):
         reason = refusal(rule, match, writers_of(node.graph))
@@ -268,9 +276,9 @@ def why_not(rule: AnyRule, graph: Graph) -> str | None:
     root = roots_of(rule.pattern)[0]
     writers = writers_of(graph)
     refused: list[str] = []
-    best: tuple[Mismatch, Node] | None = None
+    best: tuple[PatternMismatch, Node] | None = None
     for node in (each for each in graph.nodes if calls(root, each)):
-        missed: list[Mismatch] = []
+        missed: list[PatternMismatch] = []
         for match in matches(rule.pattern, node, missed):
             reason = refusal(rule, match, writers)
             if reason is None:

@@ -28,7 +28,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.types import tensor_of, type_text, value_of
 from ctk.compiler.observe import Numerics, first_line
-from ctk.compiler.patterns.expression import Match, Mismatch, Op
+from ctk.compiler.patterns.expression import Match, Op, PatternMismatch
 from ctk.compiler.patterns.insert import TraceFunction, insert_graph, unfit
 from ctk.compiler.patterns.matcher import Rule, RuleTable, holds
 from ctk.compiler.patterns.solve import matches
@@ -332,7 +332,7 @@ def _key(replacement: Replacement, match: Match) -> _Key:
 
 def _inexact(exact: tuple[Op, ...], match: Match) -> str | None:
     """Return the mismatch of the search function traced with the operands of the match."""
-    missed: list[Mismatch] = []
+    missed: list[PatternMismatch] = []
     for found in matches(exact, match.root, missed):
         same = all(match.bound.get(name) is value for name, value in found.bound.items())
         if same and found.outputs == match.outputs:

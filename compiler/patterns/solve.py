@@ -24,9 +24,9 @@ from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.patterns.expression import (
     Dim,
     Match,
-    Mismatch,
     Op,
     Pattern,
+    PatternMismatch,
     Reshape,
     Size,
     Used,
@@ -55,18 +55,20 @@ class _State:
     def copy(self) -> "_State":
         return _State(dict(self.bound), dict(self.nodes), list(self.copies))
 
-    def mismatch(self, part: object, value: object) -> Mismatch:
-        return Mismatch(part, value, len(self.nodes))
+    def mismatch(self, part: object, value: object) -> PatternMismatch:
+        return PatternMismatch(part, value, len(self.nodes))
 
 
-def find(pattern: Pattern, node: Node) -> Match | Mismatch:
+def find(pattern: Pattern, node: Node) -> Match | PatternMismatch:
     """Return the first match of `pattern` with its root at `node`, or the mismatch."""
-    missed: list[Mismatch] = []
+    missed: list[PatternMismatch] = []
     match = next(matches(pattern, node, missed), None)
     return match or max(missed, key=lambda each: each.depth)
 
 
-def matches(pattern: Pattern, node: Node, missed: list[Mismatch] | None = None) -> Iterator[Match]:
+def matches(
+    pattern: Pattern, node: Node, missed: list[PatternMismatch] | None = None
+) -> Iterator[Match]:
     """Yield the matches of `pattern` with its first root at `node`.
 
     Args:
@@ -87,12 +89,12 @@ def matches(pattern: Pattern, node: Node, missed: list[Mismatch] | None = None) 
 
 
 def _solve(
-    goals: list[Goal], roots: Sequence[Op], state: _State, missed: list[Mismatch]
+    goals: list[Goal], roots: Sequence[Op], state: _State, missed: list[PatternMismatch]
 ) -> Iterator[_State]:
     """Yield the states in which all goals and roots match; `state` belongs to this call."""
     while goals:
         choices = _choices(*goals.pop(), state)
-        if isinstance(choices, Mismatch):
+        if isinstance(choices, PatternMismatch):
             missed.append(choices)
             return
         if len(choices) > 1:
@@ -140,7 +142,7 @@ def _users(operand: Node, part: Op) -> list[Node]:
     return [user for user in dict.fromkeys(users) if calls(part, user)]
 
 
-def _choices(part: object, value: object, state: _State) -> Sequence[list[Goal]] | Mismatch:
+def _choices(part: object, value: object, state: _State) -> Sequence[list[Goal]] | PatternMismatch:
     """Return the goals for `part` to match `value`: one list for each choice."""
     if isinstance(part, Op):
         return _choices_of_call(part, value, state)
@@ -174,13 +176,15 @@ def size_text(value: object) -> str | None:
 
 def _choices_of_list(
     part: Sequence[object], value: object, state: _State
-) -> Sequence[list[Goal]] | Mismatch:
+) -> Sequence[list[Goal]] | PatternMismatch:
     if not isinstance(value, (list, tuple)) or len(cast("Sequence[object]", value)) != len(part):
         return state.mismatch(part, value)
     return [list(zip(part, cast("Sequence[object]", value), strict=True))]
 
 
-def _choices_of_call(part: Op, value: object, state: _State) -> Sequence[list[Goal]] | Mismatch:
+def _choices_of_call(
+    part: Op, value: object, state: _State
+) -> Sequence[list[Goal]] | PatternMismatch:
     known = state.nodes.get(part)
     if known is not None:
         return [[]] if known is value else state.mismatch(part, value)
@@ -246,7 +250,9 @@ def _may_match(part: object, value: object) -> bool:
     return isinstance(part, (Var, list, tuple)) or _is_same(part, value)
 
 
-def _first_mismatch(part: Op, call: Node, values: Sequence[object], state: _State) -> Mismatch:
+def _first_mismatch(
+    part: Op, call: Node, values: Sequence[object], state: _State
+) -> PatternMismatch:
     """Return the argument that differs; the call itself if the pattern does not name it."""
     pairs = list(zip(part.operands, values, strict=True))
     places = [place for place, pair in enumerate(pairs) if not _may_match(*pair)]

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import is_barred
-from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
+from ctk.compiler.fx.torch_calls import TorchCall, call_of, function_of, plain_tensor_of
 from ctk.compiler.fx.types import same_sizes
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -52,7 +52,7 @@ class FoldConvBatchNorm(Pass):
                 _fold(rewriter, node, norm, product, call)
 
 
-def _may_fold(node: Node, norm: Call, product: Node, call: Call) -> bool:
+def _may_fold(node: Node, norm: TorchCall, product: Node, call: TorchCall) -> bool:
     eps = norm.arguments["eps"]
     if len(product.users) != 1 or norm.arguments["training"] is not False:
         return False
@@ -69,7 +69,7 @@ def _may_fold(node: Node, norm: Call, product: Node, call: Call) -> bool:
     return len({each.dtype for each in types if each is not None}) == 1 and _pays(node, call)
 
 
-def _pays(node: Node, call: Call) -> bool:
+def _pays(node: Node, call: TorchCall) -> bool:
     """Return whether the result has the channels of the weight, and more elements.
 
     A convolution of an image without a batch has its channels where a batch norm does not look. A
@@ -89,7 +89,7 @@ def _hint(size: int) -> int:
     return int(fake.symbol_and_hint(size)[1] or 1) if fake.is_symbolic(size) else size
 
 
-def _fold(rewriter: Rewriter, node: Node, norm: Call, product: Node, call: Call) -> None:
+def _fold(rewriter: Rewriter, node: Node, norm: TorchCall, product: Node, call: TorchCall) -> None:
     def insert(function: object, *args: object) -> Node:
         return rewriter.insert(function, args, before=node)  # type: ignore[arg-type]  # as FX types arguments
 
@@ -107,7 +107,9 @@ def _fold(rewriter: Rewriter, node: Node, norm: Call, product: Node, call: Call)
     rewriter.rewrite("batch_norm(conv) -> conv", [node, product], edit)
 
 
-def _scale_and_bias(insert: Callable[..., Node], norm: Call, call: Call) -> tuple[Node, Node]:
+def _scale_and_bias(
+    insert: Callable[..., Node], norm: TorchCall, call: TorchCall
+) -> tuple[Node, Node]:
     """Return `s`, and `(b - mean) * s + beta`."""
     given, bias = norm.arguments, call.node("bias")
     scale = insert(torch.rsqrt, insert(torch.add, given["running_var"], given["eps"]))

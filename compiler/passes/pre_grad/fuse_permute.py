@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
 from ctk.compiler.fx.effects import is_barred
-from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
+from ctk.compiler.fx.torch_calls import TorchCall, call_of, function_of, plain_tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -92,7 +92,7 @@ def _fuse_operand(rewriter: Rewriter, node: Node, copy: Node) -> None:
         _batch(rewriter, node, copy, turned, call)
 
 
-def _is_uniform(node: Node, call: Call) -> bool:
+def _is_uniform(node: Node, call: TorchCall) -> bool:
     """Return whether operands and result have one floating dtype, those of a product one rank."""
     operands = [plain_tensor_of(each) for each in node.all_input_nodes]
     types = [plain_tensor_of(node), *operands]
@@ -125,7 +125,7 @@ def _drop_copy(rewriter: Rewriter, node: Node, copy: Node, turned: Node, rule: s
     rewriter.rewrite(rule, [node, copy], edit)
 
 
-def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: Call) -> None:
+def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: TorchCall) -> None:
     def edit(graph: Graph) -> None:
         insert = _inserter(rewriter, node)
         weight = insert(torch.t, call.arguments["weight"])
@@ -138,7 +138,7 @@ def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: Call)
         rewriter.rewrite("linear(copy(T(x))) -> baddbmm(T(x))", [node, copy], edit)
 
 
-def _is_plain(call: Call) -> bool:
+def _is_plain(call: TorchCall) -> bool:
     """Return whether the weight of a linear is a matrix and its bias a row, if it has one."""
     weight, bias = call.node("weight"), call.node("bias")
     is_matrix = weight is not None and _rank(weight) == 2
@@ -160,7 +160,7 @@ def _fuse_result(rewriter: Rewriter, copy: Node) -> None:
         _turn(rewriter, copy, turned, linear, call)
 
 
-def _turn(rewriter: Rewriter, copy: Node, turned: Node, linear: Node, call: Call) -> None:
+def _turn(rewriter: Rewriter, copy: Node, turned: Node, linear: Node, call: TorchCall) -> None:
     def edit(graph: Graph) -> None:
         insert = _inserter(rewriter, copy)
         weight, bias = call.arguments["weight"], call.node("bias")

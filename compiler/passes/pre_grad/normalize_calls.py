@@ -24,7 +24,7 @@ from torch import nn
 from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
-from ctk.compiler.fx.torch_calls import Call, call_of, write_arguments
+from ctk.compiler.fx.torch_calls import TorchCall, call_of, write_arguments
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Example, Pass
@@ -67,7 +67,7 @@ class NormalizeCalls(Pass):
                 _normalize(rewriter, node, call)
 
 
-def _normalize(rewriter: Rewriter, node: Node, call: Call) -> None:
+def _normalize(rewriter: Rewriter, node: Node, call: TorchCall) -> None:
     args, kwargs = write_arguments(call)
     form = ("call_function", call.function, args, kwargs)
     if form == (node.op, node.target, node.args, node.kwargs):
@@ -79,7 +79,7 @@ def _normalize(rewriter: Rewriter, node: Node, call: Call) -> None:
     rewriter.rewrite(_rule(node, call), [node], edit)
 
 
-def _rule(node: Node, call: Call) -> str:
+def _rule(node: Node, call: TorchCall) -> str:
     name = getattr(call.function, "__name__", str(call.function))
     if node.op == "call_method":
         return f"x.{node.target}(...) -> {name}(x, ...)"

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import is_barred, is_calm
-from ctk.compiler.fx.torch_calls import Call, call_of, function_of, may_escape, plain_tensor_of
+from ctk.compiler.fx.torch_calls import TorchCall, call_of, function_of, may_escape, plain_tensor_of
 from ctk.compiler.fx.types import is_dense, same_layout, value_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -201,7 +201,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, (list, tuple))
 
 
-def _axis(call: Call, like: Node | None) -> int | None:
+def _axis(call: TorchCall, like: Node | None) -> int | None:
     """Return the dimension of a call, counted from 0 in the rank of a tensor."""
     given, tensor = call.arguments.get("dim"), plain_tensor_of(like)
     if not isinstance(given, int) or tensor is None or not tensor.dim():
@@ -221,7 +221,7 @@ def _items(split: Node) -> dict[int, list[Node]] | None:
     return found
 
 
-def _source_of_all(node: Node, call: Call, pieces: Sequence[Node]) -> Node | None:
+def _source_of_all(node: Node, call: TorchCall, pieces: Sequence[Node]) -> Node | None:
     """Rule 2."""
     split = pieces[0].args[0] if pieces[0].target is operator.getitem else None
     known = call_of(split)
