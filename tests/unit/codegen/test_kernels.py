@@ -276,7 +276,8 @@ def test_the_partition_is_not_blamed_for_what_a_wrong_kernel_saved(use, tmp_path
     assert where == ["lowered/per_node:forward.exp", "lowered/per_node:backward.exp"]
     partition = [f for f in report.findings if f.where == "joint/partition"]
     assert [finding.status for finding in partition] == ["ok", "unknown"]
-    assert partition[1].reason == "its inputs come from lowered/per_node:forward.exp, which is wrong"
+    reason = "its inputs come from lowered/per_node:forward.exp, which is wrong"
+    assert partition[1].reason == reason
 
 
 def test_what_is_wrong_between_the_kernels_is_blamed_on_the_graph(use, tmp_path) -> None:
