@@ -226,7 +226,7 @@ class Notes:
     as_json: bool = False
     exit_code: int | None = None
     works: dict[str, Work] = field(default_factory=dict[str, Work])
-    report_function: str = ""
+    asking: str = ""
     resumable: str | None = None
     go_on: str = ""
     is_writing: bool = False

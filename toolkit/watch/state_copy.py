@@ -32,7 +32,7 @@ class StateCopy:
     """
 
     case: Case
-    _make_undo: Callable[[], None]
+    _undo: Callable[[], None]
 
     def restore(self) -> bool:
         """Restore the program's state before the call; return whether that succeeded."""
