@@ -20,7 +20,7 @@ import torch
 import ctk.compiler
 from ctk.compiler.codegen.c.toolchain import find_compiler
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.torch_compat.gpu import gpu_target as gpu
+from ctk.compiler.torch_compat.gpu import cuda_launch
 
 _READ_BY_TOOLS = (
     "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "CTK_GEN_PATTERNS", "GCC_EXEC_PREFIX",
@@ -48,7 +48,7 @@ def machine_parts(devices: Sequence[torch.device]) -> dict[str, str]:
     parts = {"machine.cpu": _processor()}
     for device in devices:
         if device.type != "cpu":
-            parts[f"machine.{device}"] = gpu.describe_target(device)
+            parts[f"machine.{device}"] = cuda_launch.describe_target(device)
     return parts
 
 

@@ -1,9 +1,9 @@
 """Calls of torch as programs write them, in one form: the function, and its arguments by name.
 
 `x.permute(0, 2, 1)`, `x.permute((0, 2, 1))` and `torch.permute(dims=(0, 2, 1), input=x)` are all
-`TorchCall(torch.permute, {"input": x, "dims": (0, 2, 1)})`, and `x @ y` is a call of `torch.matmul`. A
-call in place, of operands other than plain tensors, with `out=`, or of a function outside
-`torch_signatures`, has no such form.
+`TorchCall(torch.permute, {"input": x, "dims": (0, 2, 1)})`, and `x @ y` is a call of
+`torch.matmul`. A call in place, of operands other than plain tensors, with `out=`, or of a function
+outside `torch_signatures`, has no such form.
 
     call = call_of(node)
     if call is not None and call.function is torch.permute:

@@ -20,7 +20,7 @@ the inputs of forward. Such a set is a cut of a flow network in which the capaci
 bytes of saving it (`network.py`), so the cheapest set is a minimum cut, which a maximum flow finds
 in polynomial time (`min_cut.py`). Here:
 
-    save a and s        8 MiB    recompute nothing: the plain partition (`default.py`)
+    save a and s        8 MiB    recompute nothing: the plain partition (algorithm `default`)
     save a              4 MiB    recompute s, which is pointwise
     save primals_1      2 MiB    recompute a and s: the minimum cut
 

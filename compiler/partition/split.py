@@ -15,16 +15,16 @@ from ctk.compiler.fx.properties import (
     is_mutating,
     is_pure,
     is_random,
+    is_symbolic,
     mutated_bases,
 )
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.partition.budget import DEFAULTS, choose_saved_values_set
 from ctk.compiler.partition.classify import NodeInfo, classify_nodes
-from ctk.compiler.partition.default import all_that_backward_reads
 from ctk.compiler.partition.extract import extract
 from ctk.compiler.partition.options import PartitionOptions, require_budget
 from ctk.compiler.partition.recipes import state_nbytes
-from ctk.compiler.partition.roles import is_unrepeatable
+from ctk.compiler.partition.roles import is_getitem, is_tensor, is_unrepeatable, tag_of
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot import partition as compat
 
@@ -202,3 +202,47 @@ def merge_equal_expressions(joint: GraphModule) -> GraphModule:
             node.replace_all_uses_with(earlier)
             joint.graph.erase_node(node)
     return joint
+
+
+def all_that_backward_reads(info: NodeInfo) -> list[Node]:
+    """Return the values of forward that backward reads, for the plain partition.
+
+    Forward runs the program's forward; only checkpointed regions are recomputed. If backward reads
+    only the size of a tensor, the size is saved instead.
+
+    Source: torch/_functorch/partitioners.py, `default_partition`. Differs: the search starts from
+    backward; torch saves all of forward, then drops values without a reader.
+    """
+    forward = _side_of_forward(info)
+    saved: dict[Node, None] = {}
+    ends = [out for out in info.backward_outputs if isinstance(out, Node)]
+    effects = [node for node in info.backward if is_effect(node)]
+    waiting = [*ends, *effects]
+    seen = set(info.backward_inputs)
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in forward and node not in info.recomputed and _can_be_saved(node):
+            saved[node] = None
+        else:
+            waiting.extend(info.operands(node))
+    return sorted(saved, key=info.order.__getitem__)
+
+
+def _side_of_forward(info: NodeInfo) -> set[Node]:
+    """Return the nodes that forward needs or traced, with the items and sizes of their values."""
+    forward: set[Node] = set()
+    for node in info.nodes:
+        if node in info.backward:
+            continue
+        own = node in info.forward or node.op == "placeholder" or tag_of(node) == "is_forward"
+        part = is_getitem(node) or is_symbolic(node)
+        if own or (part and forward.issuperset(node.all_input_nodes)):
+            forward.add(node)
+    return forward
+
+
+def _can_be_saved(node: Node) -> bool:
+    return is_tensor(node) or is_symbolic(node)

@@ -49,8 +49,7 @@ from ctk.compiler.passes.pre_grad import (
     remove_inference_dropout,
     simplify_torch_split_cat,
 )
-from ctk.compiler.patterns.lazy import LazyTable
-from ctk.compiler.patterns.matcher import RuleTable
+from ctk.compiler.patterns.matcher import LazyTable, RuleTable
 from ctk.compiler.rewriting.base import Pass
 
 PRE_GRAD: tuple[Pass, ...] = (

@@ -17,9 +17,9 @@ from ctk.compiler.patterns.expression import (
 )
 from ctk.compiler.patterns.generated import gen_register_replacement
 from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd, jvp, replace_by_example
-from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import (
     HandlerRule,
+    LazyTable,
     Rule,
     RuleTable,
     apply_rules,

@@ -16,25 +16,27 @@ from two traced functions.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import base_of, is_mutating, is_view
 from ctk.compiler.observe import Numerics
-from ctk.compiler.patterns.anchor import Chain, chain_of, has_chain
 from ctk.compiler.patterns.expression import (
     Match,
     Op,
     Pattern,
     PatternMismatch,
+    Reshape,
     Var,
     ops_of,
     roots_of,
 )
-from ctk.compiler.patterns.solve import calls, find, matches
+from ctk.compiler.patterns.solve import CLONE, UNSAFE_VIEW, calls, find, matches
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fx import graphs
 
@@ -292,3 +294,83 @@ def why_not(rule: AnyRule, graph: Graph) -> str | None:
         return f"no node calls {root.target}"
     count = sum(1 for _ in ops_of(*roots_of(rule.pattern)))
     return f"at {best[1]}: {best[0].depth} of {count} nodes match, then {best[0]}"
+
+
+LENGTH = 4
+
+Chain = tuple[tuple[object, ...], ...]
+"""The operators that may stand at each place, the root first."""
+
+
+def chain_of(root: Op) -> Chain:
+    """Return the anchor of a pattern: a chain of operators that every match has; a cheap check.
+
+        view(bmm(view(softmax(...)), v))   has the chain   view, bmm, view, softmax
+
+    From the root along first operands, up to `LENGTH` calls; it stops at swappable operands, because
+    the next call may then be at either position.
+    """
+    found: list[tuple[object, ...]] = []
+    part: object = root
+    while isinstance(part, Op) and len(found) < LENGTH:
+        is_reshape = isinstance(part, Reshape)
+        found.append((part.target, UNSAFE_VIEW) if is_reshape else (part.target,))
+        is_end = part.swaps == (0, 1) or not part.operands
+        part = None if is_end else part.operands[0]
+    return tuple(found)
+
+
+def has_chain(node: Node, chain: Chain) -> bool:
+    """Return whether the calls along first operands are those of a chain.
+
+    A copy before an `_unsafe_view` is passed over, as in a `Reshape`; an operand that is given by
+    name is not looked at.
+    """
+    value: object = node
+    for targets in chain:
+        if not isinstance(value, Node) or value.target not in targets:
+            return False
+        if not value.args:
+            return True
+        is_copied = value.target is UNSAFE_VIEW
+        value = value.args[0]
+        if is_copied and isinstance(value, Node) and value.target is CLONE:
+            value = value.args[0]
+    return True
+
+
+Fill = Callable[[RuleTable, tuple[str, ...]], object]
+
+
+class LazyTable:
+    """A `RuleTable` that `fill(table, devices)` fills at the first `get`, once per process.
+
+    Tracing patterns takes seconds in sum, and a query of devices at import would initialise them. A
+    lock guards filling; if it fails, the table stays empty and the next call tries again.
+
+    `devices` are the types of device that exist here: `("cpu",)`, `("cpu", "cuda")`.
+    """
+
+    def __init__(self, fill: Fill) -> None:
+        self._fill = fill
+        self._lock = threading.RLock()
+        self._table: RuleTable | None = None
+
+    def get(self) -> RuleTable:
+        """Return the table, filled.
+
+        Raises:
+            Exception: The error of `fill`; the table stays empty.
+        """
+        if self._table is None:
+            with self._lock:
+                if self._table is None:
+                    table = RuleTable()
+                    self._fill(table, devices())
+                    self._table = table
+        return self._table
+
+
+def devices() -> tuple[str, ...]:
+    """Return the types of device that exist here; does not initialise them."""
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

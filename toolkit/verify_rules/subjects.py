@@ -16,8 +16,14 @@ from typing import Any, cast
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics, Stage
 from ctk.compiler.passes import PASSES
-from ctk.compiler.patterns.lazy import LazyTable
-from ctk.compiler.patterns.matcher import AnyRule, HandlerRule, Rule, RuleTable, apply_rules
+from ctk.compiler.patterns.matcher import (
+    AnyRule,
+    HandlerRule,
+    LazyTable,
+    Rule,
+    RuleTable,
+    apply_rules,
+)
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass

@@ -27,9 +27,9 @@ from ctk.compiler.fx.constants import constant_value
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_layout, same_sizes, tensor_of
 from ctk.compiler.passes.freezing.quantized import name_of
-from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import (
     HandlerRule,
+    LazyTable,
     Match,
     Op,
     RuleTable,

@@ -37,8 +37,7 @@ from ctk.compiler.passes.joint.attention_forms import FORMS, Form
 from ctk.compiler.patterns.expression import Match
 from ctk.compiler.patterns.generated import add_generated
 from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd
-from ctk.compiler.patterns.lazy import LazyTable
-from ctk.compiler.patterns.matcher import RuleTable, apply_rules
+from ctk.compiler.patterns.matcher import LazyTable, RuleTable, apply_rules
 from ctk.compiler.patterns.replacement import Replacement
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter

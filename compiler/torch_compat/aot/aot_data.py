@@ -10,7 +10,6 @@ settings of the process. Classes outside the list have no data form: tensors and
 effect tokens, symbols, functions.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

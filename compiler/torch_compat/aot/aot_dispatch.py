@@ -1,6 +1,5 @@
 """Autograd dispatch: AOTAutograd, partitioners, the minifier that it ships."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

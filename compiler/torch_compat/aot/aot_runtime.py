@@ -19,7 +19,6 @@ Source: `aot_autograd_result.py` of torch 2.11 and 2.13, which pickles the same 
 on duplicate and overlapping inputs, which a trace gives to Dynamo, come back as well.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

@@ -1,6 +1,5 @@
 """Autograd's bookkeeping: the version counters of tensors, and hooks on saved tensors."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

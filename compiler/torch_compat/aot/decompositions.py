@@ -11,7 +11,6 @@ Also here: the tables that can be chosen for a trace. Decompositions in C++ befo
 (`linear` -> `t`, `addmm`) are not observed.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import threading

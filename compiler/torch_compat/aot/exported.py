@@ -1,6 +1,5 @@
 """Programs of torch.export: functional graphs, their weights, their inputs and outputs."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations

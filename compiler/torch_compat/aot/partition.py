@@ -1,6 +1,5 @@
 """Facts of joint graphs for a partitioner: symbols, effects, descriptions, settings."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

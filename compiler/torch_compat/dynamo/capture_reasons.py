@@ -11,7 +11,6 @@ the frame, and other exceptions of a trace, which it may suppress. For example:
 Dynamo's behaviour stays unchanged.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

@@ -1,6 +1,5 @@
 """Dynamo: where it finds its backends, and its exceptions."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

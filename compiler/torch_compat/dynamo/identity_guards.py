@@ -1,6 +1,5 @@
 """Guards of Dynamo on the identity of graph inputs."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

@@ -11,7 +11,6 @@ The compiler gets the same as in the user's program: real inputs, symbolic sizes
 tracing context. There are no guards: a compiled program is for one set of inputs.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Mapping, Sequence

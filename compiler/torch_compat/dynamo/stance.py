@@ -5,7 +5,6 @@ torch's stance `force_eager` does that, with one flaw: `torch.cond`, `while_loop
 2.13). Their own compiles use the backend `eager`. Calls without `torch.compile` stay unchanged.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 import contextlib

@@ -1,6 +1,5 @@
 """Where Dynamo found the tensors of a graph, and which have static addresses."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

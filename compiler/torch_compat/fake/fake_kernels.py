@@ -11,7 +11,6 @@ Results that are views of an operand, or written into one, are not replaced. Sta
 (floats) and zeros, so that an operator which refuses these is not replaced either.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import threading

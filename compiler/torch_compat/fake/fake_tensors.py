@@ -1,6 +1,5 @@
 """Fake tensors, symbolic sizes and dispatch modes."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
@@ -372,3 +372,22 @@ def least_value(value: Any, symbol: Any) -> int:
         return max(0, int(found.lower)) if found is not None else 0
     except (AttributeError, TypeError, ValueError, OverflowError):  # infinite
         return 0
+
+
+_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
+
+
+def sparse_parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return indices and values of a sparse tensor; empty for any other tensor.
+
+    Seen in torch 2.11 and 2.13: `Tensor._indices` and `_values`, of tensors that are not coalesced.
+    """
+    if tensor.layout == torch.sparse_coo:
+        whole = torch.tensor([tensor.is_coalesced(), tensor.sparse_dim()], device="cpu")
+        return (whole, tensor._indices(), tensor._values())
+    if tensor.layout in _ROWS:
+        return (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+    if tensor.layout in _COLUMNS:
+        return (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
+    return ()

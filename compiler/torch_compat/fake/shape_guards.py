@@ -14,7 +14,6 @@ Source: torch's own cache (`ShapeEnv.produce_guards_expression`), which stores P
 it; a guard on a symbol that the inputs do not give is left out there, and refused here.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import functools

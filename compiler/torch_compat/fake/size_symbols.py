@@ -10,7 +10,6 @@ Unlike in a compile, an answer replaces no symbol, so that each expression keeps
 program, and 1 is a size like others.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

@@ -5,7 +5,6 @@
 Inputs that are one object, or share memory, have equal numbers there.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import json

@@ -1,6 +1,5 @@
 """Arguments of calls as the schemas of operators name and fill them."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Mapping, Sequence

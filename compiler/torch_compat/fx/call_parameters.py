@@ -1,6 +1,5 @@
 """The parameters of calls in graphs: names, types and defaults, of operators and functions."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 import inspect

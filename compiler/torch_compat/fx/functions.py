@@ -4,7 +4,6 @@ A function has a name only if every process finds it there: `torch.nn.functional
 program has replaced it.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import sys

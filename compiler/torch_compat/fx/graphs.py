@@ -1,6 +1,5 @@
 """FX graphs: lazy modules, calling conventions, replacement hooks, nested values."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

@@ -8,7 +8,6 @@ The kernels of the first run stay: functions of the first module. `torch.library
 its registration by itself.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Generator

@@ -1,6 +1,5 @@
 """Operators and functions: names, schemas, declarations; the dispatch keys of a tensor."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

@@ -6,7 +6,6 @@ keeps all of them as Python functions. Registrations of `torch.library.Library` 
 dispatcher: only their keys and a fake kernel are known.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from dataclasses import dataclass

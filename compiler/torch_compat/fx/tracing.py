@@ -4,7 +4,6 @@ Each takes a function of tensors and its arguments, real or fake, and returns a 
 placeholders are the arguments. May be called while a compile is under way.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

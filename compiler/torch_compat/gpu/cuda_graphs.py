@@ -8,7 +8,6 @@ Source: `torch/cuda/graphs.py` (2.11 to 2.13), and the care for cuBLAS's workspa
 `torch/_inductor/cudagraph_trees.py` (`clear_cublas_manager`).
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations

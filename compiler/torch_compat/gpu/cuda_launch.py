@@ -4,7 +4,6 @@ Triton's own launch works out the type and the alignment of each argument and ta
 or more. Here a kernel is launched as it was compiled, by `cuLaunchKernel`.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -156,3 +155,12 @@ def _driver() -> Any:
     for name in ("cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"):
         library[name].restype = ctypes.c_int
     return library
+
+
+def describe_target(device: torch.device) -> str:
+    """Return name, capability, size and driver of a device."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return device.type
+    found = torch.cuda.get_device_properties(device)
+    facts = (found.name, found.major, found.minor, found.multi_processor_count, found.total_memory)
+    return f"{' '.join(map(str, facts))} driver {driver_version()}"

@@ -7,7 +7,6 @@ Source: `triton/compiler/compiler.py` (`ASTSource`, `compile`); a kernel has, af
 pointers to scratch memory, null for none.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations

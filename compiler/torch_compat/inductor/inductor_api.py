@@ -1,6 +1,5 @@
 """Inductor: the compile, its options, and the places where it announces its passes."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

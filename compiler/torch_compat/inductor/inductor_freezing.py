@@ -1,6 +1,5 @@
 """The steps of Inductor's freezing, which have no hooks, and the tensors that it folds."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

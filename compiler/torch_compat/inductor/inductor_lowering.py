@@ -4,7 +4,6 @@ Everything here was seen in torch 2.11 and 2.13. A "scheduler node" is Inductor'
 one loop nest or one call of a library; each knows the FX nodes that it computes.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,5 @@
 """oneDNN: the abilities of this machine, and torch's operators around its kernels."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

@@ -5,7 +5,6 @@ nothing to the terminal. It misses memory that libraries allocate themselves (sc
 oneDNN), and Python objects.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 

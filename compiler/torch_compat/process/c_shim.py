@@ -1,6 +1,5 @@
 """The parameters of torch's C functions (`aoti_torch_*`, `torch_call_dispatcher`)."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import re

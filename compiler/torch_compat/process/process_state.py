@@ -13,7 +13,6 @@ of Python, inference mode (when the body raises). Grad mode, autocast, determini
 dtype are the modes of a case instead.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

@@ -1,6 +1,5 @@
 """New tensors of given strides, with little overhead, and tensors in the memory of others."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Sequence

@@ -10,7 +10,6 @@ Source: `AOTAutogradCacheDetails` and `FxGraphHashDetails` of torch 2.11 and 2.1
 autocast, deterministic algorithms, matmul precision and settings. The rest is added here.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib

@@ -1,6 +1,5 @@
 """TorchScript: the private names of `torch.jit`."""
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib

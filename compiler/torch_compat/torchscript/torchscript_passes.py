@@ -4,7 +4,6 @@
 Seen in torch 2.11 and 2.13: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`.
 """
 
-# This package exists to use private names.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import warnings

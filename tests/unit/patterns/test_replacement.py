@@ -9,8 +9,14 @@ from torch.nn import functional
 from ctk.compiler.options.config import Config
 from ctk.compiler.patterns.expression import Op, Var
 from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd, jvp, replace_by_example
-from ctk.compiler.patterns.lazy import LazyTable
-from ctk.compiler.patterns.matcher import HandlerRule, RuleTable, apply_rules, explain, why_not
+from ctk.compiler.patterns.matcher import (
+    HandlerRule,
+    LazyTable,
+    RuleTable,
+    apply_rules,
+    explain,
+    why_not,
+)
 from ctk.compiler.patterns.replacement import register_replacement
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.rewriting.base import Pass

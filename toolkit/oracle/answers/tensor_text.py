@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ctk.compiler.torch_compat.fake.fake_tensors import is_fake
-from ctk.compiler.torch_compat.fake.sparse import sparse_parts
+from ctk.compiler.torch_compat.fake.fake_tensors import is_fake, sparse_parts
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES, plain_parts
 
 Read = Callable[[Tensor], str]
