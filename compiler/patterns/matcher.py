@@ -307,8 +307,8 @@ def chain_of(root: Op) -> Chain:
 
         view(bmm(view(softmax(...)), v))   has the chain   view, bmm, view, softmax
 
-    From the root along first operands, up to `LENGTH` calls; it stops at swappable operands, because
-    the next call may then be at either position.
+    From the root along first operands, up to `LENGTH` calls; it stops at swappable operands,
+    because the next call may then be at either position.
     """
     found: list[tuple[object, ...]] = []
     part: object = root
