@@ -33,7 +33,7 @@ def excerpt(record: KernelRecord, node: str) -> str:
         wanted = [i for i, line in enumerate(lines) if _TEMPORARY.search(line)]
     if not wanted:
         return ""
-    return "\n".join([str(record.id), *_numbered(lines, wanted[-MAX_LINES:])])
+    return "\n".join([str(record.id), *_number_lines(lines, wanted[-MAX_LINES:])])
 
 
 def _is_store(line: str, pointer: str) -> bool:
@@ -59,7 +59,7 @@ def _slice(lines: Sequence[str], store: int) -> Iterator[int]:
         yield index
 
 
-def _numbered(lines: Sequence[str], wanted: Sequence[int]) -> Iterator[str]:
+def _number_lines(lines: Sequence[str], wanted: Sequence[int]) -> Iterator[str]:
     indent = min(len(lines[i]) - len(lines[i].lstrip()) for i in wanted)
     before = wanted[0] - 1
     for index in wanted:

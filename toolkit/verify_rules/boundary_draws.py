@@ -104,7 +104,7 @@ def _operands(draw: Draw) -> Iterator[Draw]:
         for layout in LAYOUTS:
             yield with_tensors(draw, {name: replace(each, layout=layout)})
         for place in ("input", "constant", "view"):
-            yield with_tensors(draw, {name: _placed(each, place)})
+            yield with_tensors(draw, {name: _with_place(each, place)})
         for other in tensors:
             if other != name:
                 yield replace(draw, bound={**draw.bound, name: SharedOperand(other)})
@@ -112,7 +112,7 @@ def _operands(draw: Draw) -> Iterator[Draw]:
         yield with_tensors(draw, {k: replace(v, layout=layout) for k, v in tensors.items()})
 
 
-def _placed(tensor: TensorDraw, place: str) -> TensorDraw:
+def _with_place(tensor: TensorDraw, place: str) -> TensorDraw:
     return replace(tensor, place=place)  # type: ignore[arg-type]  # one of its words
 
 
@@ -124,7 +124,7 @@ def _neighbours(draw: Draw) -> Iterator[Draw]:
             written = replace(draw, neighbours=(Neighbour("write", of, at),))
             yield written
             if isinstance(of, str):
-                yield with_tensors(written, {of: _placed(draw.tensors()[of], "view")})
+                yield with_tensors(written, {of: _with_place(draw.tensors()[of], "view")})
         yield replace(draw, neighbours=(Neighbour("return", of, count),))
         yield replace(draw, neighbours=(Neighbour("use", of, count),))
 
@@ -157,15 +157,15 @@ def with_other_arguments(random: Random, draw: Draw) -> Iterator[Draw]:
     """Yield draws with one argument more or less, or with tensors swapped, merged or split."""
     for number, call in enumerate(draw.program.calls):
         if operators.declared_by(call.target) is not None:
-            yield from _added(random, draw, number)
+            yield from _with_argument(random, draw, number)
         roles = arguments_of(call.target)
         if 1 < len(call.args) <= len(roles) and not roles[len(call.args) - 1].required:
             yield _with_call(draw, number, replace(call, args=call.args[:-1]))
-        yield from _rearranged(draw, number)
+        yield from _with_tensors_moved(draw, number)
     yield from _split_operands(draw)
 
 
-def _added(random: Random, draw: Draw, number: int) -> Iterator[Draw]:
+def _with_argument(random: Random, draw: Draw, number: int) -> Iterator[Draw]:
     call = draw.program.calls[number]
     roles = arguments_of(call.target)
     positional = [each for each in roles if not each.keyword]
@@ -182,11 +182,11 @@ def _added(random: Random, draw: Draw, number: int) -> Iterator[Draw]:
             other = replace(call, args=(*call.args, *between, Variable(name)))
         default = _defaults(call.target)[roles.index(role)]
         blank = _with_call(draw, number, other, {name: Constant(default)})
-        for value in _different(random, blank, name, default):
+        for value in _other_constants(random, blank, name, default):
             yield replace(blank, bound={**blank.bound, name: Constant(value)})
 
 
-def _different(random: Random, draw: Draw, name: str, default: object) -> list[object]:
+def _other_constants(random: Random, draw: Draw, name: str, default: object) -> list[object]:
     """Return a few values for an argument other than its default."""
     known = {(type(each), repr(each)): each for each in constants_for(random, draw, name)}
     known.pop((type(default), repr(default)), None)
@@ -198,7 +198,7 @@ def _defaults(target: object) -> Sequence[object]:
     return arguments.defaults_of(target)
 
 
-def _rearranged(draw: Draw, number: int) -> Iterator[Draw]:
+def _with_tensors_moved(draw: Draw, number: int) -> Iterator[Draw]:
     """Yield a draw with two tensors of a call swapped, and with the first in both places."""
     call = draw.program.calls[number]
     roles: list[ArgumentRole] = [each for each in arguments_of(call.target) if not each.keyword]
@@ -225,11 +225,11 @@ def _split_operands(draw: Draw) -> Iterator[Draw]:
         if other in draw.bound:
             continue
         bound = {**draw.bound, other: replace(operand, values=(*operand.values[::-1], 2, "nan"))}
-        for calls in _renamed(draw.program.calls, Variable(name), Variable(other)):
+        for calls in _rename_uses(draw.program.calls, Variable(name), Variable(other)):
             yield replace(draw, program=replace(draw.program, calls=calls), bound=bound)
 
 
-def _renamed(
+def _rename_uses(
     calls: tuple[DrawCall, ...], old: Variable, new: Variable
 ) -> Iterator[tuple[DrawCall, ...]]:
     places = [
@@ -277,12 +277,12 @@ def _refs(call: DrawCall) -> Iterator[CallResult]:
 
 
 def _with_numbers(call: DrawCall, numbers: Mapping[int, int]) -> DrawCall:
-    def changed(part: object) -> object:
+    def renumber(part: object) -> object:
         return CallResult(numbers[part.number]) if isinstance(part, CallResult) else part
 
-    args = tuple(map_leaves(each, changed) for each in call.args)
+    args = tuple(map_leaves(each, renumber) for each in call.args)
     return replace(
-        call, args=args, kwargs={k: map_leaves(v, changed) for k, v in call.kwargs.items()}
+        call, args=args, kwargs={k: map_leaves(v, renumber) for k, v in call.kwargs.items()}
     )
 
 

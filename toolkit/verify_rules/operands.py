@@ -27,11 +27,11 @@ def contiguous(shape: Sequence[int]) -> Strides:
     return tuple(reversed(strides))
 
 
-def _reversed(shape: Sequence[int]) -> Strides:
+def _reverse_order(shape: Sequence[int]) -> Strides:
     return contiguous(shape[::-1])[::-1]
 
 
-def _swapped(shape: Sequence[int]) -> Strides:
+def _swap_last(shape: Sequence[int]) -> Strides:
     if len(shape) < 2:
         return contiguous(shape)
     *outer, row, column = shape
@@ -39,30 +39,30 @@ def _swapped(shape: Sequence[int]) -> Strides:
     return (*steps, b, a)
 
 
-def _sliced(shape: Sequence[int]) -> Strides:
+def _skip_elements(shape: Sequence[int]) -> Strides:
     return tuple(2 * step for step in contiguous(shape))
 
 
-def _expanded(shape: Sequence[int]) -> Strides:
+def _expand_first(shape: Sequence[int]) -> Strides:
     return (0, *contiguous(shape[1:])) if shape else ()
 
 
-def _expanded_last(shape: Sequence[int]) -> Strides:
+def _expand_last(shape: Sequence[int]) -> Strides:
     return (*contiguous(shape[:-1]), 0) if shape else ()
 
 
-def _overlapping(shape: Sequence[int]) -> Strides:
+def _overlap(shape: Sequence[int]) -> Strides:
     return tuple(1 for _ in shape)
 
 
 LAYOUTS: Mapping[str, Callable[[Sequence[int]], Strides]] = {
     "contiguous": contiguous,
-    "reversed": _reversed,
-    "swapped": _swapped,
-    "sliced": _sliced,
-    "expanded": _expanded,
-    "expanded last": _expanded_last,
-    "overlapping": _overlapping,
+    "reversed": _reverse_order,
+    "swapped": _swap_last,
+    "sliced": _skip_elements,
+    "expanded": _expand_first,
+    "expanded last": _expand_last,
+    "overlapping": _overlap,
 }
 """The simplest first."""
 

@@ -93,10 +93,10 @@ def seeds_of(rule: AnyRule) -> Iterator[Draw]:
     guard = rule.guard
     replacement = guard.args[0] if isinstance(guard, partial) and guard.args else None
     if isinstance(replacement, Replacement):
-        yield _traced(replacement)
+        yield _trace(replacement)
 
 
-def _traced(replacement: Replacement) -> Draw:
+def _trace(replacement: Replacement) -> Draw:
     mode = fake.new_fake_mode()
     inputs = [
         tracing.fake_like(each, mode, requires_grad=each.requires_grad)

@@ -143,7 +143,7 @@ def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[
     """Return the passes of a module, instances and classes without one, with their mentions."""
     made = [each for each in values.values() if isinstance(each, Pass)]
     made = [each for each in made if type(each).__module__ == module.__name__]
-    made += [_made(each) for each in values.values() if _is_own_pass(each, module, made)]
+    made += [_instantiate(each) for each in values.values() if _is_own_pass(each, module, made)]
     return {enable_pass(step): list(find_mentions(module, type(step).__name__)) for step in made}
 
 
@@ -272,7 +272,7 @@ def _is_own_pass(value: object, module: ModuleType, made: list[Pass]) -> bool:
     )
 
 
-def _made(kind: object) -> Pass:
+def _instantiate(kind: object) -> Pass:
     return cast("type[Pass]", kind)()
 
 
@@ -286,14 +286,14 @@ def load_rules_module(name: str | Path | ModuleType) -> tuple[ModuleType, str | 
         return name, None
     head, _, tail = str(name).rpartition(":")
     is_pair = bool(head) and tail.isidentifier()
-    module = _loaded(head if is_pair else name)
+    module = _load_module(head if is_pair else name)
     if is_pair and not hasattr(module, tail):
         known = nearest(tail, vars(module))
         raise ConfigError(f"rules in {str(name)!r}: {head} has no {tail!r}{known}")
     return module, tail if is_pair else None
 
 
-def _loaded(name: str | Path) -> ModuleType:
+def _load_module(name: str | Path) -> ModuleType:
     path = Path(name).expanduser().resolve() if str(name).endswith(".py") else None
     if path is not None and not path.is_file():
         raise ConfigError(f"rules in {str(name)!r}: no such file: {path}{near_file(path)}")
