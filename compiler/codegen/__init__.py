@@ -1,8 +1,8 @@
 """Code generation: the table of generators, and the choice among them.
 
 A generator takes an ATen graph and returns a boxed callable, or refuses (`CodegenUnsupported`):
-`select.py` then asks the next one of `Config.fallback`. `eager` takes every graph, and is the ground
-truth for all others.
+`select.py` then asks the next one of `Config.fallback`. `eager` takes every graph, and is the
+ground truth for all others.
 
     base.py, kernels.py     the contract: boxed callables, `Codegen`, kernels to number and to veto
     select.py               the choice, the log line of a refusal, the observer of calls
@@ -18,9 +18,9 @@ as eager runs them. The result is data (`runtime.Schedule`), so that the cache a
 store it, and a process that loads it needs no compiler.
 
 Kernels rather than graphs are the unit of debugging. Each has a name that is the same in every
-compile (`forward.relu`); a vetoed one runs its nodes in eager, and an observed one reports the values
-it returns. That is why a kernel records its nodes, and why the order of kernels must not depend on
-vetoes. Without an observer a compiled graph has nothing around it.
+compile (`forward.relu`); a vetoed one runs its nodes in eager, and an observed one reports the
+values it returns. That is why a kernel records its nodes, and why the order of kernels must not
+depend on vetoes. Without an observer a compiled graph has nothing around it.
 
 A new generator is one module with a `CODEGEN` and one line here.
 """

@@ -1,7 +1,7 @@
 """The calling convention of compiled graphs.
 
 Boxed: the callable takes one list, empties it as soon as it has read it, so that an input dies with
-its last use, and returns what the graph's output node holds.
+its last use, and returns the values of the graph's output node.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ class BoxedCallable(Protocol):
     ctk_source: Callable[[], str]
     """The generated code; made on request only, because printing a large graph takes long."""
     ctk_data: Callable[[], CompiledGraph]
-    """The graph as data, to be stored. Raises `ArtifactError` if it cannot be; says why."""
+    """The graph as data, to be stored. Raises `ArtifactError` with the reason if it cannot be."""
 
     def __call__(self, args: list[Any]) -> Sequence[object]: ...
 
@@ -29,8 +29,8 @@ def check_count(args: Sequence[object], wanted: int) -> None:
         raise TypeError(f"the compiled graph takes {wanted} inputs, got {len(args)}")
 
 
-def no_data(why: str = "what this generator makes of a graph cannot be stored") -> CompiledGraph:
-    """Say that a compiled graph has no form as data, and why."""
+def no_data(why: str = "the code of this generator cannot be stored") -> CompiledGraph:
+    """Raise `ArtifactError`: a compiled graph has no form as data."""
     raise ArtifactError(why)
 
 
@@ -39,6 +39,6 @@ def as_boxed(
     source: Callable[[], str],
     data: Callable[[], CompiledGraph] = no_data,
 ) -> BoxedCallable:
-    """Mark a function of one list as a boxed callable, and say how to get its code and data."""
+    """Mark a function of one list as a boxed callable, with its code and data."""
     vars(run).update(_boxed_call=True, ctk_source=source, ctk_data=data)
     return cast("BoxedCallable", run)

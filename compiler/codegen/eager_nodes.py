@@ -1,4 +1,4 @@
-"""Run a graph as it stands, its operators one after the other: what a vetoed kernel does.
+"""Run a graph as it stands, its operators one after the other, as vetoed kernels do.
 
 Nothing is optimised. Gradient mode, autocast and random state are those of the caller. Some nodes
 of a graph run in eager as the module that `fx/extract.py` makes of them.

@@ -1,6 +1,6 @@
-"""What a code generator is, and how it makes kernels that can be vetoed, logged and checked.
+"""The contract of code generators, and of kernels that can be vetoed, logged and checked.
 
-A generator that compiles a whole graph at once is `one_kernel` of its function. One that makes many
+A generator that compiles a whole graph at once is `one_kernel` of its function. A generator of many
 kernels asks its `KernelContext` for each, in the same order in every compile:
 
     def compile_graph(gm, example_inputs, context):
@@ -37,11 +37,11 @@ class Codegen:
     """A code generator.
 
     Attributes:
-        name: What `Config.codegen` and `Config.fallback` call it.
+        name: Its name in `Config.codegen` and `Config.fallback`.
         compile: Compiles an aten-level graph and leaves it unchanged. The example inputs are one
             value per placeholder, real or fake. Raises `CodegenUnsupported` when it cannot take the
-            graph: then the kernels that it made so far are forgotten.
-        suffix: How a file with its code is called.
+            graph; its kernels so far are forgotten then.
+        suffix: The suffix of a file with its code.
     """
 
     name: str
@@ -51,15 +51,15 @@ class Codegen:
 
 @dataclass(slots=True)
 class ObservedKernel:
-    """One kernel: what its context said of it, and what the generator made.
+    """One kernel: the decision of its context, and the code of the generator.
 
     Attributes:
         id: Unique in the compile.
         nodes: Names of the nodes that it computes; empty for the whole graph.
         vetoed: The generator must run these nodes in eager.
-        seconds: How long it took to make; None until it is made.
+        seconds: Time to make it; None until it is made.
         source: Prints its code.
-        ir: Prints what it was generated from.
+        ir: Prints its loop IR.
     """
 
     id: KernelId
@@ -81,19 +81,19 @@ class ObservedKernel:
         seconds: float | None = None,
         ir: Callable[[], str] | None = None,
     ) -> Run:
-        """Say that the kernel is made (or, vetoed, how its nodes run), and return what to call.
+        """Record the code of the kernel (if vetoed, of its nodes), and return a function to call.
 
         Args:
-            run: What computes the nodes. It returns one value per name in `results`, a single
-                one as it is or in a tuple.
-            source: Prints the code; called only when somebody watches.
+            run: Computes the nodes. It returns one value per name in `results`, a single one as it
+                is or in a tuple.
+            source: Prints the code; called only with an observer.
             results: Names of the nodes whose values `run` returns; empty for a kernel that is the
                 whole graph.
-            seconds: How long it took, where kernels are not made one after the other.
-            ir: Prints what it was generated from; called only when somebody watches.
+            seconds: Time to make it, where kernels are not made one after the other.
+            ir: Prints the loop IR; called only with an observer.
 
         Returns:
-            `run`; when somebody watches, with what notes its values and its exceptions around it.
+            `run`; with an observer, wrapped to record its values and exceptions.
         """
         self.seconds = time.perf_counter() - self._started if seconds is None else seconds
         self.source, self.ir = source, ir
@@ -103,10 +103,7 @@ class ObservedKernel:
 
 
 class KernelContext:
-    """What a code generator is told besides the graph: the stage, and which kernels it may make.
-
-    There is one for each graph and generator.
-    """
+    """The context of one graph and generator: the stage, and the kernels that it may make."""
 
     def __init__(self, codegen: Codegen, stage: Stage, numbering: Numbering) -> None:
         self.stage: Stage = stage
@@ -151,11 +148,11 @@ class KernelContext:
         return KernelId(self._codegen.name, self.stage), None
 
     def records(self, graph: GraphModule, reason: str | None) -> list[KernelRecord]:
-        """Return what was made, for an observer.
+        """Return the records of the kernels, for an observer.
 
         Args:
             graph: A copy of the graph, for the observer to keep.
-            reason: Why generators that were asked earlier did not take it.
+            reason: The reasons of generators that refused it before.
         """
         return [
             KernelRecord(

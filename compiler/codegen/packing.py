@@ -20,7 +20,7 @@ _PACKED = "_packed_"
 """How packed weights are called, followed by a number."""
 
 _COMPUTED = "_packed_integers_"
-"""The same for what a graph packs itself."""
+"""The same for weights that a graph packs itself."""
 
 
 def with_packed_weights(gm: GraphModule) -> GraphModule:

@@ -1,6 +1,6 @@
-"""Ask code generators in order until one takes the graph, tell the observer, and log who refused.
+"""Ask code generators in order until one takes the graph, notify the observer, and log refusals.
 
-`generate` is what the pipeline calls. It knows no generator: those are in the table CODEGENS.
+The pipeline calls `generate`. The generators are in the table CODEGENS.
 """
 
 import logging
@@ -39,7 +39,7 @@ class _Refusal:
 
     @property
     def in_full(self) -> str:
-        """What the generator said, with what its compiler printed."""
+        """The message of the generator, with the output of its compiler."""
         return self._said(str(self.error).strip() or first_line(self.error))
 
     def _said(self, reason: str) -> str:
@@ -57,11 +57,11 @@ def generate(
         gm: Functional aten graph; left unchanged.
         example_inputs: One value per placeholder, real or fake.
         stage: Stage whose graph this is; the names of its kernels begin with it.
-        numbering: That of the compile. Its config says which generators are asked, and what an
-            unexpected exception of one does (`on_failure`): `raise` it, `fallback` to the next one,
-            or `warn` and do so. A generator that refuses a graph (`CodegenUnsupported`) is no
-            failure: the next one is asked. Its observer may veto kernels, whose nodes then run in
-            eager, and sees kernels, first calls and errors.
+        numbering: Of the compile. Its config lists the generators, and the policy for an unexpected
+            exception (`on_failure`): `raise` it, `fallback` to the next generator, or `warn` and do
+            so. A refusal (`CodegenUnsupported`) does not count as a failure: the next one is asked.
+            Its observer may veto kernels, whose nodes then run in eager, and sees kernels, first
+            calls and errors.
 
     Returns:
         A boxed callable. Without an observer it is the generator's own, with nothing around it.
@@ -128,7 +128,7 @@ def _for_devices(gm: GraphModule | None) -> str:
 
 
 def _announce(stage: Stage, config: Config, refusals: Sequence[_Refusal], taken_by: str) -> None:
-    """Say in one line which graph was refused, by whom and why, and who compiled it."""
+    """Log in one line the refusals of a graph, and the generator that took it."""
     if not refusals:
         return
     why = "; ".join(str(refusal) for refusal in refusals)
@@ -159,7 +159,7 @@ def _observed(
     observer: Observer,
     refusals: Sequence[_Refusal],
 ) -> BoxedCallable:
-    """Tell the observer of the kernels, and watch the calls for it."""
+    """Announce the kernels to the observer, and watch the calls for it."""
     graph = context.copy_of(gm)
     reason = "; ".join(str(refusal) for refusal in refusals) or None
     records = context.records(graph, reason)

@@ -1,6 +1,6 @@
 """Watch the calls of compiled graphs and kernels: values of the first call, place of exceptions.
 
-Used only when somebody watches; used by our own code generators and by the adapters of others.
+Used only with an observer, by the code generators of ctk and by the adapters of others.
 """
 
 import threading
@@ -18,11 +18,11 @@ from ctk.compiler.torch_compat.fx.graphs import Boxed
 
 @dataclass(slots=True)
 class Returned:
-    """What the kernels of one graph return while a call is recorded, on any thread.
+    """The return values of the kernels of one graph while a call is recorded, on any thread.
 
     Attributes:
-        calls: What has returned so far; None while no call is recorded.
-        is_mixed: Another call ran meanwhile, so that nobody knows which values are whose.
+        calls: The kernel calls so far; None while no call is recorded.
+        is_mixed: Another call ran meanwhile, so the values are ambiguous.
     """
 
     calls: list[KernelCall] | None = None
@@ -31,16 +31,16 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class WatchedGraph:
-    """A graph that was compiled, and who is to hear of its calls.
+    """A compiled graph, and the observer of its calls.
 
     Attributes:
-        observer: Gets exceptions, and the values of the first call if it keeps calls.
+        observer: Receives exceptions, and the values of the first call if it keeps calls.
         stage: Stage of the graph.
         graph: A copy, for the observer.
         kernels: The kernels that a call runs.
         donated: Positions of inputs whose memory the compiled code may reuse, so that their
             contents after a call mean nothing; the record shows them unchanged.
-        returned: Where those kernels that tell their values do so.
+        returned: Collects the values of its kernels.
     """
 
     observer: Observer = field(repr=False)
@@ -131,14 +131,14 @@ def watch_kernel(
     observer: Observer,
     returned: Returned,
 ) -> Callable[..., Any]:
-    """Return `run`, noting what it returns while a call is recorded, and placing its exceptions.
+    """Wrap a kernel: record its values while a call is recorded, and place its exceptions.
 
     Args:
         run: A kernel; returns one value per name, a single one as it is or in a tuple.
         kernel: Its id.
         names: The nodes whose values it returns.
-        observer: Hears of exceptions.
-        returned: Gets the values.
+        observer: Receives exceptions.
+        returned: Collects the values.
     """
 
     keep_launches = observer.keep_launches

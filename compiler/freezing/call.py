@@ -1,12 +1,12 @@
-"""Compile and call a frozen graph: it is fed only with what remains of its inputs.
+"""Compile a frozen graph, and call it with the inputs that remain.
 
-The constants are right as long as the originals have the values that they had. A call that hands in
-other ones (another module, another value of a version counter) is noticed, and runs the graph as it
-was before freezing, operator by operator: right, but slow, and a log line says so. Under Dynamo a
-guard on the identity of each original makes it compile anew for another module.
+The constants are right as long as the originals keep their values. A call with other originals
+(another module, another value of a version counter) is detected, and runs the graph as it was
+before freezing, operator by operator: right, but slow, which is logged. Under Dynamo a guard on the
+identity of each original triggers a recompile for another module.
 
-Noticed, too: steps of fused optimizers, which count no version, and other memory behind a parameter
-(`parameter.data = other`). Not noticed: writes through what counts no version
+Also detected: steps of fused optimizers, which count no version, and other memory behind a
+parameter (`parameter.data = other`). Not detected: writes that count no version
 (`parameter.data.add_(1)`, NumPy), and in-place changes of inference tensors, which have no counter.
 """
 
@@ -39,12 +39,12 @@ def fw_compiler_freezing(
     inner_compile: Callable[[GraphModule, Sequence[object]], Boxed],
     transform: Transform = fold,
 ) -> "FrozenCall":
-    """Compile an inference graph with what the user's module holds as constants.
+    """Compile an inference graph with the user module's tensors as constants.
 
     Args:
         graph: An ATen inference graph from autograd dispatch; changed in place.
         inputs: One value per placeholder of `graph`, real or fake.
-        captured: What autograd dispatch was given, as for `freeze`.
+        captured: The graph before autograd dispatch, as for `freeze`.
         example_inputs: Inputs of `captured`, as for `freeze`.
         inner_compile: Compiles the frozen graph for the inputs that remain.
         transform: As for `freeze`.
@@ -68,10 +68,10 @@ class Original:
     """A tensor that has the value of a constant.
 
     Attributes:
-        name: What the user's module calls it.
-        node: The placeholder of the captured graph that it came through, if any.
+        name: Its name in the user's module.
+        node: Its placeholder in the captured graph, if any.
         value: The tensor.
-        state: Of the tensor, when it had that value: its version and its memory's address.
+        state: Its version and the address of its memory, when it had that value.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Original:
     state: tuple[int | None, int | None]
 
     def is_still(self, value: object) -> bool:
-        """Return whether a value is what was frozen."""
+        """Return whether a value is the frozen one."""
         if value is self.value:
             return isinstance(value, DiscardedParameter) or _state(self.value) == self.state
         return self._adopts(value)
@@ -99,7 +99,7 @@ class Original:
 
 
 class FrozenCall:
-    """A compiled frozen graph: takes one list with all inputs, and hands on those that remain.
+    """A compiled frozen graph: takes one list with all inputs, and passes the remaining ones on.
 
     Attributes:
         preserved: Positions of the inputs that remain.

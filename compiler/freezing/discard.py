@@ -1,12 +1,12 @@
-"""Drop the originals of frozen parameters, and say so when one is touched.
+"""Drop the originals of frozen parameters; a later use of one raises.
 
-A dropped parameter stays the object that it was, wherever it is held (several modules, an
-optimizer, a list), but its numbers are gone:
+A dropped parameter stays the same object for all its holders (several modules, an optimizer, a
+list), but its numbers are gone:
 
     model.encoder.weight + 1
     DiscardedParameterError: the parameter encoder.weight was discarded when a graph was frozen ...
 
-What needs no numbers still works: `repr`, its shape, dtype and device, `requires_grad`, whether it
+Uses without numbers still work: `repr`, its shape, dtype and device, `requires_grad`, whether it
 is a parameter, its place in `model.parameters()`, `model.load_state_dict(state, assign=True)`,
 which puts others in its place. Everything else raises: arithmetic, `state_dict()`, `.data`, copies,
 a second compile, another graph of the same program.
@@ -36,9 +36,9 @@ class DiscardedParameter(Parameter):
     """A parameter whose numbers were dropped; a parameter becomes one by `discard_parameter`.
 
     Attributes:
-        discarded_name: What the parameter is called in the user's module.
-        discarded_shape: That of its numbers.
-        discarded_type: What it was: `float32[4, 4]`.
+        discarded_name: Its name in the user's module.
+        discarded_shape: Its former shape.
+        discarded_type: Its former type and shape: `float32[4, 4]`.
     """
 
     discarded_name: str
@@ -77,8 +77,8 @@ def discard_parameter(parameter: torch.Tensor, name: str) -> None:
     """Drop the numbers of a parameter, in place.
 
     Args:
-        parameter: A plain parameter; all who hold it see the change.
-        name: What errors call it.
+        parameter: A plain parameter; all its holders see the change.
+        name: Its name in errors.
     """
     shape = parameter.shape
     with fake.real_compute():

@@ -1,12 +1,12 @@
-"""Turn what the user's module holds into constants of an inference graph, and fold them.
+"""Turn the tensors of the user's module into constants of an inference graph, and fold them.
 
-`freeze` changes the signature of a graph: parameters and buffers that nobody writes to become
+`freeze` changes the signature of a graph: parameters and buffers that are never written become
 attributes, and the positions of the inputs that remain are returned. The passes of the stage
 `frozen` then fold the constants.
 
-What stays an input: what the graph writes to or returns (a caller may change it), tensors of
-classes of their own, and everything where autograd dispatch reordered the inputs. What calls the
-result, and how later changes of the originals are noticed, stands in `call.py`.
+These stay inputs: tensors that the graph writes to or returns (a caller may change them), tensors
+of subclasses, and all tensors if autograd dispatch reordered the inputs. `call.py` calls the
+result, and detects later changes of the originals.
 
 Source: `torch/_inductor/freezing.py` (`freeze`, `replace_params_with_constants`). That one finds
 the parameters in the tracing context, where Dynamo puts them under a setting of the process.
@@ -51,16 +51,16 @@ def freeze(
     *,
     transform: Transform = fold,
 ) -> tuple[GraphModule, list[int]]:
-    """Make what the user's module holds constants of a graph, and fold them.
+    """Make the tensors of the user's module constants of a graph, and fold them.
 
     Args:
-        captured: The graph that autograd dispatch was given. Parameters and buffers that it owns
-            come first among the inputs of `graph`.
-        graph: What autograd dispatch made of it: an ATen inference graph. Changed in place.
-        example_inputs: The inputs of `captured`. Real tensors among them become constants where
-            they are parameters, or where Dynamo says that a module holds them.
-        transform: What is done to the graph with its constants; the passes of the stage
-            `frozen` if it is left out.
+        captured: The graph before autograd dispatch. Its parameters and buffers come first among
+            the inputs of `graph`.
+        graph: The ATen inference graph after autograd dispatch. Changed in place.
+        example_inputs: The inputs of `captured`. Real tensors among them become constants if they
+            are parameters, or belong to a module according to Dynamo.
+        transform: Transforms the graph with its constants; by default by the passes of the stage
+            `frozen`.
 
     Returns:
         The graph, and the positions of the inputs that it still takes (`preserved`).
@@ -72,7 +72,7 @@ def freeze(
 def freeze_values(
     graph: GraphModule, values: Mapping[int, torch.Tensor], transform: Transform
 ) -> list[int]:
-    """Make inputs constants, by position, and transform what that gives; return what remains."""
+    """Make inputs constants, by position, and transform the graph; return the remaining inputs."""
     inputs = placeholders(graph)
     preserved = [index for index in range(len(inputs)) if index not in values]
     _replace(graph, inputs, values)
@@ -83,7 +83,7 @@ def freeze_values(
 def constants_of(
     captured: GraphModule, graph: GraphModule, example_inputs: Sequence[object]
 ) -> dict[int, torch.Tensor]:
-    """Return what may become constant, by position among the inputs of a graph."""
+    """Return the tensors that may become constants, by position among the inputs of a graph."""
     inputs = placeholders(graph)
     values = _held_values(captured, example_inputs)
     if not _are_aligned(inputs, values):

@@ -47,9 +47,9 @@ Library calls stay for good. A matrix product, a sort or an FFT in loops would b
 library that eager calls, and would round in another order. So a node without a lowering is never an
 error: `LibraryCall.why` records the reason, and the program runs the node as eager does.
 
-Alternatives that lost. Inductor's IR is closures over an `ops` handler, each analysis a handler that
-runs them again: compact, but a kernel cannot be printed, compared or interpreted, and bisection
-needs all three. Its loops are flattened ranges whose sympy expressions are simplified by ranges:
-sympy took most of the compile time here, so `sizes/` has its own normal form. A polyhedral schedule
-finds more fusions, at the price of a solver that no bisection can veto step by step.
+Alternatives that lost. Inductor's IR is closures over an `ops` handler, each analysis a handler
+that runs them again: compact, but a kernel cannot be printed, compared or interpreted, and
+bisection needs all three. Its loops are flattened ranges whose sympy expressions are simplified by
+ranges: sympy took most of the compile time here, so `sizes/` has its own normal form. A polyhedral
+schedule finds more fusions, at the price of a solver that no bisection can veto step by step.
 """

@@ -1,10 +1,10 @@
-"""Whose memory a node's value is, where the library made a view that kernels cannot follow.
+"""The base of a buffer that the library made as a view which kernels cannot express.
 
     v = x.view(int32)          other elements in the memory of x: a buffer `v`, whose base is `x`
     r = view_as_real(z)        z is complex, so it has no buffer: a buffer `r`, whose base is `z`
 
-What writes to a base, or to another view of it, keeps its order with what touches the view
-(`order.py`), and is never one kernel with it (`fuse.py`).
+A step that writes to a base, or to another view of it, keeps its order with each step that touches
+the view (`order.py`), and is never fused with one (`groups.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ctk.compiler.lowering.ir import Buffer, View
 
 
 def viewed(node: Node) -> Node | None:
-    """Return what a node is a view of: itself, or as one of several (of a `split`)."""
+    """Return the base of a view, also of one of several views (of a `split`)."""
     if node.target is operator.getitem:
         (source,) = node.all_input_nodes
         is_list = isinstance(value_of(source), (list, tuple))
@@ -54,5 +54,5 @@ def memory_of(
 
 
 def base_name(buffers: Mapping[str, Buffer], name: str) -> str:
-    """Return the name of the memory that a buffer is part of: its own, if it is no view."""
+    """Return the name of the memory that a buffer is part of: its own, unless it is a view."""
     return (buffers[name].base if name in buffers else "") or name

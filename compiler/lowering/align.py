@@ -1,4 +1,4 @@
-"""Give two kernels the same loops, where what they read and write in common is walked alike.
+"""Give two kernels the same loops, if they walk their common buffers alike.
 
 Loops are compared by their strides in a buffer that both kernels touch. A loop of stride 1 and size
 32 is split at the stride 8 of the other kernel, and then both have a loop (stride 8, size 4) and
@@ -10,7 +10,7 @@ one (stride 1, size 8), which are the same:
 Loops are only split, never joined: no quotient or remainder appears. Outer loops may be reordered,
 because their iterations are independent; so may inner ones, but for those of a scan and of the
 position of an extreme (`Sweep.is_ordered`), which stay as they are. The outer loops of the result
-are those of the kernel that has inner loops; what else a pointwise kernel loops over goes inside.
+are those of the kernel that has inner loops; further loops of a pointwise kernel go inside.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Link: TypeAlias = tuple[Index, Index]
 
 
 class Misaligned(Exception):
-    """Two kernels cannot have the same loops; says why."""
+    """Two kernels cannot have the same loops; the message is the reason."""
 
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop of a kernel, or a part of one that was split.
+    """A loop of a kernel, or a part of a split one.
 
     Attributes:
-        var: Stands for it in index expressions.
-        is_outer: Whether it is one of the kernel's outer loops.
-        partner: The loop of the other kernel that is the same.
+        var: Its variable in index expressions.
+        is_outer: It is an outer loop of the kernel.
+        partner: The equal loop of the other kernel.
     """
 
     var: Var
@@ -52,9 +52,9 @@ class _Side:
     """A kernel whose loops are being split.
 
     Attributes:
-        kernel: As it was.
-        loops: Its outer loops, then the inner loops of all its sweeps, as they are by now.
-        parts: What each of the kernel's own loops has become, from the outermost part.
+        kernel: The kernel before.
+        loops: Its current outer loops, then the inner loops of all its sweeps.
+        parts: The parts of each of the kernel's own loops, from the outermost.
         is_pure: It has outer loops only, so that any of them may go inside.
     """
 
@@ -123,7 +123,7 @@ def align(first: Kernel, second: Kernel, links: Sequence[Link]) -> tuple[Kernel,
 
 
 def _match(a: _Side, b: _Side, ours: Index, theirs: Index) -> None:
-    """Split the loops of both at each other's strides in a buffer, and pair those that agree."""
+    """Split the loops of both at each other's strides in a buffer, and pair equal ones."""
     mine, others = _strides(a, ours), _strides(b, theirs)
     while _split(a, mine, others):
         mine = _strides(a, ours)

@@ -1,4 +1,4 @@
-"""What a kernel is called with: its buffers and its sizes, in an order that printers share."""
+"""The arguments of a kernel: its buffers and its sizes, in an order that printers share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Arguments:
 
 
 def arguments_of(kernel: Kernel) -> Arguments:
-    """Return what a kernel is called with: buffers written, buffers read, sizes."""
+    """Return the arguments of a kernel: buffers written, buffers read, sizes."""
     written = tuple(dict.fromkeys(store.buffer for store in kernel.stores))
     read = dict.fromkeys(load.buffer for load in loads(kernel) if load.buffer not in written)
     return Arguments(written, tuple(read), tuple(symbols_of(_indices(kernel))))

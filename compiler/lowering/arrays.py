@@ -1,4 +1,4 @@
-"""Arrays: what lowerings compute with. A shape, a type, and the value at each position.
+"""Arrays, the operands of lowerings: a shape, a type, and the value at each position.
 
 Nothing is computed when arrays are combined: `array.at(position)` builds the expression of one
 element, and the builder (`builder.py`) makes kernels of that.

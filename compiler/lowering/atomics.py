@@ -1,4 +1,4 @@
-"""What GPUs combine at one place in one step: what a scatter there may be a kernel for."""
+"""Atomic operations of GPUs, which decide whether a scatter may be a kernel."""
 
 import torch
 
@@ -15,10 +15,10 @@ def is_atomic(mode: StoreMode, dtype: Dtype) -> bool:
 
 
 def require_atomic(device: torch.device, mode: StoreMode, dtype: Dtype) -> None:
-    """Refuse a scatter that a GPU cannot do, or not in one order where one is wanted.
+    """Refuse a scatter that a GPU cannot do, or cannot do in the deterministic order asked for.
 
     Raises:
-        NotLowered: Says which.
+        NotLowered: One of the two.
     """
     if mode == "set" or device.type == "cpu":
         return

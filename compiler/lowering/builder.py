@@ -1,4 +1,4 @@
-"""The builder: what lowerings make kernels with, from arrays.
+"""The builder: makes kernels from the arrays of lowerings.
 
 A lowering (`operators/`) gets a builder and the arguments of its node, tensors as arrays, and
 returns the result as an array, or a tuple of arrays. The builder writes the result to memory of

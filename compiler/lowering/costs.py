@@ -1,4 +1,4 @@
-"""What a kernel costs, as far as fusion asks: how often it runs, reads and computes."""
+"""The cost of a kernel for fusion: its iterations, its loads and its operations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def iterations(kernel: Kernel) -> int | None:
 
 
 def gathers(kernel: Kernel) -> list[str]:
-    """Return the buffers that a kernel reads only where an index that it computes says."""
+    """Return the buffers that a kernel reads at computed positions only."""
     found = {load.buffer: True for load in loads(kernel)}
     for load in loads(kernel):
         found[load.buffer] &= any(isinstance(atom, Indirect) for atom in load.index.atoms)

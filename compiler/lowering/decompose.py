@@ -1,18 +1,18 @@
-"""Operators without a lowering, taken apart: torch's decomposition of one node, part by part.
+"""Decompose an operator without a lowering: torch's decomposition of one node, part by part.
 
     aten.reflection_pad1d(x, [1, 1])   ->   arange, sub, abs, ..., index     each becomes kernels
 
 The decomposition runs on the recorded (fake) values of the node's operands, and every operator that
-it calls is lowered as it comes; those that have no lowering are taken apart in turn. The kernels
-all come from the node. Between them floats of 16 bits stay in float32, as in the one kernel that
-eager has. A part that is no kernel, or a decision about a size that is known at the
-call only, leaves the whole node to the library.
+it calls is lowered on the spot; one without a lowering is decomposed in turn. All kernels originate
+from the node. Between them floats of 16 bits stay in float32, as in the one kernel that eager has.
+A part without a kernel, or a decision about a size that only the call knows, leaves the whole node
+to the library.
 
-Never taken apart: what `LIBRARY` has better code for, and what `KEPT` of `decomposition_table.py`
-has a reason for.
+Never decomposed: the operators of `LIBRARY`, and those with a reason in `KEPT` of
+`decomposition_table.py`.
 
-Source: Inductor decomposes while it traces, the whole graph at once. Here it is the last resort of
-one node, so that eager's kernels stay what a node is compared with.
+Source: Inductor decomposes while it traces, the whole graph at once. Here it is the last resort for
+one node, so that each node can be compared with eager's kernel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LIBRARY = frozenset((
     aten.max_pool3d_with_indices.default, aten.max_unpool2d.default, aten.max_unpool3d.default,
     aten.mv.default, aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
 ))  # fmt: skip
-"""What the library has better code for than loops. `max_unpool` writes some places twice."""
+"""Operators that the library computes better. `max_unpool` writes some elements twice."""
 
 
 def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
@@ -86,7 +86,7 @@ def _decomposition_of(operator: Any) -> Callable[..., Any] | None:
 
 
 class _Parts:
-    """What a decomposition computes, as it runs."""
+    """The values of a decomposition as it runs."""
 
     def __init__(self, builder: Builder, node: Node) -> None:
         self.builder = builder
@@ -108,7 +108,7 @@ class _Parts:
         """Return where a tensor of the decomposition is."""
         known = self._views.get(id(tensor))
         if known is None:
-            raise NotLowered("a tensor that is no operand")
+            raise NotLowered("a tensor that is not an operand")
         return known[1]
 
     def call(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
@@ -172,7 +172,7 @@ class _Parts:
 
 
 def _is_question(operator: Any) -> bool:
-    """Return whether an operator only says what a tensor is: its device, a size."""
+    """Return whether an operator only queries a tensor: its device, a size."""
     return operator.namespace == "prim" or operator.__name__.startswith("sym_")
 
 

@@ -1,12 +1,12 @@
-"""The `exact` mode: kernels of nothing but what gives the bits of eager.
+"""The `exact` mode: kernels only of operations with the bits of eager.
 
 Rules, for the kernels of one node of the graph:
     1. operations are those whose result IEEE arithmetic or integers fix (`vocabulary.EXACT`)
-    2. sums, products and extremes of many floats are none, nor what meets: the order counts
+    2. no sums, products and extremes of many floats, and no scatters of them: the order counts
     3. a product is in no sum: torch's own compiler may have made one rounding of two (`fma`)
     4. with 16 bits there is one rounding: operators differ in whether they round in between
-    5. no kernel rounds what another one of the node has rounded
-All else is a call of the library. Between nodes eager rounds, and so do kernels in this mode.
+    5. no kernel rounds a value that another kernel of the node has rounded
+All other nodes are library calls. Between nodes eager rounds, and so do kernels in this mode.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from ctk.compiler.lowering.walk import reads, walk, writes
 from ctk.compiler.sizes.size_guards import NotLowered
 
 _ORDERED = frozenset(("sum", "prod", "mean_m2", "logsumexp", "max", "min"))
-"""What depends on the order of floats; of extremes the sign of a zero does."""
+"""Reductions that depend on the order of floats; of extremes the sign of a zero does."""
 
 _ROUNDING = frozenset(("add", "sub", "mul", "div"))
 
@@ -64,7 +64,7 @@ def _require(statement: Statement) -> None:
 
 def _require_integers(store: Store) -> None:
     if store.value.dtype.is_floating_point:
-        raise NotLowered("the bits of what meets at one place depend on the order")
+        raise NotLowered("the bits of floats that are combined at one place depend on the order")
 
 
 def _require_roundings(roundings: Sequence[Op], values: Sequence[Value]) -> None:

@@ -5,11 +5,11 @@
     exact = run_program(gm, program, inputs, precision="float64")       # every float in float64
 
 Kernels run in numpy (`interpret_kernel.py`), library calls in eager on the same memory. Sizes are
-bound from the inputs, and those that a library call decides from its results. Memory out of range,
-gathers out of range and operands of wrong types are errors that name kernel and node. With
-`check=True` so are races between iterations, and reads of memory that nobody has written.
+bound from the inputs, or from the results of the library call that determines them. Memory out of
+range, gathers out of range and operands of wrong types are errors that name kernel and node. With
+`check=True` so are races between iterations, and reads of memory that was never written.
 
-What it does not do: run on a GPU (tensors are on the CPU), or run fast.
+It does not run on a GPU (tensors are on the CPU), and it does not run fast.
 
 Source: tinygrad's Python backend, which runs the same operations as its compilers do.
 """
@@ -48,17 +48,17 @@ def run_program(
 
     Args:
         gm: The graph.
-        program: What it was lowered to, fused or not, its memory planned or not. In float64 each
-            buffer has memory of its own.
+        program: The lowered graph, fused or not, its memory planned or not. In float64 each buffer
+            has memory of its own.
         inputs: One value for each placeholder. Tensors that the graph writes are written.
         precision: "float64" computes and stores every float in float64; inputs are left alone then.
-        check: Raise, too, where iterations depend on each other or read what nobody has written.
+        check: Also raise if iterations depend on each other or read memory that was never written.
 
     Returns:
-        What the graph returns: tensors, numbers and None as they stand at its output.
+        The results of the graph: tensors, numbers and None as they stand at its output.
 
     Raises:
-        InterpretError: A kernel does what no kernel may do.
+        InterpretError: A kernel breaks a rule of the IR.
     """
     run = _Run(gm, program, precision, check)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
@@ -157,7 +157,7 @@ class _Run:
             self.memory[name] = unwritten(count, dtype)
 
     def _bind(self, recorded: object, value: object) -> None:
-        """Learn sizes: those that are a symbol in the graph, and a number in the call."""
+        """Bind the size symbols of the graph to the numbers of the call."""
         if isinstance(recorded, (list, tuple)) and isinstance(value, (list, tuple)):
             for each, actual in zip(recorded, value, strict=True):
                 self._bind(each, actual)
@@ -174,7 +174,7 @@ class _Run:
 
 
 def _with_strides(value: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a tensor in the strides that the graph says it has."""
+    """Return a tensor with the strides recorded in the graph."""
     pairs = zip(value.shape, value.stride(), strides, strict=True)
     if not value.numel() or all(size == 1 or own == wanted for size, own, wanted in pairs):
         return value

@@ -2,13 +2,13 @@
 
 Each loop variable is an array along its own axis, so that the value of an expression is an array
 that broadcasts to the loops: the outer ones first, then those of the sweep. Statements run one
-after the other, each for all iterations. That gives what the loops give as long as iterations are
-independent, which `check=True` finds out.
+after the other, each for all iterations. The results are those of loops as long as iterations are
+independent, which `check=True` verifies.
 
     kernel s(i0 < 4): for r0 < 8: s = sum(x[i0*8 + r0])     i0 has the shape (4, 1), r0 (1, 8)
 
 Errors name kernel, node and buffer: memory out of range, a gather outside of its dimension, a wrong
-type, a local that nothing computed.
+type, a local that was never computed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def run_kernel(
         memory: The buffers that it reads and writes, by name.
         sizes: The values of its symbols.
         precision: "float64" computes every float in float64; the memory of floats is float64 then.
-        check: Raise, too, where iterations depend on each other or read what nobody has written.
+        check: Also raise if iterations depend on each other or read memory that was never written.
 
     Raises:
-        InterpretError: The kernel does what no kernel may do.
+        InterpretError: The kernel breaks a rule of the IR.
     """
     outer = math.prod(number_of(loop.size, sizes) for loop in kernel.outer)
     if outer == 0:
@@ -73,7 +73,7 @@ class _Run:
             raise InterpretError(f"kernel {self.kernel.name}: {message}")
 
     def sweep(self, sweep: Sweep) -> None:
-        """Run the statements of a sweep; later ones see what its reductions computed."""
+        """Run the statements of a sweep; later sweeps see the results of its reductions."""
         outer = self.locals
         flat = (1,) * len(sweep.inner)
         seen = {name: array.reshape(array.shape + flat) for name, array in outer.items()}

@@ -1,6 +1,6 @@
 """Memory of the reference interpreter: flat tensors of torch, read and written by numpy.
 
-The tensors are those that library calls see, so memory is shared and never copied. The bits of a
+Library calls use the same tensors, so memory is shared and never copied. The bits of a
 bfloat16, which numpy does not have, are read as integers.
 """
 
@@ -17,7 +17,7 @@ from ctk.compiler.lowering.interpret_ops import Array, convert
 from ctk.compiler.lowering.ir import Dtype, StoreMode
 
 WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
-"""What a float is when everything is computed in float64."""
+"""The type of a float when everything is computed in float64."""
 
 _COMBINE: Mapping[StoreMode, Any] = {
     "add": np.add,
@@ -33,8 +33,8 @@ class Memory:
 
     Attributes:
         tensor: Of one dimension, its elements next to each other; on the CPU.
-        written: Which elements have been written; None if all have.
-        owner: The buffer whose memory it was first; "" if it is nobody else's.
+        written: A mask of the written elements; None if all are.
+        owner: The buffer whose memory it was first; "" if its own.
     """
 
     tensor: torch.Tensor
@@ -72,12 +72,12 @@ class Memory:
         self._cells[touched] = self._bits(convert(everything[touched], self.dtype))
 
     def taken(self, dtype: Dtype, owner: str) -> Memory:
-        """Return this memory for another buffer, which nobody has written."""
+        """Return this memory for another buffer, all of it unwritten."""
         tensor = self.tensor.view(dtype)
         return Memory(tensor, np.zeros(len(tensor), np.bool_), self.owner or owner)
 
     def lose(self) -> None:
-        """Forget what was written, because another buffer has been."""
+        """Mark all elements unwritten, because another buffer was written here."""
         self.written = np.zeros(len(self), np.bool_)
 
     def _values(self, cells: Array) -> Array:
@@ -102,7 +102,7 @@ def memory_of(tensor: torch.Tensor) -> Memory:
 
 
 def unwritten(count: int, dtype: Dtype) -> Memory:
-    """Return memory that nobody has written, full of what spoils a result."""
+    """Return unwritten memory, filled with values that spoil a result."""
     if dtype == torch.bool:
         tensor = torch.ones(count, dtype=dtype)
     elif dtype.is_floating_point:

@@ -1,7 +1,7 @@
-"""The vocabulary of the loop IR in numpy: what each operation means.
+"""The vocabulary of the loop IR in numpy, the meaning of each operation.
 
-Functions of floats are computed in float64 and rounded to their type, so that they are as right as
-they can be. A bfloat16 is a float32 here whose last 16 bits are zero: numpy has no such type.
+Functions of floats are computed in float64 and rounded to their type, so that they are as accurate
+as possible. A bfloat16 is a float32 here whose last 16 bits are zero: numpy has no such type.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _is_float(x: Array) -> bool:
 
 
 def _floor_mod(x: Array, y: Array) -> Array:
-    """Return what is left by a division that rounds down, -0.0 as torch has it."""
+    """Return the remainder of a division that rounds down, with torch's sign of zero."""
     if not _is_float(x):
         return np.mod(x, y)
     rest = np.fmod(x, y)

@@ -1,4 +1,4 @@
-"""What iterations of a kernel read and write of the same memory, and whether they may.
+"""Races: memory that several iterations of a kernel read and write.
 
 Outer iterations are independent of each other, and so are the iterations of one sweep. So memory
 that two of them touch must only be read, or only be combined with (`add`, `max`, `min`, `prod`).
@@ -30,10 +30,10 @@ class _Touch:
 
 @dataclass(slots=True)
 class Races:
-    """What a kernel has touched so far.
+    """The memory that a kernel has touched so far.
 
     Attributes:
-        outer: How many outer iterations there are.
+        outer: The number of outer iterations.
     """
 
     outer: int
@@ -41,14 +41,14 @@ class Races:
     _sweep: dict[str, list[_Touch]] = field(default_factory=dict[str, list[_Touch]])
 
     def touch(self, kind: Kind, buffer: str, places: Array, chosen: Array, node: str) -> None:
-        """Note what a statement touches.
+        """Record the elements that a statement touches.
 
         Args:
-            kind: What it does there.
+            kind: Its kind of access.
             buffer: Name of the memory.
-            places: One for each iteration.
-            chosen: Which iterations touch their place.
-            node: The node that the statement comes from.
+            places: One element for each iteration.
+            chosen: A mask of the iterations that touch theirs.
+            node: The node of the statement.
         """
         iterations = np.arange(places.size).reshape(places.shape)[chosen]
         inner = places.size // self.outer
@@ -57,12 +57,12 @@ class Races:
         self._all.setdefault(buffer, []).append(touch)
 
     def end_sweep(self) -> str | None:
-        """Return what is wrong within the sweep that ends; None if nothing is."""
+        """Return the race within the sweep that ends; None if there is none."""
         touched, self._sweep = self._sweep, {}
         return _first_conflict(touched, "iterations of one sweep", by_outer=False)
 
     def end_kernel(self) -> str | None:
-        """Return what is wrong between outer iterations; None if nothing is."""
+        """Return the race between outer iterations; None if there is none."""
         return _first_conflict(self._all, "outer iterations", by_outer=True)
 
 

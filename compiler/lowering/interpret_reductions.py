@@ -20,7 +20,7 @@ def reduced(kind: ReduceKind, values: Array, axes: int) -> tuple[Array, ...]:
     """Return the results of a reduction over the last axes: one, or two for some kinds.
 
     Of no values: sum, mean and m2 are 0, a product 1, `any` False, `all` True; `max` and `min` are
-    what every value is larger or smaller than, at position 0.
+    the least and the largest value of the type, at position 0.
     """
     kept = values.shape[: values.ndim - axes]
     count = math.prod(values.shape[values.ndim - axes :])
@@ -39,7 +39,7 @@ def scanned(kind: ScanKind, values: Array, axes: int) -> Array:
 
 
 def _least(rows: Array) -> Any:
-    """Return what no value of the type is less than."""
+    """Return the least value of a type."""
     if rows.dtype.kind == "f":
         return -np.inf
     return False if rows.dtype.kind == "b" else np.iinfo(rows.dtype).min

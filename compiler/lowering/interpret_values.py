@@ -28,7 +28,7 @@ from ctk.compiler.sizes.size_guards import number_of
 
 
 class InterpretError(CtkError):
-    """A kernel does what no kernel may do; the message names kernel, node and buffer."""
+    """A kernel breaks a rule of the IR; the message names kernel, node and buffer."""
 
 
 class OutOfRange(InterpretError, IndexError):
@@ -140,7 +140,7 @@ class KernelValues:
             raise OutOfRange(self._message(node, text))
 
     def _needs(self, value: Value, mask: int) -> list[tuple[Value, int]]:
-        """Return what must be known before a value is, and under which mask."""
+        """Return the operands of a value, each with its mask."""
         if not isinstance(value, Guarded):
             return [(each, mask) for each in operands(value)]
         condition = self._known.get((id(value.condition), mask))
@@ -190,7 +190,7 @@ class KernelValues:
         missing = self.spread(~memory.written[places]) & self.chosen(mask)
         if missing.any():
             place = int(self.spread(places)[missing][0])
-            text = f"reads {load.buffer}[{place}] ({load.index}), which nobody has written"
+            text = f"reads {load.buffer}[{place}] ({load.index}), which was never written"
             raise self._error(node, f"{text}, or another buffer has taken")
 
     def _atom(self, atom: Atom, mask: int, node: str) -> Array:
@@ -198,7 +198,7 @@ class KernelValues:
             return np.asarray(self._sizes[atom.name], np.int64)
         if isinstance(atom, Var):
             if atom not in self._vars:
-                raise self._error(node, f"uses {atom.name}, which is no loop around it")
+                raise self._error(node, f"uses {atom.name}, which is not a loop around it")
             return self._vars[atom]
         if isinstance(atom, Indirect):
             return self._position(atom, mask, node)

@@ -1,6 +1,6 @@
-"""The loop IR: what a graph is between ATen and generated code.
+"""The loop IR, between ATen graphs and generated code.
 
-    Program   buffers, and steps in order: kernels, and calls of the library
+    Program   buffers, and steps in order: kernels, and library calls
     Kernel    loops over `outer`, and within them sweeps, one after the other
     Sweep     statements, for each value of its `inner` loops; without inner loops, once
     Store     writes a value to a buffer
@@ -17,12 +17,12 @@ A layer norm over rows, as one kernel:
         out[i0*768 + r0] = half((float(x[i0*768 + r0]) - mean) * rsqrt(m2 / 768 + 1e-05))
 
 The outer iterations are independent of each other, and so are the inner ones of a sweep but for
-reductions, scans and stores that add. Values are compared by identity: two that compute the same
-are one only if they are one object, or when a printer numbers them (`walk.Numbers`).
+reductions, scans and stores that add. Values are compared by identity: equal values are
+one only if they are one object, or when a printer numbers them (`walk.Numbers`).
 
 Source: the loop-level IR of Inductor (`torch/_inductor/ir.py`, `loop_body.py`) with its operator
 vocabulary (`ops_handler.py`), and tinygrad's reductions. This one is data, no closures: it prints,
-it can be interpreted, and a fused kernel is a value like one that was not fused.
+it can be interpreted, and a fused kernel is a value like any other.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Dtype: TypeAlias = torch.dtype
 
 ReduceKind = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean_m2"]
 """`max` and `min` give NaN if there is one. `argmax` and `argmin` give the first position, of the
-first NaN if there is one; their two values are (value, position). `mean_m2` gives two: the mean,
-and the sum of squares of what is left without it.
+first NaN if there is one; their two results are (value, position). `mean_m2` has two: the mean, and
+the sum of squared deviations from it.
 """
 
 POSITIONS: frozenset[ReduceKind] = frozenset(("argmax", "argmin"))
@@ -50,7 +50,7 @@ POSITIONS: frozenset[ReduceKind] = frozenset(("argmax", "argmin"))
 ScanKind = Literal["sum", "prod", "max", "min", "logsumexp"]
 
 StoreMode = Literal["set", "add", "max", "min", "prod"]
-"""`set` writes. The others combine with what is there, at positions that may meet (a scatter)."""
+"""`set` writes. Others combine with the old element, at positions that may coincide (a scatter)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,11 +83,11 @@ class Op:
     """An operation of `vocabulary.py` on values.
 
     Attributes:
-        name: Which.
+        name: Its name in the vocabulary.
         args: Its operands.
-        dtype: Of the result. Arithmetic is done in it; there are no implicit conversions but
-            those that `vocabulary.py` names.
-        origin: Name of the graph's node that it comes from.
+        dtype: Of the result. Arithmetic is done in it; `vocabulary.py` names the only implicit
+            conversions.
+        origin: Name of its node of the graph.
     """
 
     name: str
@@ -157,10 +157,10 @@ class Reduce:
     """One value (or more) of all the inner iterations of a sweep.
 
     Attributes:
-        names: What later sweeps call the results: one, or two for kinds with two.
-        kind: How they are combined; never an order that depends on threads.
-        value: What is combined, converted to the type of the accumulator before.
-        dtypes: Of the results, accumulators too.
+        names: The names of the results in later sweeps: one, or two for kinds with two.
+        kind: How values are combined; never in an order that depends on threads.
+        value: The value to combine, of the type of the accumulator.
+        dtypes: Of the results and the accumulators.
     """
 
     names: tuple[str, ...]
@@ -205,12 +205,12 @@ class Kernel:
     """Loops over independent outer iterations; in each, sweeps in order.
 
     Attributes:
-        name: Unique in the program; made of what it stores.
+        name: Unique in the program; the name of a buffer that it stores.
         outer: Its outer loops, the last of which is the innermost.
-        sweeps: What one iteration does.
+        sweeps: The body of one iteration.
         nodes: Names of the graph's nodes that it computes, in the order of the graph.
-        device: Where it runs.
-        found_loads: What `walk.loads` has found in it, so that it looks once.
+        device: The device that it runs on.
+        found_loads: The result of `walk.loads`, memoised.
     """
 
     name: str
@@ -237,7 +237,7 @@ class LibraryCall:
 
     Attributes:
         node: The node; its operands are the values of nodes.
-        why: Why it is no kernel.
+        why: The reason why it has no kernel.
     """
 
     node: Node = field(repr=False)
@@ -265,15 +265,15 @@ class Buffer:
     """Memory of one tensor.
 
     Attributes:
-        name: Name of the node whose value it holds, or one that begins with it.
+        name: Name of the node whose value it holds; `node.part` for memory within a node.
         dtype: Of its elements.
         shape: Sizes.
-        strides: In elements; dense, in whatever order, if a kernel makes the buffer.
-        device: Where it is.
-        role: Who makes it: the caller, the graph, a kernel or the library.
+        strides: In elements; dense, in any order, if a kernel makes the buffer.
+        device: Its device.
+        role: Its maker: the caller, the graph, a kernel or the library.
         memory: Name of the buffer whose memory it uses; its own, if empty. A kernel that reads one
             and writes the other touches each element of both at the same time.
-        base: Of what the library made as a view: the node whose memory it is (`aliases.py`).
+        base: The node whose memory it is, if the library made it as a view (`aliases.py`).
     """
 
     name: str
@@ -316,9 +316,9 @@ class Program:
 
     Attributes:
         buffers: By name. Those of inputs and constants are named as their nodes.
-        steps: Kernels and library calls in an order that respects what they read and write.
+        steps: Kernels and library calls in an order that respects their reads and writes.
         views: The tensor values of nodes that kernels read or make, by the node's name.
-        outputs: The buffers that must exist when the program has run, whoever reads them.
+        outputs: The buffers that must exist when the program has run.
     """
 
     buffers: dict[str, Buffer]
@@ -328,5 +328,5 @@ class Program:
 
 
 def is_temporary(program: Program, buffer: str) -> bool:
-    """Return whether a buffer is no node's value, but made by kernels of a node for each other."""
+    """Return whether a buffer only passes values between the kernels of one node."""
     return "." in buffer and buffer in program.buffers

@@ -21,7 +21,7 @@ def whole(buffer: Buffer) -> View:
 
 
 def loop_axes(shape: Shape, prefix: str = "i", chosen: Sequence[int] = ()) -> list[Var]:
-    """Return a loop for each dimension; those that are chosen get a name with `prefix`."""
+    """Return a loop for each dimension; the names of chosen ones begin with `prefix`."""
     names = [f"{prefix if axis in chosen else 'i'}{axis}" for axis in range(len(shape))]
     return [Var(name, size) for name, size in zip(names, shape, strict=True)]
 

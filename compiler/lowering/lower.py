@@ -1,13 +1,13 @@
-"""A functional ATen graph becomes a program: one kernel (or a few) for each node, nothing fused.
+"""Lower a functional ATen graph: a kernel (or a few) for each node, nothing fused.
 
 For each node, in order:
-1. an input, or a constant of the graph, is memory that exists
-2. a view is other strides on the memory of what it views
+1. an input, or a constant of the graph, is existing memory
+2. a view is other strides on the memory of its base
 3. an operator of the table `LOWERINGS` becomes kernels
-4. one that has a decomposition is taken apart, and each part becomes kernels
-5. everything else is a call of the library, never an error; `LibraryCall.why` says why
+4. an operator with a decomposition is decomposed, and each part becomes kernels
+5. all others are library calls, never an error; `LibraryCall.why` is the reason
 
-What it does not do: fuse (`fuse.py`), plan memory (`memory.py`), generate code.
+It does not fuse (`fuse.py`), plan memory (`memory.py`) or generate code.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class LoweringOptions:
     """How a graph is lowered.
 
     Attributes:
-        exact: Kernels only of what gives the bits of eager; all else is a call of the library.
+        exact: Kernels only of operators with the bits of eager; others are library calls.
         accumulate: The type of sums of floats of 32 bits and less.
-        library: Names of nodes that stay calls of the library.
+        library: Names of nodes that stay library calls.
         devices: Types of the devices that kernels run on.
     """
 
@@ -64,8 +64,8 @@ def lower(
     Args:
         gm: Functional ATen graph with a recorded value on each node.
         options: How.
-        allow: Is asked before the lowering of a node, with a rule and the node's name; without it
-            the node is a call of the library.
+        allow: Decides on the lowering of each node, by a rule and the node's name; a refused node
+            is a library call.
     """
     lowering = _Lowering(gm, options or LoweringOptions(), allow)
     for node in gm.graph.nodes:
@@ -100,7 +100,7 @@ class _Lowering:
             self._call(node)
 
     def program(self) -> Program:
-        """Return what was made, less the views and sizes that nobody reads."""
+        """Return the program, without unused views and sizes."""
         draft, views = self.draft, self.draft.views
         program = Program(draft.buffers, [], views, frozenset())
         needed, steps = set(self.outputs), list[Step]()
@@ -122,7 +122,7 @@ class _Lowering:
             try:
                 self.draft.add_tensor(node.name, value, role)
             except NotLowered:
-                return  # whoever reads it is a call of the library
+                return  # its readers are library calls
 
     def _call(self, node: Node) -> None:
         builder = self.builder
@@ -132,7 +132,7 @@ class _Lowering:
         mark = self.draft.mark()
         try:
             if node.name in self.options.library:
-                raise NotLowered("it is to be one")
+                raise NotLowered("it is in LoweringOptions.library")
             self._lower(node)
             self.draft.settle(mark)
             if self.options.exact:
@@ -181,7 +181,7 @@ class _Lowering:
     def _write_items(
         self, node: Node, results: Sequence[Array | View | None], recorded: Sequence[object]
     ) -> None:
-        """Write what is used of several results, each as the value of its first `getitem`."""
+        """Write the used ones of several results, each as the value of its first `getitem`."""
         first: dict[int, str] = {}
         for user in node.users:
             index = user.args[1] if user.target is operator.getitem else None
@@ -206,7 +206,7 @@ class _Lowering:
         return node.target is operator.getitem and node.name in self.draft.views
 
     def _is_alias(self, node: Node) -> bool:
-        """Add a view, and its call for whoever needs it as a tensor; False for other nodes."""
+        """Add a view, and its call for steps that need it as a tensor; False for other nodes."""
         tensor, base = tensor_of(node), viewed(node)
         known = self.draft.views.get(base.name) if base is not None else None
         if tensor is None or base is None or known is None or tensor.dtype != known.dtype:
@@ -228,7 +228,7 @@ class _Lowering:
         return map_arg(argument, self._value)
 
     def _value(self, node: Node) -> Any:
-        """Return what a lowering gets for a node: an array, or a number of the call."""
+        """Return a node as an operand of a lowering: an array, or a number of the call."""
         value = value_of(node)
         if isinstance(value, torch.Tensor):
             if node.name not in self.draft.views:

@@ -1,4 +1,4 @@
-"""Memory planning: a buffer that a kernel makes takes the memory of one that nobody reads again.
+"""Memory planning: a buffer that a kernel makes takes the memory of a dead one.
 
 Rules, each use a numbered rewrite:
     1. in place   a pointwise kernel reads a buffer for the last time, element by element where it
@@ -7,8 +7,8 @@ Rules, each use a numbered rewrite:
 Never taken: memory that the caller or the library made, results of the graph, buffers that a
 library call reads which may keep a view of them unseen.
 
-What it does not do: one arena for all, as the allocators of torch keep freed memory anyway; what
-counts is that it is still in the cache.
+There is no arena, as the allocators of torch keep freed memory anyway; the gain is memory that is
+still in the processor's cache.
 
 Source: `torch/_inductor/codegen/wrapper.py`, `MemoryPlanningState`.
 """
@@ -25,13 +25,13 @@ from ctk.compiler.torch_compat.fx.operators import declared_by
 
 
 def plan_memory(program: Program, allow: Allow) -> Program:
-    """Return a program whose buffers share memory; `Buffer.memory` says whose.
+    """Return a program whose buffers share memory, by `Buffer.memory`.
 
-    Its steps are in the order in which they run: what shares memory must not change places.
+    Its steps are in the order in which they run: steps that share memory must not change places.
 
     Args:
         program: Fused; not changed.
-        allow: Is asked before each sharing, with its rule and the names of the kernel's nodes.
+        allow: Decides on each sharing, by its rule and the names of the kernel's nodes.
     """
     steps = [step for steps in gathered(program) for step in steps]
     plan = _Plan(replace(program, steps=steps), allow)
@@ -52,7 +52,7 @@ class _Plan:
         self.dead: dict[tuple[object, Index], list[str]] = {}
 
     def add(self, place: int, step: Step) -> None:
-        """Give memory to what a step makes, and take back what it read for the last time."""
+        """Give memory to the results of a step, and release the buffers that it read last."""
         if isinstance(step, Kernel):
             for name in sorted(writes(step)):
                 if self._is_free(name) and name not in self.made:
@@ -110,7 +110,7 @@ def _last_uses(program: Program) -> dict[int, set[str]]:
 
 
 def _opaque_reads(program: Program) -> frozenset[str]:
-    """Return the buffers that are read by what may keep a view of them without saying so."""
+    """Return the buffers read by calls that may keep an undeclared view of them."""
     found: set[str] = set()
     for step in program.steps:
         if isinstance(step, LibraryCall) and declared_by(step.node.target) is None:

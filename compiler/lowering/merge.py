@@ -1,18 +1,18 @@
-"""Two kernels become one: by inlining what one computes, or by running both in the same loops.
+"""Make one kernel of two: by inlining the value of one, or by running both in the same loops.
 
-    inline   the consumer computes a value of the producer where it read it; any index
-    merge    same outer loops; what the second read of the first, it takes from the same iteration
+    inline   the consumer computes the producer's value in place of each load; any index
+    merge    same outer loops; the second takes results of the first from the same iteration
 
-Both return a new kernel, or raise `Misaligned` with the reason. What the merged kernel no longer
-needs to store is left there: `fuse.py` knows who else reads it.
+Both return a new kernel, or raise `Misaligned` with the reason. Stores that became unnecessary
+stay: `groups.py` knows other readers, and prunes them.
 
 Rules of a merge, `first` before `second` in the program:
     1. each load of a buffer that `first` writes is at the index of that store, in shared loops, and
        becomes the stored value
     2. a buffer that `second` writes and `first` reads (or writes) is touched at one index only, and
-       in a kernel without inner loops; its store comes behind all that read it
-    3. a sweep of `second` joins an earlier sweep of the same inner loops if it needs nothing that
-       comes later
+       in a kernel without inner loops; its store comes behind all its readers
+    3. a sweep of `second` joins an earlier sweep of the same inner loops if no operand is computed
+       later
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def inline(producer: Kernel, consumer: Kernel, *, exact: bool) -> Kernel:
 
 
 def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
-    """Return one kernel that does what both do.
+    """Return one kernel with the stores of both.
 
     Raises:
-        Misaligned: Their loops differ, or the second needs what another iteration makes.
+        Misaligned: Their loops differ, or the second needs a value of another iteration.
     """
     a, b = align(first, second, list(islice(_links(first, second), _LINKS)))
     stored = {store.buffer: store for store in a.stores}
@@ -154,11 +154,11 @@ def forwarding(change: Change, *, exact: bool) -> Change:
 
 
 def pruned(kernel: Kernel, needed: Container[str]) -> Kernel | None:
-    """Return a kernel without stores to buffers that nobody needs; None if nothing is left.
+    """Return a kernel without unneeded stores; None if no store is left.
 
     Args:
         kernel: Kernel.
-        needed: The buffers that others read, and those that are results.
+        needed: Buffers with other readers, and results.
     """
     used: set[str] = set()
     kept: list[Sweep] = []
@@ -186,7 +186,7 @@ def _is_needed(statement: Statement, needed: Container[str], used: set[str]) -> 
 
 
 def _unrounded(value: Value) -> Value | None:
-    """Rule, not exact: `float32(bfloat16(v)) -> v` for a v of float32 that is no number."""
+    """Rule, not exact: `float32(bfloat16(v)) -> v` for a float32 v that is not a constant."""
     if not isinstance(value, Op) or value.name != "cast":
         return None
     (inner,) = value.args
@@ -199,7 +199,7 @@ def _unrounded(value: Value) -> Value | None:
 
 
 def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
-    """Yield pairs of indices: what the second reads of the first, then what both touch."""
+    """Yield pairs of indices: of buffers that pass from first to second, then of shared ones."""
     theirs = loads(second)
     for store in first.stores:
         yield from ((store.index, load.index) for load in theirs if load.buffer == store.buffer)
@@ -211,13 +211,13 @@ def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
 
 
 def _in_place(kernel: Kernel) -> Kernel:
-    """Return a kernel that reads nothing after it has written it.
+    """Return a kernel that reads no element after writing it.
 
-    Each of its loads is of what memory held before the kernel: what it wrote since, it has.
+    Each of its loads reads the contents before the kernel: values written since are at hand.
 
     Raises:
-        Misaligned: It writes what another iteration may read, or writes it twice, or two of its
-            stores each read what the other one writes.
+        Misaligned: It writes an element that another iteration may read, or writes it twice, or two
+            of its stores each read the element that the other writes.
     """
     touched: dict[str, set[Index]] = {}
     for load in loads(kernel):
@@ -240,10 +240,10 @@ def _in_place(kernel: Kernel) -> Kernel:
 
 
 def _writes_last(sweep: Sweep, written: Container[str]) -> Sweep:
-    """Put each store to memory that the sweep also reads behind what reads it.
+    """Move each store to memory that the sweep also reads behind the readers.
 
     Raises:
-        Misaligned: Two stores each read what the other one writes.
+        Misaligned: Two stores each read the element that the other writes.
     """
     waiting = [s for s in sweep.statements if isinstance(s, Store) and s.buffer in written]
     ordered = [each for each in sweep.statements if each not in waiting]
@@ -257,13 +257,13 @@ def _writes_last(sweep: Sweep, written: Container[str]) -> Sweep:
 
 
 def _reads(statement: Store, store: Store) -> bool:
-    """Return whether another statement reads what a store writes."""
+    """Return whether another statement reads the element that a store writes."""
     found = (each.buffer for each in walk(statement) if isinstance(each, Load))
     return statement is not store and store.buffer in found
 
 
 def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """Move each sweep into the first one of the same loops that has what it needs before it."""
+    """Move each sweep into the first one of the same loops that all its operands precede."""
     slots: list[tuple[tuple[Var, ...], list[Statement]]] = []
     made: dict[str, int] = {}
     for sweep in sweeps:

@@ -1,4 +1,4 @@
-"""Simplify what a kernel computes under a condition, by what the condition says of its loops.
+"""Simplify values under a condition, by the bounds that it implies for loop variables.
 
     (neg(x[i0*4 + i1 % 4]) if i1 < 4 else ...)     is     (neg(x[i0*4 + i1]) if i1 < 4 else ...)
 
@@ -6,7 +6,7 @@ Within the guarded value, a loop variable that has 4 <= v < 9 is put as 4 + w wi
 index is simplified, and w is put as v - 4 again. Under `other` the condition does not hold.
 
 Source: `torch/_inductor` simplifies masked indices by their ranges only where it pads. Halide
-solves conditions for the loop variable, too.
+solves conditions for the loop variable as this does.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ctk.compiler.sizes.index import (
 )
 
 Bounds: TypeAlias = Mapping[Var, tuple[Index, Index]]
-"""For loop variables, the least value, and what they are less than."""
+"""For loop variables, the least value, and an exclusive upper bound."""
 
 _MOST = 64
-"""How many sets of bounds are told apart in a kernel; what goes beyond is simplified by less."""
+"""The most sets of bounds in a kernel; values under further ones are simplified less."""
 
 
 def narrowed(kernel: Kernel) -> Kernel:
@@ -51,8 +51,8 @@ class _Narrowing(Rewriting):
     """Simplifies values where some bounds hold.
 
     Attributes:
-        bounds: What is known here.
-        all: That of each set of bounds.
+        bounds: The bounds that hold here.
+        all: The simplifier of each set of bounds.
     """
 
     bounds: Bounds = field(default_factory=dict[Var, "tuple[Index, Index]"])
@@ -83,7 +83,7 @@ class _Narrowing(Rewriting):
         return value if same else Guarded(*parts, value.origin)
 
     def _under(self, condition: Value, *, holds: bool) -> _Narrowing:
-        """Return what simplifies where a condition holds, too, or does not."""
+        """Return the simplifier where a condition also holds, or does not."""
         bounds = dict(self.bounds)
         for loop, low, high in _facts(condition, holds):
             least, limit = bounds.get(loop, (as_index(0), loop.size))
@@ -121,7 +121,7 @@ def _facts(condition: Value, holds: bool) -> Iterator[tuple[Var, Index | None, I
 
 
 def _fact(difference: Index, is_less: bool) -> Iterator[tuple[Var, Index | None, Index | None]]:
-    """Yield what follows for the one loop variable from `difference < 0`, or from its contrary."""
+    """Yield the bound on the one loop variable from `difference < 0`, or from its negation."""
     loops = [atom for atom in difference.atoms if isinstance(atom, (Var, Indirect))]
     loop = loops[0] if len(loops) == 1 else None
     if not isinstance(loop, Var):

@@ -1,8 +1,8 @@
-"""What the steps of a program read and write, and which must run before which.
+"""The reads and writes of a program's steps, and the order that follows from them.
 
-A step comes after the last one that wrote what it reads or writes, and after those that read since
-what it writes. Besides buffers there are values of other kinds (a size, a tuple), by the name of
-their node, and the world: what is impure keeps its order.
+A step comes after the last writer of each thing that it reads or writes, and after the later
+readers of each thing that it writes. Besides buffers these are values of other kinds (a size, a
+tuple), by the name of their node, and the world: impure steps keep their order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORLD = "%effects"
 
 
 def step_reads(program: Program, step: Step) -> frozenset[str]:
-    """Return what a step reads."""
+    """Return the buffers, other values and the world that a step reads."""
     if isinstance(step, Kernel):
         combined = {store.buffer for store in step.stores if store.mode != "set"}
         sizes = {f"%{symbol.name}" for symbol in arguments_of(step).symbols}
@@ -37,7 +37,7 @@ def step_reads(program: Program, step: Step) -> frozenset[str]:
 
 
 def step_writes(program: Program, step: Step) -> frozenset[str]:
-    """Return what a step writes: buffers, values of other kinds, and the world."""
+    """Return the buffers, other values and the world that a step writes."""
     if isinstance(step, Kernel):
         return _with_bases(program, writes(step))
     node = step.node
@@ -82,10 +82,10 @@ def dependencies(program: Program) -> list[dict[int, None]]:
 
 
 def together(program: Program) -> list[tuple[int, ...]]:
-    """Return kernels, by their numbers, of which none can be computed apart from the others.
+    """Return sets of kernels, by their numbers, that cannot be computed apart from each other.
 
-    1. Those that share memory which is no node's value.
-    2. Those that write one node's value, one after the other, with no library call among them.
+    1. Kernels that share memory which holds no node's value.
+    2. Kernels that write one node's value, one after the other, without a library call between.
     """
     touching: dict[str, dict[int, None]] = {}
     by_library: set[str] = set()
@@ -102,7 +102,7 @@ def together(program: Program) -> list[tuple[int, ...]]:
 
 
 def gathered(program: Program) -> list[list[Step]]:
-    """Return the steps in an order in which those that run together are neighbours."""
+    """Return the steps in an order in which inseparable kernels are neighbours."""
     steps = program.steps
     heads = list(range(len(steps)))
     for first, *others in together(program):
@@ -135,11 +135,11 @@ Item = TypeVar("Item")
 
 
 def in_order(after: Mapping[Item, Sequence[Item]], place: Mapping[Item, int]) -> list[Item] | None:
-    """Return items so that each comes after what it needs; None where they need each other.
+    """Sort items topologically; None if they need each other.
 
     Args:
-        after: What each item needs; items are compared by `place`.
-        place: The order of those that are ready.
+        after: The items that each one needs.
+        place: The key that orders items which are ready.
     """
     waiting = {item: len(set(needed)) for item, needed in after.items()}
     users: dict[Item, list[Item]] = {}

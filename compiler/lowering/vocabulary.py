@@ -1,10 +1,10 @@
-"""The operations of the loop IR: names, how many operands, and what each means exactly.
+"""The operations of the loop IR: names, numbers of operands, and exact meanings.
 
 The reference interpreter (`interpret.py`) gives each its meaning in numpy; the printers of C and
 Triton each have a table from these names to code, which a test holds complete.
 
-All operands have the type of the result, but for what stands in `CONVERTS` (any operand type) and
-`where` (bool first). Floating-point arithmetic is IEEE arithmetic of that type. Floats of 16 bits
+All operands have the type of the result, except those of `CONVERTS` (any operand type) and `where`
+(bool first). Floating-point arithmetic is IEEE arithmetic of that type. Floats of 16 bits
 are not computed in: values are cast to float32 first, and back where they are stored.
 """
 
@@ -60,7 +60,7 @@ EXACT = frozenset((
     *ARITHMETIC, "div", *COMPARISON, *LOGIC, *SHIFTS, *ROUNDING, *SIGNS, *SELECTION,
     *CONVERTS,
 ))  # fmt: skip
-"""What gives the bits of eager on every machine: the `exact` mode makes kernels of these only.
+"""Operations with the bits of eager on every machine; the `exact` mode makes kernels of these only.
 
 There is no `sqrt` and no `fmod`: the vector libraries that eager may call for them are not exact.
 """

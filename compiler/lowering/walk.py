@@ -96,7 +96,7 @@ def loads(kernel: Kernel) -> tuple[Load, ...]:
 
 
 def reads(kernel: Kernel) -> frozenset[str]:
-    """Return the buffers that a kernel reads; those that a store combines with are written."""
+    """Return the buffers that a kernel loads from; a store that combines is a write."""
     return frozenset(load.buffer for load in loads(kernel))
 
 
@@ -107,11 +107,11 @@ def writes(kernel: Kernel) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Rewriting:
-    """Change values from the leaves up; what does not change stays the same object.
+    """Change values from the leaves up; an unchanged value stays the same object.
 
     Attributes:
-        variables: What loop variables become.
-        change: Gives what a value becomes whose operands have been changed; None leaves it.
+        variables: The replacements of loop variables.
+        change: Returns the replacement of a value whose operands are changed; None leaves it.
     """
 
     variables: Mapping[Var, IndexLike] = field(default_factory=dict[Var, "IndexLike"])

@@ -11,7 +11,7 @@ two kernels that walk memory in the same way.
 
 Sizes are not negative, and a loop variable `v` of size `n` has 0 <= v < n. Division rounds down.
 
-Source: `torch/_inductor/sizevars.py` and Halide simplify by ranges, too; sympy was too slow.
+Source: `torch/_inductor/sizevars.py` and Halide also simplify by ranges; sympy was too slow.
 """
 
 from __future__ import annotations
@@ -249,10 +249,10 @@ class Index:
         return _made(found)
 
     def replace(self, change: Callable[[Atom], IndexLike | None]) -> Index:
-        """Return the expression with atoms put in the place of atoms, and simplified again.
+        """Return the expression with some atoms replaced, simplified again.
 
         Args:
-            change: Gives what an atom becomes; None leaves it, and goes on inside of it.
+            change: Returns the replacement of an atom; None descends into the atom.
         """
         total = ZERO
         for monomial, factor in self.terms:
@@ -374,7 +374,7 @@ def _divided(value: Index, divisor: Index) -> tuple[Index, Index]:
 
 
 def _split(value: Index, divisor: Index) -> tuple[Index, Index]:
-    """Return `q, r` with `value == q * divisor + r`, where `q` is what divides term by term."""
+    """Return `q, r` with `value == q * divisor + r`, where `q` has the terms that divide."""
     if len(divisor.terms) != 1:
         return ZERO, value
     atoms, factor = divisor.terms[0]

@@ -1,7 +1,7 @@
 """Sizes of torch as index expressions, and back to Python.
 
-torch has sizes as sympy expressions within a `SymInt`. What an index expression cannot say
-(fractions, conditions) raises `NotLowered`: then the node stays a call of the library.
+torch has sizes as sympy expressions within a `SymInt`. An expression that an
+`Index` cannot hold (fractions, conditions) raises `NotLowered`: the node stays a library call.
 """
 
 import math
@@ -28,7 +28,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 class NotLowered(Exception):
-    """A node has no kernel; says why. It becomes a call of the library."""
+    """A node has no kernel, for the reason in the message. It becomes a library call."""
 
 
 def size_of(value: int | torch.SymInt) -> Index:
@@ -102,7 +102,7 @@ def _atom_number(atom: Atom, sizes: Mapping[str, int]) -> int:
         pair = number_of(atom.left, sizes), number_of(atom.right, sizes)
         return max(pair) if atom.kind == "max" else min(pair)
     if not isinstance(atom, (Quotient, Remainder)):
-        raise NotLowered(f"{atom} is no size")
+        raise NotLowered(f"{atom} is not a size")
     value, divisor = number_of(atom.value, sizes), number_of(atom.divisor, sizes)
     return value // divisor if isinstance(atom, Quotient) else value % divisor
 
@@ -129,7 +129,7 @@ def _converted(expression: Any, size: torch.SymInt) -> Index:
         return product([base] * int(expression.exp))
     make = _FUNCTIONS.get(kind)
     if make is None:
-        raise NotLowered(f"its size {expression} is no sum of products")
+        raise NotLowered(f"its size {expression} is not a sum of products")
     return make([_converted(each, size) for each in expression.args])
 
 

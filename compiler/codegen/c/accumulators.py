@@ -25,13 +25,13 @@ ROWS = 128
 """The same where columns are summed up side by side: each has one partial sum, not one per lane."""
 
 _SIGNS = {"sum": "+", "mean_m2": "+", "prod": "*", "any": "|", "all": "&"}
-"""What combines values; of `mean_m2`, in the loop that finds the mean."""
+"""The operator that combines values; of `mean_m2`, in the loop over the mean."""
 
 _EXTREMES = {"max": "largest", "argmax": "largest", "min": "smallest", "argmin": "smallest"}
 
 
 def identity(kind: str, dtype: Dtype) -> str:
-    """Return the C code of what changes nothing."""
+    """Return the neutral element as C code."""
     if kind in ("sum", "any", "mean_m2"):
         return "false" if dtype == torch.bool else "0"
     if kind in ("prod", "all"):
@@ -48,7 +48,7 @@ def identity(kind: str, dtype: Dtype) -> str:
 
 
 def is_arg(reduce: Reduce) -> bool:
-    """Return whether a reduction gives a position, too."""
+    """Return whether a reduction also gives a position."""
     return reduce.kind in POSITIONS
 
 

@@ -1,8 +1,8 @@
-"""What can go wrong while a kernel runs: a position that it read is outside of its dimension.
+"""Faults of a running kernel: a position that it read is outside of its dimension.
 
-The kernel never touches memory there. It notes which check failed, at what number, skips the rest
-of the iteration, and returns the number of the check (0: all went well). What the launcher then
-raises stands in `runtime/c_kernels.py`. With `sanitize=("address",)` each load and store is checked
+The kernel never touches memory there. It records the failed check and the position, skips the rest
+of the iteration, and returns the number of the check (0: no fault). `runtime/c_kernels.py` raises
+the error. With `sanitize=("address",)` each load and store is checked
 against the size of its buffer as well.
 """
 
@@ -46,9 +46,9 @@ class Faults:
     """The checks of one kernel, numbered from 1.
 
     Attributes:
-        checks: What each is about.
-        limits: C code for the number of elements that each buffer has; empty: not checked.
-        node: Of the statement that is being printed.
+        checks: The subject of each.
+        limits: C code for the number of elements of each buffer; empty: not checked.
+        node: The node of the printed statement.
     """
 
     limits: Mapping[str, str] = field(default_factory=dict[str, str])

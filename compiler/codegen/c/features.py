@@ -1,4 +1,4 @@
-"""Which features of a processor compiled code may use: what the compiler says of its own target."""
+"""Processor features that compiled code may use, as the compiler defines them for its target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CALLED = {
     "ARM_FEATURE_BF16_VECTOR_ARITHMETIC": "bf16", "ARM_FEATURE_MATMUL_INT8": "i8mm",
     "ARM_FEATURE_ATOMICS": "atomics", "ARM_FEATURE_QRDMX": "asimdrdm",
 }  # fmt: skip
-"""How Linux calls in /proc/cpuinfo what compilers call `__NAME__`."""
+"""The names in Linux's /proc/cpuinfo of the features that compilers define as `__NAME__`."""
 
 
 @cache
@@ -41,6 +41,6 @@ def features_of(command: Sequence[str]) -> frozenset[str]:
     done = subprocess.run(asked, capture_output=True, text=True, check=False)  # the user's compiler
     if done.returncode:
         told = done.stderr.strip()[:500]
-        raise CodegenUnsupported(f"{command[0]} does not say what its target has: {told}")
+        raise CodegenUnsupported(f"{command[0]} does not list the features of its target: {told}")
     defined = {line.split()[1].strip("_") for line in done.stdout.splitlines() if line}
     return frozenset(name for macro, name in _CALLED.items() if macro in defined)

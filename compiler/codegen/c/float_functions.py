@@ -1,8 +1,8 @@
-"""C functions of float32 and float64: exponentials, logarithms, and what is made of them.
+"""C functions of float32 and float64: exponentials, logarithms, and functions made of them.
 
 The polynomials of float32 are least-squares fits, weighted towards the smallest relative error, on
-the intervals that the comments name. What is left to C's library: everything in float64, and in
-float32 what few graphs use.
+the intervals that the comments name. C's library computes everything in float64, and in float32 the
+functions that few graphs use.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ FN float erf_f32(float x) {
     float large = copysignf(1.0f - fma_f32(scale, e, scale), x);
     return fabsf(x) > 0.925f ? large : fma_f32(p, x, x);
 }""",
-    # With pi/2 in two doubles, a quarter of a turn is right up to 2**40. What is larger goes to the
-    # library.
+    # With pi/2 in two doubles, a quarter of a turn is right up to 2**40; the library takes the
+    rest.
     "turn_f32": """\
 FN double turn_f32(float x) {  // |x| in quarters of a turn, less a multiple of four
     double a = fabsf(x), n = rint(a * 0.6366197723675814);

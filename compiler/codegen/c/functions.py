@@ -1,8 +1,8 @@
-"""Functions that generated C calls, as text; a file gets those that it uses.
+"""Functions that generated C calls, as text; a file gets the ones it uses.
 
-A function is named `NAME_TYPE`. In float32 they are ours: polynomials without branches, so that
-compilers make SIMD of the loops that call them. In float64 they are C's library. How far each is
-off, in ULP, is in docs/numerics.md.
+A function is named `NAME_TYPE`. In float32 they are polynomials without branches, so that compilers
+vectorise the loops that call them. In float64 they are C's library. docs/numerics.md lists the
+error of each, in ULP.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\b[a-z_]\w*\b")
 
 
 def functions_for(texts: Iterable[str]) -> list[str]:
-    """Return the text of the functions that some C code calls, each after those that it calls.
+    """Return the text of the functions that some C code calls, each after its callees.
 
     Functions of C's library are declared first.
     """

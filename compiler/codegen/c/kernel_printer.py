@@ -45,10 +45,10 @@ class KernelCode:
     """A kernel as C.
 
     Attributes:
-        name: Of the function.
+        name: The name of the function.
         text: The function.
-        checks: What it checks, numbered from 1; empty if it returns nothing.
-        names: What is called so in this function alone, and could be called anything.
+        checks: Its checks, numbered from 1; empty if it returns nothing.
+        names: The identifiers that are local to this function.
     """
 
     name: str
@@ -79,9 +79,9 @@ def kernel_code(
     """Print a kernel.
 
     Args:
-        kernel: Maybe fused.
-        buffers: Those that it reads and writes, and maybe others.
-        name: Of the C function, within its file.
+        kernel: Fused or not.
+        buffers: All that it reads and writes, and maybe others.
+        name: The name of the C function, within its file.
         check_bounds: Check each load and store against the size of its buffer.
     """
     return _KernelPrinter(kernel, buffers, name, check_bounds).code()

@@ -1,9 +1,9 @@
 """Compile C functions and load them, each once per process.
 
-A bisection compiles the same graph again and again, and a model has many equal layers. So functions
-are known by what they compute: their text with its own names numbered and without comments, the
-functions that it calls, and the command that compiles it. Whatever changes the code (another
-printer, other flags, a planted fault) changes that, and is compiled.
+A bisection compiles the same graph again and again, and a model has many equal layers. So the
+identity of a function is its text with local names numbered and without comments, the functions
+that it calls, and the command that compiles it. Another printer, other flags or a planted fault
+change the identity, and the function is compiled.
 
 The last `LIMIT` functions stay loaded; a library goes when none of its functions is kept or bound.
 The functions of a graph are one file; those of a large graph are as many as there are processors,
@@ -42,9 +42,9 @@ class LoadedLibrary:
     """A function that can be called.
 
     Attributes:
-        library: Where it is.
-        name: What it is called there.
-        seconds: Its share of the time that compiling took; 0 if it was loaded before.
+        library: The library that holds it.
+        name: Its name there.
+        seconds: Its share of the time to compile; 0 if it was loaded before.
     """
 
     library: Library
@@ -54,7 +54,7 @@ class LoadedLibrary:
 
 @dataclass(slots=True)
 class _Kept:
-    """The functions used last, by what they compute. A fork waits until nobody changes it."""
+    """The functions used last, by identity. A fork waits for its lock, until no change is under way."""
 
     found: OrderedDict[str, LoadedLibrary] = field(default_factory=OrderedDict[str, LoadedLibrary])
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,7 +113,7 @@ def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[LoadedLibrar
 
 
 def forget() -> None:
-    """Keep no functions but those that are bound."""
+    """Drop all functions that are not bound."""
     _KEPT.clear()
 
 
@@ -124,13 +124,13 @@ def file_text(codes: Sequence[KernelCode]) -> str:
 
 
 def beginning(texts: Sequence[str], has_checks: bool) -> list[str]:
-    """Return what stands before some functions in their file."""
+    """Return the head of a file with some functions."""
     faults = [FAULT_TYPE, NOTE_FAULT] if has_checks else []
     return [PREAMBLE, *faults, *functions_for(texts)]
 
 
 def _key(code: KernelCode, command: Sequence[str]) -> str:
-    """Return what tells a function from all that compute something else, or otherwise."""
+    """Return the identity of a function: equal only for functions with equal code."""
     text = code.canonical()
     parts = (*command, *beginning([text], bool(code.checks)), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

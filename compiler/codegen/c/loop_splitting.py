@@ -26,7 +26,7 @@ _COMPARED = ("lt", "le", "gt", "ge")
 
 
 def pieces(loop: Var, sweeps: Sequence[Sweep]) -> list[tuple[Var, tuple[Sweep, ...]]]:
-    """Return loops that together do what a loop around some sweeps does, in order."""
+    """Return loops that together cover a loop around some sweeps, in order."""
     size = loop.size.number
     statements = [each for sweep in sweeps for each in sweep.statements]
     points = sorted(set(_points(loop, statements))) if size is not None else []
@@ -50,7 +50,7 @@ def _piece(
 
 
 def decided(value: Value) -> Value | None:
-    """Return what a condition, or a choice by one, is known to be."""
+    """Return the known value of a condition, or of a choice by one."""
     if isinstance(value, Guarded) and isinstance(value.condition, Const):
         return value.value if value.condition.value else value.other
     if not isinstance(value, Op):
@@ -88,7 +88,7 @@ def _joined(value: Op) -> Value | None:
 
 
 def _apart(value: Op) -> Index | None:
-    """Return what is not negative where `le` or `ge` holds, positive where `lt` or `gt` does."""
+    """Return a difference, not negative where `le` or `ge` holds, positive for `lt` and `gt`."""
     left, right = (_number(each) for each in value.args)
     if left is None or right is None:
         return None

@@ -1,9 +1,9 @@
-"""Change the loops of a kernel and nothing that it computes: their order, two that become one.
+"""Reorder and join the loops of a kernel; its values stay.
 
-1. `scans_apart`   a sweep that scans and reduces becomes two: a scan is no SIMD loop
+1. `scans_apart`   a sweep that scans and reduces becomes two, as a scan cannot be vectorised
 2. `ordered`       the loop that walks through memory step by step becomes the innermost
-3. `joined`        two loops that memory walks as one become one
-4. `writes_apart`  says whether the iterations of a loop may run side by side
+3. `joined`        two loops over contiguous memory become one
+4. `writes_apart`  whether the iterations of a loop may run in parallel
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ctk.compiler.sizes.index import (
 
 
 def scans_apart(kernel: Kernel) -> Kernel:
-    """Give what a sweep reduces beside a scan a sweep of its own; it does not need the scan."""
+    """Give the reductions beside a scan a sweep of their own; they do not need the scan."""
     sweeps: list[Sweep] = []
     for sweep in kernel.sweeps:
         reduces = tuple(each for each in sweep.statements if isinstance(each, Reduce))
@@ -142,7 +142,7 @@ def _rewritten(sweep: Sweep, rewriting: Rewriting) -> Sweep:
 
 
 def variables_of(index: Index) -> frozenset[Var]:
-    """Return the loop variables that an index expression depends on, through what it reads too."""
+    """Return the loop variables that an index depends on, through the values it reads as well."""
     found = {atom for atom in index.atoms if isinstance(atom, Var)}
     for atom in index.atoms:
         if isinstance(atom, Indirect):

@@ -1,6 +1,6 @@
 """Operations of the loop IR's vocabulary as C expressions.
 
-Floats of 32 and 64 bits have C's operators; what C does not have is a function of `functions.py`,
+Floats of 32 and 64 bits have C's operators; other operations are functions of `functions.py`,
 called `NAME_TYPE`: `exp_f32`, `floordiv_i64`. Floats of 16 bits are computed in float32.
 """
 

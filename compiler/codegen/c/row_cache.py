@@ -22,9 +22,9 @@ _COSTLY = 16
 
 
 def kept_values(sweeps: Sequence[Sweep], numbers: Numbers, plan: Plan) -> dict[int, Value]:
-    """Return values that a later sweep over the same row, or the same one again, needs, too.
+    """Return the values that a later sweep over the same row, or the same one again, also needs.
 
-    By their numbers: of those that compute a function, the outermost.
+    They are keyed by number; of nested function calls only the outermost is kept.
     """
     if plan.width or plan.chunks > 1:
         return {}

@@ -42,7 +42,7 @@ class SweepPrinter:
     """Prints statements, and the loops around them, into the block that is open.
 
     Attributes:
-        is_apart: Says whether the iterations of a loop write to different places.
+        is_apart: Returns whether the iterations of a loop write to different places.
         tile: The columns that are computed side by side; None where rows are computed one by one.
     """
 
@@ -56,7 +56,7 @@ class SweepPrinter:
 
     @contextmanager
     def block(self, head: str, *, is_loop: bool = False, pragma: str = "") -> Generator[Block]:
-        """Print a block with what is printed meanwhile in it."""
+        """Print a block around all lines that are printed within the `with` statement."""
         outer = self.values.block
         inner = Block(outer, is_loop=is_loop)
         self.values.block = inner
@@ -69,7 +69,7 @@ class SweepPrinter:
     def loop(
         self, var: Var, *, start: str = "0", stop: str = "", pragma: str = ""
     ) -> Generator[Block]:
-        """Print a loop over a variable, from 0 to its size if nothing else is said."""
+        """Print a loop over a variable, by default from 0 to its size."""
         name = self.values.names.of(var.name)
         end = stop or self.values.index(var.size)
         head = f"for (int64_t {name} = {start}; {name} < {end}; ++{name}) {{"
@@ -105,7 +105,7 @@ class SweepPrinter:
             yield
 
     def keep(self, values: dict[int, Value]) -> None:
-        """Say which values rows keep, by their numbers; what was kept before is forgotten."""
+        """Set the values that rows keep, by number, in place of earlier ones."""
         self._kept = values
         self._arrays = {}
 
@@ -113,7 +113,7 @@ class SweepPrinter:
     def row(
         self, loop: Var, statements: Sequence[Statement], start: str, stop: str, pragma: str
     ) -> Generator[Block]:
-        """Print an innermost loop, which reads or writes what rows keep."""
+        """Print an innermost loop, which reads or writes the kept values of a row."""
         numbers = self.values.numbers
         used = {numbers.of(v): v for each in statements for v in walk(each)}
         first = [n for n in self._kept if n in used and n not in self._arrays]
@@ -148,7 +148,7 @@ class SweepPrinter:
             self.values.block.lines.append(f"{self.variable(name)} = {begin};")
 
     def bind(self, local: str, code: str, block: Block) -> None:
-        """Say what later statements read for the result of a reduction."""
+        """Bind the result of a reduction to the code that later statements read."""
         if self.tile is None:
             block.locals[local] = code
         else:
@@ -211,7 +211,7 @@ class SweepPrinter:
 
 
 def _combined(store: Store, target: str, value: str) -> str:
-    """Return what a store writes, of its value and what is there."""
+    """Return the stored expression: the value, combined with the old element."""
     if store.mode == "set":
         return value
     dtype = store.value.dtype

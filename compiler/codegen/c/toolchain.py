@@ -1,9 +1,8 @@
-"""The C compiler of the system: which it is, how it is called, whose threads its code uses.
+"""The C compiler of the system: its command, its flags, the threads of its code.
 
-The compiler is that of `CC`; if that is not set, `cc`, `gcc` or `clang`. Threads are those of
-torch: what is compiled is linked to the OpenMP library that torch has loaded, so there is one pool,
-and `torch.set_num_threads` holds for it. Where the two do not fit (clang's code needs LLVM's
-library), kernels run on one thread.
+The compiler is `CC`, or else `cc`, `gcc` or `clang`. Compiled code is linked to the OpenMP library
+that torch has loaded, so there is one pool of threads, and `torch.set_num_threads` holds for it.
+Where the two do not fit (clang's code needs LLVM's library), kernels run on one thread.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _FLAGS = (
     "-O2", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=off",
 )  # fmt: skip
-"""No contraction: products and sums keep the bits of eager. What gains from it says `fma`.
+"""No contraction: products and sums keep the bits of eager. Functions that gain from it call `fma`.
 
-`omp simd` makes SIMD loops at -O2, too: kernels are as fast as with -O3, and compile faster.
+`omp simd` makes SIMD loops already at -O2: kernels are as fast as with -O3, and compile faster.
 """
 
 _GCC_FLAGS = ("--param", "vect-max-peeling-for-alignment=0", "-fno-tree-slp-vectorize")
-"""Which lane sums up which number must not depend on where memory begins.
+"""The assignment of numbers to lanes must not depend on the address of the memory.
 
-SIMD code is made of loops only: what GCC 12 makes of straight lines loses the rounding of a pair of
-float64 to float32 that becomes float64 again.
+Only loops are vectorised: in straight lines GCC 12 loses the rounding of a pair of float64 to
+float32 that becomes float64 again.
 """
 
 
@@ -50,7 +49,7 @@ def find_compiler() -> tuple[str, ...]:
     try:
         asked = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:
-        raise CodegenUnsupported(f"CC={os.environ['CC']!r} is no command: {error}") from error
+        raise CodegenUnsupported(f"CC={os.environ['CC']!r} is not a command: {error}") from error
     commands = [asked] if asked else [[name] for name in COMPILERS]
     for name, *arguments in commands:
         found = shutil.which(name)
@@ -117,7 +116,7 @@ def compile_together(
         sources: The files.
         target: The shared object.
         command: Of `command_with`.
-        name: What it is, for the message.
+        name: The subject of the message.
 
     Raises:
         CodegenUnsupported: The compiler does not take the code.
@@ -142,7 +141,7 @@ def _ending(code: int) -> str:
 
 
 def _silence(folder: Path) -> str:
-    """Return what may be the matter where a compiler fails without a word."""
+    """Return a likely reason where a compiler fails without a message."""
     free = shutil.disk_usage(folder).free >> 20
     return (
         f"it printed nothing. It writes to {folder} ({free} MiB free there); see whether the "
@@ -151,7 +150,7 @@ def _silence(folder: Path) -> str:
 
 
 _X86_FLAGS = ("-mprefer-vector-width=512",)
-"""Compilers use half of AVX-512 unless told otherwise; without AVX-512 this changes nothing."""
+"""Compilers use half of AVX-512 by default; without AVX-512 this changes nothing."""
 
 
 def _flags(compiler: tuple[str, ...]) -> tuple[str, ...]:

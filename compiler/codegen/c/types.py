@@ -130,7 +130,7 @@ def index_code(index: Index, names: Mapping[object, str]) -> str:
 
     Args:
         index: The expression.
-        names: What stands for the loop variables, symbols and `Indirect`s.
+        names: The C names of loop variables, symbols and `Indirect`s.
     """
     last_first = [term for term in index.terms if term[0]]
     constant = [term for term in index.terms if not term[0]]

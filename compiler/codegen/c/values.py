@@ -5,9 +5,9 @@
         for (int64_t r0 = 0; r0 < 768; ++r0) {
             out[i0*768 + r0] = (x[i0*768 + r0] - mean) * scale;
 
-A value that is used once, in the loop that it belongs to, is part of the expression that uses it;
-others get a name. Values that compute the same are one (`walk.Numbers`). A load of memory that the
-kernel writes stays where it is, and is made anew after each store there.
+A value that is used once, in its own loop, is part of the expression that uses it; others get a
+name. Values with equal numbers are one (`walk.Numbers`). A load of memory that the kernel writes
+stays in its loop, and is repeated after each store there.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _LONG = 90
 
 @dataclass(slots=True)
 class Block:
-    """Lines of C between braces, and what is known in them.
+    """Lines of C between braces, and the values known in them.
 
     Attributes:
         parent: The block around it.
         lazy: Runs under a condition: nothing in it may be computed further out.
-        lines: What has been printed.
+        lines: The lines so far.
         names: C code for values by their number.
         places: C code for loop variables that this block's loop counts.
         locals: C code for results of reductions and scans.
@@ -99,8 +99,8 @@ class Values:
         pointers: C names of buffers.
         symbols: C names of sizes.
         written: Buffers that the kernel writes.
-        faults: What may go wrong when the kernel runs.
-        block: Where lines go now.
+        faults: The checks of the kernel.
+        block: The open block, which takes lines.
     """
 
     names: Names
@@ -142,7 +142,7 @@ class Values:
         return self._index(index).text
 
     def stored(self, buffer: str) -> None:
-        """Forget what was loaded from a buffer that has just been written."""
+        """Forget the loads from a buffer that has just been written."""
         for block in self.block.chain():
             for number in [n for n in block.names if buffer in self._touched.get(n, ())]:
                 del block.names[number]
@@ -245,7 +245,7 @@ class Values:
         return Code(index_code(index, names), depth, free=True)
 
     def _position(self, atom: Indirect) -> Code:
-        """Return a position that the kernel computes; what is out of range is never used."""
+        """Return a position that the kernel computes; one out of range is never used."""
         value = indirect_value(atom)
         number = self.numbers.of(value)
         key = -1 - number
@@ -275,14 +275,14 @@ class Values:
         return next(block for block in self.block.chain() if block.depth == depth)
 
     def _lazy(self, code: Code) -> Code:
-        """Keep what is computed under a condition there."""
+        """Keep code that is computed under a condition there."""
         least = self._least_depth()
         if code.free or code.depth >= least:
             return code
         return replace(code, depth=least)
 
     def _least_depth(self) -> int:
-        """Return how far in what is computed now must stay: in the innermost condition."""
+        """Return the least depth at which code may stand now: that of the innermost condition."""
         return max((block.depth for block in self.block.chain() if block.lazy), default=0)
 
     def _touches(self, value: Value) -> frozenset[str]:
@@ -297,12 +297,12 @@ class Values:
 
 
 def with_origins(line: str, origins: tuple[str, ...]) -> str:
-    """Return a line that says which nodes' values it computes."""
+    """Return a line with the names of its nodes as a comment."""
     return f"{line}  // {', '.join(origins)}" if origins else line
 
 
 def _origins(*codes: Code, last: str) -> tuple[str, ...]:
-    """Return the nodes of some expressions, each once, and one that comes last."""
+    """Return the nodes of some expressions, each once, and a last one."""
     found = dict.fromkeys(name for code in codes for name in code.origins)
     return (*(name for name in found if name != last), *([last] if last else ()))
 
@@ -310,8 +310,8 @@ def _origins(*codes: Code, last: str) -> tuple[str, ...]:
 def _needs_name(op: Op, part: Code, depth: int) -> bool:
     """Return whether an operand is computed before the operation.
 
-    What belongs further out is; and so is what `where` chooses from, if it loads: C would load it
-    only where it is chosen, and a loop with such a branch is no SIMD loop.
+    A value of an outer loop is; and so is an operand of `where` that loads: C would load it only
+    where it is chosen, and a loop with such a branch cannot be vectorised.
     """
     if part.free:
         return False

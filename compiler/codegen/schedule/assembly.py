@@ -1,7 +1,7 @@
 """A program as a schedule: library calls as they were, kernels as launches, views when needed.
 
-A unit that was vetoed, or that somebody watches, is a call of a function, with the same values in
-and out; such a schedule is not kept.
+A vetoed or observed unit is a call of a function, with the same values in and out; such a schedule
+is not stored.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _REINTERPRET = strided_tensors.reinterpret()
 
 
 class Assembly:
-    """The schedule while it is put together.
+    """A schedule while it is assembled.
 
     Args:
-        gm: The graph that was lowered.
-        program: What it became.
-        numbers: The number of each kernel that is launched.
+        gm: The graph.
+        program: The lowered graph.
+        numbers: The number of each launched kernel.
     """
 
     def __init__(self, gm: GraphModule, program: Program, numbers: Mapping[Kernel, int]) -> None:
@@ -89,7 +89,7 @@ class Assembly:
         self._is_there(node)
 
     def add_unit(self, unit: Unit) -> None:
-        """Add the kernels of a unit, and memory for what they make."""
+        """Add the kernels of a unit, and memory for their results."""
         self.steps += self.steps_of(unit)
         self._add_results({name: Ref(name) for name in self._made_by(unit)})
 
@@ -105,7 +105,7 @@ class Assembly:
         self._add_results(items)
 
     def part_of(self, unit: Unit) -> Schedule:
-        """Return the steps of a unit as a schedule that returns what the unit stores."""
+        """Return the steps of a unit as a schedule that returns the results of the unit."""
         steps = self.steps_of(unit)
         stored = tuple(self.memory[buffer] for _, buffer in self.results_of(unit))
         made = {step.name for step in steps if isinstance(step, Allocation)}
@@ -115,7 +115,7 @@ class Assembly:
         return Schedule(tuple(inputs), tuple(steps), stored[0] if len(stored) == 1 else stored)
 
     def steps_of(self, unit: Unit) -> list[Step]:
-        """Return the steps of a unit's kernels; what they need from others is made before."""
+        """Return the steps of a unit's kernels; steps for their operands are added before."""
         steps = [step for name in (*unit.stores, *unit.temporary) for step in self._memory(name)]
         for kernel in unit.kernels:
             arguments = arguments_of(kernel)
@@ -142,13 +142,13 @@ class Assembly:
         return [Allocation(name, buffer.dtype, shape, strides, buffer.device, memory)]
 
     def results_of(self, unit: Unit) -> list[tuple[str, str]]:
-        """Return what a unit stores: the name of each one's node, and its buffer."""
+        """Return the results of a unit: for each its node's name, and its buffer."""
         origins = {store.buffer: store.origin for kernel in unit.kernels for store in kernel.stores}
         made = self._made_by(unit)
         return [(n if n in made else origins[n], n) for n in unit.stores]
 
     def add_eager(self, part: Extract, run: Run) -> None:
-        """Add the call of what runs the nodes of a vetoed unit in eager."""
+        """Add the call that runs the nodes of a vetoed unit in eager."""
         args = tuple(self.value(self.nodes[name]) for name in part.operands)
         call = self._call("call_eager", run, args)
         for position, name in enumerate(part.results):
@@ -176,7 +176,7 @@ class Assembly:
             return self.values[node.name]
         view = self.program.views.get(node.name)
         if view is None or view.buffer not in self.memory:
-            raise CodegenUnsupported(f"the value of {node.name} is needed, and nobody makes it")
+            raise CodegenUnsupported(f"the value of {node.name} is needed, and no step makes it")
         if self._is_whole(view):
             self.values[node.name] = self.memory[view.buffer]
         else:
@@ -204,7 +204,9 @@ class Assembly:
         """Return a size symbol, the value of which is known from here on."""
         if name not in self._known:
             if name not in self.sizes:
-                raise CodegenUnsupported(f"no value of the graph tells the size {name}")
+                raise CodegenUnsupported(
+                    f"the size {name} cannot be read from a value of the graph"
+                )
             self.steps.append(self.sizes[name])
             self._known.add(name)
         return symbol(name)
@@ -267,7 +269,7 @@ class Assembly:
         self._is_there(node)
 
     def _is_there(self, node: Node) -> None:
-        """Note a value of the graph, and which symbols it tells."""
+        """Enter a value of the graph, and the size symbols that can be read from it."""
         self.values[node.name] = Ref(node.name)
         if node.name in self.program.buffers:
             self.memory[node.name] = Ref(node.name)

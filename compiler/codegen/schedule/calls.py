@@ -1,12 +1,12 @@
 """Calls of the library with less Python around them.
 
     mm(x, w)                  torch's own binding, which resolves its arguments in half the time
-    view, transpose, split    no call: whoever needs the tensor gets one in the memory that it is
-                              a view of, in one step however many views there are in between
+    view, transpose, split    no call: a step that needs the tensor gets one in the memory that it
+                              is a view of, in one step for any number of views in between
 
-A view stays a call of the library where its size is known at the call only, where a call writes to
-what it views, and where it is a result that shares memory with an input or another result: autograd
-counts the writes to these together.
+A view stays a library call where its size is known at the call only, where a call writes to its
+base, and where it is a result that shares memory with an input or another result: autograd counts
+the writes to these together.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Which graphs cannot be CUDA graphs, and why: what is known before one runs.
+"""Reasons against a CUDA graph that are known before a graph runs.
 
 Refused:
-    1. who watches: kernels are compared one by one
+    1. an observer: kernels are compared one by one
     2. nothing on a device, values on the CPU or on a second device
-    3. sizes that vary, inputs and attributes that are no tensors
-    4. operators that wait for a value, whose result's size depends on values, or of which nobody
-       knows (custom ones, sub-graphs)
-    5. random numbers of a generator of the program's own: captures know the device's only
+    3. varying sizes, inputs and attributes that are not tensors
+    4. operators that wait for a value, whose result's size depends on values, or that are unknown
+       (custom ones, sub-graphs)
+    5. random numbers of the program's own generator: captures know the device's only
     6. nothing to launch
 
-Attention is no reason by rule 2: the seeds of its random numbers are on the CPU in eager, and on
-the device in a capture. What this does not see stops the capture itself.
+Rule 2 excepts attention: the seeds of its random numbers are on the CPU in eager, and on the device
+in a capture. Other reasons stop the capture itself.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _varies(node: Node) -> bool:
 
 def _reason_of_call(node: Node) -> str | None:
     if operators.declared_by(node.target) is None:
-        return None if is_arithmetic(node) else "nobody knows what it launches"
+        return None if is_arithmetic(node) else "its launches are unknown"
     reason = cuda_graphs.reason_of(node.target)
     if reason is not None:
         return reason

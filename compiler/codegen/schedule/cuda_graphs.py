@@ -4,7 +4,7 @@ A call takes the first recording that fits its inputs and is free (`recording.py
 none, another is made: a program that still holds the results of its last call when it makes the
 next one needs two. The last of `RECORDINGS` fits more and is always free: it keeps only parameters
 where they are, and gives copies. When that one does not fit either, parameters have moved: all are
-forgotten and made anew, a few times; then the graph runs without, and the log says so.
+dropped and made again, a few times; then the graph runs without, which is logged.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Recordings:
     """The recordings of one graph.
 
     Args:
-        graph: What is recorded.
-        stage: Of the graph, for the log.
+        graph: The graph to record.
+        stage: The stage of the graph, for the log.
         device: Captures.
     """
 
@@ -155,6 +155,6 @@ class Recordings:
 
 
 def refuse(stage: str, reason: str) -> None:
-    """Say in one line, and count, why a graph runs without CUDA graphs."""
+    """Log in one line, and count, the reason why a graph runs without CUDA graphs."""
     cuda_graphs.count(f"no CUDA graph: {reason}")
     log.warning("graph %s: no CUDA graph: %s; it runs without", stage, reason)

@@ -12,19 +12,18 @@ from ctk.compiler.rewriting.options import set_options
 
 @dataclass(frozen=True, slots=True)
 class KernelOptions(Options):
-    """How graphs become kernels, whatever they are written in.
+    """How graphs become kernels, in any language.
 
     Attributes:
-        exact: Kernels only of what has the bits of eager, rounded where eager rounds; no
-            reassociation, no contraction, no approximation. Everything else is a library call.
+        exact: Kernels only of operators whose bits are those of eager, rounded where eager rounds;
+            no reassociation, no contraction, no approximation. Others are library calls.
         accumulate: The type of sums of floats of 32 bits and less.
         background: Kernels are compiled in a thread, and calls run in eager until they are there.
-            A compile that is observed waits for them nevertheless: what it sees is the same in
-            each run.
+            An observed compile waits for them nevertheless, so that each run shows the same.
         cuda_graphs: A graph whose sizes are fixed is launched as a whole, by CUDA graphs. It takes
             more memory: results keep that of a recording, and each recording has its own.
         ahead_of_time: Kernels are printed, or compiled for a device that need not be here, and not
-            loaded: who writes a package sets this, and the graph cannot be called.
+            loaded, so the graph cannot be called. Writers of packages set this.
     """
 
     name: ClassVar[str] = "kernels"

@@ -1,11 +1,11 @@
 """One recording of a graph: the addresses that it reads, memory of its own, and its replay.
 
-    kept      an input that is read where it is: a parameter, memory of another recording, what was
-              one tensor in all calls so far. The recording fits a call only if it is there yet
+    kept      an input that is read where it is: a parameter, memory of another recording, the same
+              tensor in all calls so far. The recording fits a call only if it is still there
     copied    any other input: into memory of the recording at each call, and back from it if the
               graph writes to it
     results   new tensors in the memory that the recording wrote. It is free for another call when
-              nobody holds any of them: the caller, a view, or autograd, which saves some
+              none of them is referenced: by the caller, a view, or autograd, which saves some
 
 Source: `torch/_inductor/cudagraph_trees.py`, which knows by the same counts whose results live.
 Here a graph is recorded again, in other memory, where that one stops with an error.
@@ -29,7 +29,7 @@ Run: TypeAlias = Callable[[list[Any]], Sequence[object]]
 
 
 class Device(Protocol):
-    """What captures and replays: `CudaDevice`, or in tests something on the CPU."""
+    """Captures and replays: `CudaDevice`, or in tests a substitute on the CPU."""
 
     def is_capturing(self) -> bool: ...
 
@@ -55,7 +55,7 @@ class RecordableGraph:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A result in memory of an input, of which it says the number, or of the recording."""
+    """A result in memory of an input, given by its number, or of the recording."""
 
     base: int | Tensor
     size: torch.Size
@@ -76,7 +76,7 @@ class Recording:
     """A graph recorded with some inputs.
 
     Args:
-        graph: What is recorded.
+        graph: The graph to record.
         args: Inputs of a call: tensors, and values that are always the same.
         kept: The numbers of the inputs that are read where they are.
         device: Captures.
@@ -123,7 +123,7 @@ class Recording:
         )
 
     def is_free(self) -> bool:
-        """Return whether nobody holds a result of an earlier call."""
+        """Return whether no result of an earlier call is still referenced."""
         return self._gives_copies or all(
             cuda_graphs.uses_of(storage) <= own for storage, own in self._uses
         )
@@ -186,7 +186,7 @@ def _part_of(value: Tensor, base: Tensor, name: int | Tensor) -> _Part:
 
 
 def _distinct(tensor: Tensor) -> Tensor:
-    """Return a tensor without autograd, and without what is broadcast in it."""
+    """Return a tensor without autograd, and without its broadcast dimensions."""
     stride = tensor.stride()
     size = (
         tensor.shape

@@ -5,7 +5,7 @@ Rules:
     inf, nan                 -> float("inf")      FX writes a global that TorchScript cannot see
     1 for a float            -> 1.0               TorchScript does not widen ints
     torch.Size, tuples       -> lists
-    True for a Scalar        -> True, dtype=bool  if it can be said: TorchScript makes an int of it
+    True for a Scalar        -> True, dtype=bool  if it has a dtype: TorchScript makes an int of it
     var.correction(x)        -> correction=1      else TorchScript takes `var(x, unbiased)`
 """
 
@@ -21,7 +21,7 @@ from ctk.compiler.fx.types import number_type, value_of
 from ctk.compiler.torch_compat.fx import operators
 
 _DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
-"""Ops that take the dtype of their result from a Scalar unless they are told one."""
+"""Ops that take the dtype of their result from a Scalar unless one is given."""
 
 _SCALAR_DTYPE_FREE = (
     "aten::full_like.default",

@@ -1,4 +1,4 @@
-"""Which graphs TorchScript runs without its fuser, whose kernels compute some values unlike eager.
+"""The graphs that TorchScript must run without its fuser, whose kernels differ from eager.
 
 On a GPU TorchScript fuses elementwise operators from the second call on. Seen in torch 2.11 and
 2.13:
@@ -11,7 +11,7 @@ On a GPU TorchScript fuses elementwise operators from the second call on. Seen i
     float8                 wrong, or refused   no conversion is known
     int8, int16            (x + 100) > 50      C++ computes in int, and nothing wraps
 
-What it does not do: it leaves `neg` to the fuser, which makes 0.0 of 0.0 where eager has -0.0.
+Not handled: `neg` is left to the fuser, which makes 0.0 of 0.0 where eager has -0.0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def why_unfused(graph: Graph, example_inputs: Sequence[object]) -> str | None:
 
 
 def _dtypes(node: Node) -> Iterator[torch.dtype]:
-    """Yield the element types that a node is told or known to give."""
+    """Yield the element types of a node's arguments and of its value."""
     arguments: tuple[Any, ...] = (*node.args, *node.kwargs.values())
     yield from (each for each in arguments if isinstance(each, torch.dtype))
     if (value := tensor_of(node)) is not None:

@@ -1,4 +1,4 @@
-"""Choose the overload of each op, remove it from the graph, and check what TorchScript makes of it.
+"""Choose the overload of each op, remove it from the graph, and check TorchScript's choice.
 
 TorchScript resolves an overload from the types of the arguments. The choice is not left to luck:
 the wanted overloads are counted before they are stripped, and compared with those of the scripted
@@ -21,7 +21,7 @@ _TWIN = "hacked_twin"
 
 
 def take_scalar_overloads(graph: Graph) -> None:
-    """aten.add.Tensor(x, 2) -> aten.add.Scalar(x, 2): a number where the schema says Tensor.
+    """aten.add.Tensor(x, 2) -> aten.add.Scalar(x, 2): a number where the schema has a Tensor.
 
     Both make the same wrapped number of it, so values and type promotion stay (numerics: exact).
     TorchScript has no conversion from a number to a Tensor.

@@ -52,14 +52,14 @@ SCALAR_READS = ("aten::_local_scalar_dense.default", "aten::item.default")
 
 
 def refusal(node: Node, why: str) -> CodegenUnsupported:
-    """Return the exception that names a node and says why TorchScript cannot take it."""
+    """Return the exception with a node and the reason why TorchScript cannot take it."""
     return CodegenUnsupported(
         f"TorchScript cannot take node {node.name} ({target_name(node)}): {why}"
     )
 
 
 def target_name(node: Node) -> str:
-    """Return a readable name of what a node calls."""
+    """Return a readable name of a node's target."""
     if operators.kind_of(node.target) in ("overload", "packet"):
         return operators.qualified_name_of(node.target)
     return str(getattr(node.target, "__name__", node.target))

@@ -1,8 +1,7 @@
 """Give the graph a signature that TorchScript can type: numbers and tensors in, a tuple out.
 
-What TorchScript need not see is left to the caller: inputs that nothing reads, inputs and constants
-that are returned as they are (eager returns the very object), None and other literals, values
-returned twice.
+The caller handles inputs that nothing reads, inputs and constants that are returned as they are
+(eager returns the very object), None and other literals, values returned twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +32,8 @@ class ScriptSignature:
     Attributes:
         inputs: Positions of the graph's inputs that the script takes, in order.
         count: Number of the graph's inputs.
-        results: Where each result comes from.
-        container: What the results are returned in; None for a single result that is not in one.
+        results: The source of each result.
+        container: The type that holds the results; None for a single result outside of one.
     """
 
     inputs: tuple[int, ...]

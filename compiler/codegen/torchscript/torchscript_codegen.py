@@ -2,8 +2,8 @@
 
 It runs graphs that autograd is done with: gradient mode is off in every call, and no result
 requires a gradient. The steps follow `functorch.compile.ts_compile`; each of the places where
-TorchScript would silently compute something else than eager is either mended here or refused in
-`torchscript_rewrites`.
+TorchScript would silently compute something else than eager is either mended here or refused
+(`refuse.py`).
 
 * TorchScript folds factory calls (`aten.full`) to constants. A result that may share memory with a
   constant is copied in every call, else a caller who writes to it would change the next results.
@@ -15,7 +15,7 @@ TorchScript would silently compute something else than eager is either mended he
 * `optimize_for_inference` is kept only if it introduces no new operators (layout conversions), or
   if the warm-up has shown that the results keep their layout.
 
-What it does not do: free an input before the call ends (TorchScript's caller holds it).
+It does not free an input before the call ends (TorchScript's caller holds it).
 
 Source: torch/_functorch/compilers.py `ts_compile`. Differs: the graph is not changed in place,
 overloads are checked, `_to_copy` always copies, symbolic sizes, None and returned inputs are
@@ -60,7 +60,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
             them.
 
     Raises:
-        CodegenUnsupported: TorchScript cannot take the graph; says which node and why.
+        CodegenUnsupported: TorchScript cannot take the graph; names the node and the reason.
     """
     program = rewrite_for_torchscript(with_packed_weights(gm), example_inputs)
     if program.unfused:
@@ -99,7 +99,7 @@ def _freeze(scripted: Any, program: ScriptGraph) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return one line of a TorchScript error: what it says, what it expected, and at which node."""
+    """Return one line of a TorchScript error: its message, the expected type, and the node."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[:1] + [line for line in lines[1:] if line.startswith("Expected ")][:1]
     marked = next((i for i, line in enumerate(lines) if line.endswith("<--- HERE")), 0)
@@ -201,8 +201,7 @@ def _keeps_layout(call: BoxedCallable, gm: GraphModule, example_inputs: Sequence
 def compiling() -> Generator[None]:
     """Compile without autocast, gradients, dispatch modes, and two warnings of torch.jit.
 
-    One says that torch.jit is deprecated, the other is about `GraphModule.__init__`, which is not
-    scripted.
+    They announce that torch.jit is deprecated, and that `GraphModule.__init__` is not scripted.
     """
     with (
         warnings.catch_warnings(),

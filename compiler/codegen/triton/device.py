@@ -3,7 +3,7 @@
 # (functions of Triton's own language, which has no types for a checker of Python)
 """Functions on the device that generated kernels call.
 
-Importing this imports triton: only what compiles a kernel does so.
+Importing this imports triton: only modules that compile kernels do so.
 """
 
 import torch
@@ -120,7 +120,7 @@ def log_add_exp(a, b):
     """Return log(exp(a) + exp(b)) without overflow."""
     high = maximum_or_nan(a, b)
     low = minimum_or_nan(a, b)
-    same = high == low  # infinities, too, whose difference is NaN
+    same = high == low  # also infinities, whose difference is NaN
     difference = tl.where(same, 0.0, low - high)
     return high + libdevice.log1p(exp(difference))
 
@@ -247,7 +247,7 @@ def sign(x):
 
 @triton.jit
 def rsqrt(x):
-    """Return 1 / sqrt(x) within 1 ULP; what the device has for it is within 2."""
+    """Return 1 / sqrt(x) within 1 ULP; the device's own function is within 2."""
     one = tl.full([], 1.0, x.dtype)
     return tl.math.div_rn(one, tl.sqrt_rn(x)) if x.dtype == tl.float32 else libdevice.rsqrt(x)
 

@@ -22,11 +22,12 @@ from ctk.compiler.sizes.index import (
 class IndexPrinter:
     """Prints index expressions; quotients and remainders become variables of their own.
 
-    `//` and `%` of Triton are those of C, so what may be negative is divided by other means.
+    `//` and `%` of Triton are those of C, so values that may be negative are divided by other
+    means.
 
     Attributes:
         indirect: Prints a position that the kernel reads.
-        define: Takes an expression and what it depends on, and returns a variable that has it.
+        define: Takes the text of an atom and the atom as an index; returns a variable for it.
     """
 
     indirect: Callable[[Indirect], str]

@@ -44,7 +44,7 @@ def one_plus(value: Value) -> Op | None:
 
 
 def is_logistic(value: Op) -> bool:
-    """Return whether a value is `x / (1 + exp(y))`, the divisor of which is no exact number."""
+    """Return whether a value is `x / (1 + exp(y))`, whose divisor is not exact anyway."""
     if value.name != "div":
         return False
     divisor = value.args[1]
@@ -93,7 +93,7 @@ def counter_of_fours(word: Op, name: str) -> tuple[Index, Atom] | None:
 
 
 def operands_of_form(value: Value, *, exact: bool) -> tuple[Value, ...] | None:
-    """Return what is printed before a value of a form; None if it has none."""
+    """Return the operands that are printed before a value of a form; None if it has none."""
     float_of = word_as_float(value)
     if float_of is not None:
         return float_of[0].args[:1]

@@ -1,10 +1,10 @@
-"""Which layout a kernel gets: measured rules for block sizes and warps.
+"""The layout of a kernel: measured rules for block sizes and warps.
 
-What they aim at, on a device that is bound by memory:
+Their aims, on a device that is bound by memory:
     1. enough programs: some for each multiprocessor, so that none waits for the last
     2. enough bytes in flight: a thread has 16 bytes or more of each buffer at once
     3. one read: a row stays in registers up to 32,768 positions, 64 for each thread at most
-    4. whole cache lines: blocks of 32 elements or more along what is contiguous
+    4. whole cache lines: blocks of 32 elements or more along the contiguous loop
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def layout_of(
 
     Args:
         kernel: Any kernel of the IR.
-        sizes: Symbols at the call (or of an example); the layout is right for all other sizes, too,
-            but for `wide`.
+        sizes: Symbols at the call (or of an example); but for `wide`, the layout is right for all
+            other sizes as well.
         knobs: Deviations from the rules.
     """
     chosen = knobs or Knobs()
@@ -211,7 +211,7 @@ def _is_wide(kernel: Kernel, sizes: Mapping[str, int]) -> bool:
 
 
 def _most(index: Index, sizes: Mapping[str, int]) -> int:
-    """Return a number that no part of a sum exceeds, whatever its sign."""
+    """Return an upper bound on the absolute value of each part of a sum."""
     return sum(
         abs(factor) * math.prod(_most_of(atom, sizes) for atom in monomial)
         for monomial, factor in index.terms
@@ -220,7 +220,7 @@ def _most(index: Index, sizes: Mapping[str, int]) -> int:
 
 def _most_of(atom: Atom, sizes: Mapping[str, int]) -> int:
     if isinstance(atom, Symbol):
-        return sizes.get(atom.name, _UNKNOWN)  # the size of what is gathered from
+        return sizes.get(atom.name, _UNKNOWN)  # the size of the gathered dimension
     if isinstance(atom, (Var, Indirect)):
         return max(0, _most(atom.size, sizes) - 1)
     if isinstance(atom, Extreme):

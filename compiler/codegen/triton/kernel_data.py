@@ -1,9 +1,9 @@
-"""A kernel of Triton as data: which machine code runs for which sizes and addresses.
+"""A kernel of Triton as data: machine code, and the sizes and addresses that each is for.
 
 A layout that is made for some sizes is right for all smaller ones. So a kernel whose sizes vary has
-a plan for the sizes that are expected, some for each sixteen times as large, and one for the
-largest. All sizes grow together: a call with one size far above what was expected gets a plan that
-is made for large ones, and is right, but slower than it could be.
+a plan for the expected sizes, some for each sixteen times as large, and one for the largest. All
+sizes grow together: a call with one size far above the expected one gets a plan for large sizes,
+which is right, but slower than necessary.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def stored_kernel(
     bounds: Sequence[tuple[int | None, ...]],
     capability: int,
 ) -> StoredKernel:
-    """Return a kernel as data; what is not compiled yet is compiled.
+    """Return a kernel as data; compiles missing variants.
 
     Args:
         variants: The kernel.
         bounds: Of `bounds_of`.
-        capability: Of the device, 90 for 9.0.
+        capability: The device's, 90 for 9.0.
     """
     symbols = [symbol.name for symbol in variants.arguments.symbols]
     blobs: dict[str, bytes | memoryview] = {}
@@ -108,7 +108,7 @@ def _launch(
 ) -> dict[str, Any]:
     """Return the launch of a part; its arguments are numbers of the whole kernel's places.
 
-    Its code is for addresses that are multiples of 16: what launches it copies other tensors.
+    Its code is for addresses that are multiples of 16: the launcher copies other tensors.
     """
     own = [symbol.name for symbol in part.arguments.symbols]
     names = [*part.arguments.buffers, *own]

@@ -4,9 +4,8 @@
     compiled[0].launch(out, x, 4096)           # in the order of `arguments_of(kernel)`
 
 A kernel has a variant for each layout (which depends on its sizes) and for each pattern of
-addresses and sizes that are multiples of 16. Those that are expected are compiled at once, in
-threads, as Triton's compiler runs without Python's lock for most of its time; others when they are
-met.
+addresses and sizes that are multiples of 16. The expected ones are compiled at once, in threads, as
+Triton's compiler runs without Python's lock for most of its time; others on their first call.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def compile_kernels(
     """Return kernels that can be called, in the same order.
 
     Raises:
-        CodegenUnsupported: Triton is not installed, or a kernel has what it cannot do.
+        CodegenUnsupported: Triton is not installed, or lacks something that a kernel needs.
     """
     try:
         triton_launch.require(interpret=options.interpret)
@@ -56,7 +55,7 @@ def compile_kernels(
 
 
 def _prepared(parts: Sequence[Variants], options: TritonOptions) -> list[tuple[str, float]]:
-    """Compile kernels, those that one was split into side by side; return sources and seconds."""
+    """Compile kernels, the parts of a split one in parallel; return sources and seconds."""
     if options.interpret or len(parts) < 2:
         return list(map(_prepare, parts))
     with ThreadPoolExecutor(min(_THREADS, len(parts))) as pool:
@@ -73,7 +72,7 @@ def _stored(variants: Variants, options: TritonOptions) -> StoredKernel:
     """Return a kernel as data.
 
     Raises:
-        ArtifactError: It runs in the interpreter, or depends on what is met at calls.
+        ArtifactError: It runs in the interpreter, or depends on the arguments of calls.
     """
     if options.interpret:
         raise ArtifactError("kernels in Triton's interpreter cannot be stored")

@@ -1,16 +1,16 @@
-"""How the loops of a kernel become blocks: which axes a program has, and how large its blocks are.
+"""How the loops of a kernel become blocks: the axes of a program, and the sizes of its blocks.
 
     flat   no reduction: the outer loops as one axis `x`
-    tile   no reduction, and something is contiguous along another loop than the rest (a transpose):
+    tile   no reduction, one buffer is contiguous along another loop than the rest (a transpose):
            two axes, `y` and `x`, so that both sides are read and written in whole cache lines
     rows   sweeps with inner loops: `x` for the outer loops, `r` for the inner ones. A row that fits
            is one block, read once and kept in registers; a longer one is walked in a loop
 
-An axis is one number: the loops of which it is made are its quotients and remainders, and index
-expressions over loops that lie one after the other in memory simplify back to the number itself.
+An axis is one number: its loops are quotients and remainders of it, and index expressions over
+loops that are contiguous in memory simplify back to the number itself.
 
 Source: the axes are those of Inductor's Triton kernels (`torch/_inductor/codegen/triton.py`). Here
-a layout is a value: one that differs in anything is another source.
+a layout is a value, and each layout has its own source.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a kernel's source depends on besides the kernel.
+    """The blocks of a kernel: with the kernel, they determine its source.
 
     Attributes:
         grid: The axes over which programs are spread, `x` last.
         inner: For each sweep, the axis of its inner loops; None for one without.
-        rank: How many dimensions a block has.
-        warps: Of a program: groups of 32 threads.
+        rank: The number of dimensions of a block.
+        warps: The groups of 32 threads of a program.
         wide: Positions need 64 bits.
-        stages: How many iterations of a loop are loaded ahead.
+        stages: The number of iterations of a loop that are loaded ahead.
     """
 
     grid: tuple[Axis, ...]

@@ -2,14 +2,14 @@
 
 `tl` and `libdevice` are Triton's, `device` is `device.py` of this folder. In Triton, `/` of floats
 is approximate, so that division is `tl.math.div_rn`; `//` and `%` of integers are those of C; and
-`tl.maximum` gives the operand that is no NaN unless told otherwise.
+`tl.maximum` drops a NaN by default.
 
 Accuracy in float32, as NVIDIA documents it for libdevice (CUDA Math API, ULP): exp2 2,
 expm1 1, log 1, log2 1, log10 2, log1p 1, pow 4, hypot 3, sin, cos 2, tan 4, asin 2, acos 2,
 atan 2, atan2 3, sinh 3, cosh 2, tanh 2, asinh 3, acosh 4, atanh 3, erf 2, erfc 4, erfinv 2,
-lgamma 6 (outside of -10.001 to -2.264), sigmoid 3; our own exp 2.3, rsqrt 1. Arithmetic, division
-and sqrt round correctly; a row divided by one number is within 2. Subnormal numbers are kept:
-libdevice is compiled without flushing them (`enable_reflect_ftz`).
+lgamma 6 (outside of -10.001 to -2.264), sigmoid 3; exp (`device.py`) 2.3, rsqrt 1. Arithmetic,
+division and sqrt round correctly; a row divided by one number is within 2. Subnormal numbers are
+kept: libdevice is compiled without flushing them (`enable_reflect_ftz`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def op_text(op: Op, args: Sequence[str]) -> str:
 
 
 def const_text(const: Const, *, bare: bool = False) -> str:
-    """Return a number; `bare` where the other operand says its type.
+    """Return a number; `bare` where the other operand determines its type.
 
     One of 16 bits is made in float32: numpy, in which the interpreter computes, has no bfloat16.
     """

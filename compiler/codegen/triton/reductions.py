@@ -1,10 +1,10 @@
 """Reductions and scans over the axis of a sweep.
 
 A row that is one block is combined at once. In a loop each position of the block has an accumulator
-of its own, and these are combined after it: always in the same order, whatever runs when.
+of its own, and these are combined after it, always in the same order.
 
     sum, prod, max, min, any, all     one accumulator
-    argmax, argmin                    the value, and the first place where it was seen
+    argmax, argmin                    the value, and its first position
     mean_m2                           in one block: the mean, then squares around it; in a loop:
                                       Welford's update, whose count is that of the iteration
     max, then the sum of exp(x - max) one loop for both (`device.rescaled`)
@@ -29,7 +29,7 @@ _FIRST = {"argmax": "first_largest", "argmin": "first_smallest"}
 
 @dataclass(slots=True)
 class Accumulated:
-    """A reduction in a loop: its accumulators, and what becomes of them after it."""
+    """A reduction in a loop, and its accumulators."""
 
     reduce: Reduce
     names: tuple[str, ...]
@@ -72,7 +72,7 @@ def begin(body: Body, reduce: Reduce, axis: Axis) -> Accumulated:
 
 
 def update(body: Body, acc: Accumulated, axis: Axis) -> None:
-    """Print what one iteration of the loop adds."""
+    """Print the update by one iteration of the loop."""
     reduce, over = acc.reduce, _axes(axis)
     dtype = _held(reduce)
     value = _filled(body, reduce.value, axis, neutral(reduce.kind, dtype), dtype)
@@ -134,7 +134,7 @@ def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Redu
 
 
 def scan_block(body: Body, scan: Scan, axis: Axis) -> None:
-    """Print a scan over an axis; in a loop, what came before is carried along."""
+    """Print a scan over an axis; in a loop, with the running value of the earlier blocks."""
     function = f"device.{_function(scan.kind, scan.dtype)}"
     value = _filled(body, scan.value, axis, neutral(scan.kind, scan.dtype), scan.dtype)
     over = _axes(axis)
@@ -213,7 +213,7 @@ def _first(body: Body, reduce: Reduce, value: str, places: str) -> None:
 
 
 def _keep_several(body: Body, reduce: Reduce, text: str, extra: int = 0) -> None:
-    """Print a reduction with several results, and keep those that the IR names."""
+    """Print a reduction with several results, and bind the ones named by the IR."""
     of = frozenset(("x",))
     names = _several(body, text, len(reduce.names) + extra, reduce.origin)
     for name, local, dtype in zip(names, reduce.names, reduce.dtypes, strict=False):
@@ -223,7 +223,7 @@ def _keep_several(body: Body, reduce: Reduce, text: str, extra: int = 0) -> None
 
 
 def _several(body: Body, text: str, count: int, origin: str) -> list[str]:
-    """Print what has several results for each row, and return their variables."""
+    """Print an expression with several results for each row, and return their variables."""
     names = [f"red{len(body.locals)}_{n}" for n in range(count)]
     body.code.line(f"{', '.join(names)} = {text}", frozenset(("x",)), origin)
     return names

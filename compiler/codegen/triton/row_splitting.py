@@ -9,11 +9,12 @@
                                                    total = sum(s.total.parts[c])
                                                  s[0] = total
 
-Each inner loop is cut into chunks, and the chunks are one more outer loop. What a sweep reduces is
-stored for each chunk, and combined by the next kernel, always in the same order: no atomics, so
-that the bits depend on the sizes only. A sweep that only stores becomes a kernel without inner
-loops. `argmax` looks up the place within the chunk that won; `mean_m2` takes each chunk's mean
-first, and moves the squares to the mean of all (Chan's formula). Kernels with scans stay whole.
+Each inner loop is cut into chunks, and the chunks are one more outer loop. The partial results of a
+reduction are stored for each chunk, and combined by the next kernel, always in the same order: no
+atomics, so that the bits depend on the sizes only. A sweep of stores only becomes a kernel without
+inner loops. `argmax` looks up the position within the winning chunk; `mean_m2` takes each chunk's
+mean first, and moves the squares to the mean of all (Chan's formula). Kernels with scans stay
+whole.
 
 Source: T. Chan, G. Golub, R. LeVeque, Updating formulae and a pairwise algorithm for computing
 sample variances (1979).
@@ -65,7 +66,7 @@ class Split:
 
     Attributes:
         kernels: In order.
-        buffers: What they hand on to each other.
+        buffers: The partial results that they pass on.
     """
 
     kernels: tuple[Kernel, ...]
@@ -81,8 +82,8 @@ def split(kernel: Kernel, length: int) -> Split:
     """Return a kernel with its inner loops cut into chunks.
 
     Args:
-        kernel: One that `can_split` takes.
-        length: Of a chunk: how many iterations of the inner loops.
+        kernel: One for which `can_split` holds.
+        length: Iterations of the inner loops in a chunk.
     """
     cutting = _Cutting(kernel, length)
     for number, sweep in enumerate(kernel.sweeps):
@@ -97,11 +98,11 @@ class _Chunks:
     Attributes:
         outer: The loop over chunks; a number if there is one chunk.
         inner: The loops of one chunk.
-        variables: What the loops of the sweep become.
+        variables: The loops of the sweep as expressions of the new ones.
         start: The first iteration of a chunk, of all in row-major order.
-        count: How many iterations a chunk has.
-        number: How many chunks there are.
-        inside: Whether an iteration is one of the sweep; None if all are.
+        count: The number of iterations of a chunk.
+        number: The number of chunks.
+        inside: Whether an iteration belongs to the sweep; None if all do.
     """
 
     outer: Var
@@ -127,7 +128,7 @@ class _Cutting:
     _later: frozenset[str] = frozenset()
 
     def add(self, sweep: Sweep, number: int) -> None:
-        """Add what a sweep becomes."""
+        """Add the kernels of a sweep."""
         if not sweep.inner:
             rewriting = Rewriting(change=self._nearby)
             self._pending.append(Sweep((), tuple(map(rewriting.statement, sweep.statements))))

@@ -2,9 +2,9 @@
 
     weight[rindex // 1024]    for a row of 8192 positions: 8 elements, each for 1024 positions
 
-Loaded position by position, the device reads each element 1024 times, and in a layout of its own,
-from which the values are carried into that of the row through shared memory. Loaded once and
-spread, a thread reads what its own positions need.
+Loaded position by position, each element is read 1024 times, in a layout of its own, and converted
+to the layout of the row through shared memory. Loaded once and spread, a thread reads the elements
+of its own positions.
 """
 
 from __future__ import annotations

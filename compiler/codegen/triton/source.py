@@ -157,7 +157,7 @@ class _Printing:
         body.code.forget(store.buffer)
 
     def _barrier(self, number: int) -> None:
-        """Let a sweep see what other threads of its program stored in an earlier one."""
+        """Print a barrier before a sweep that loads stores of other threads of its program."""
         before = {
             each.buffer
             for sweep in self.sweeps[:number]
@@ -168,7 +168,7 @@ class _Printing:
             self.body.code.line("tl.debug_barrier()", frozenset())
 
     def _eviction(self, number: int) -> Mapping[str, str]:
-        """Keep in the cache what a later loop reads again, and nothing else of what loops read."""
+        """Return eviction policies: keep in the cache the buffers that a later loop reads again."""
         axis = self.layout.inner[number]
         if axis is None or not axis.looped:
             return {}
@@ -222,7 +222,7 @@ def require_atomics(kernel: Kernel) -> None:
 
 
 def function_name(kernel: Kernel) -> str:
-    """Return what the function of a kernel is called."""
+    """Return the name of a kernel's function."""
     return f"kernel_{_identifier(kernel.name)}"
 
 
@@ -316,7 +316,7 @@ def _read(sweep: Sweep) -> set[str]:
 
 
 def _moving(sweep: Sweep) -> dict[str, bool]:
-    """Return what a sweep loads, and whether other rows load other elements of it."""
+    """Return the buffers that a sweep loads, and whether other rows load other elements."""
     found: dict[str, bool] = {}
     for statement in sweep.statements:
         for value in walk(statement):

@@ -1,8 +1,9 @@
 """Autotuning: a few layouts of a kernel timed on the device, and the choice kept in the cache.
 
-Only kernels that may run twice are timed: none that combines with what is in memory, or writes what
-it reads. A choice is kept under the hash of the kernel's source in the layout of the rules, and the
-name of the device, in the notes of the persistent cache; without one each process measures anew.
+Only kernels that may run twice are timed: none that combines with the contents of memory, or writes
+memory that it reads. A choice is kept under the hash of the kernel's source in the layout of the
+rules, and the name of the device, in the notes of the persistent cache; without a cache each
+process measures again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def best_of(candidates: Iterable[tuple[Knobs, Callable[[], None]]]) -> Knobs:
     best: tuple[float, Knobs] | None = None
     for knobs, run in candidates:
         taken = _milliseconds(run)
-        if best is None or taken < best[0] * 0.98:  # a difference that is no noise
+        if best is None or taken < best[0] * 0.98:  # a difference above the noise
             best = taken, knobs
     assert best is not None
     return best[1]
@@ -50,7 +51,7 @@ def key_of(source: str, device: int) -> str:
 
 
 def recall(key: str, base: Knobs) -> Knobs | None:
-    """Return what was chosen before; None if nothing was."""
+    """Return the earlier choice; None if there is none."""
     kept = notes()
     found = None if kept is None else kept.choice(f"triton-layout {key}")
     match = _CHOICE.fullmatch(found or "")

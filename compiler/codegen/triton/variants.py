@@ -78,7 +78,7 @@ class _Parts:
         ]
 
     def for_sizes(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
-        """Return what runs the parts, given the tensors and sizes of the whole kernel."""
+        """Return a function that runs the parts on the tensors and sizes of the whole kernel."""
         values = dict(zip(self._symbols, sizes, strict=True))
         memory = [
             ((number_of(buffer.shape[0], values),), buffer.dtype, buffer.device)
@@ -292,7 +292,7 @@ class Variants:
         Args:
             layout: Of the blocks.
             aligned: For each argument, whether it is a multiple of 16.
-            capability: Of the device, 90 for 9.0.
+            capability: The device's, 90 for 9.0.
         """
         function, _ = self._function(layout)
         return triton_launch.compile_function(

@@ -4,7 +4,7 @@ A lowering takes the builder and the arguments of its node: tensors as `Array`, 
 call knows as `Index`, everything else as it stands in the graph. It returns
 
     an `Array`                  the result; the builder writes it to memory of eager's strides
-    a tuple of arrays           several results; None for one that it cannot compute
+    a tuple of arrays           several results; None in place of a result that it cannot compute
     a `View`                    memory that it has written, for an operator that writes
 
 or raises `NotLowered` with a reason: then the node is a library call. A lowering that suits any

@@ -114,7 +114,7 @@ def _shrink(_: Builder, grad: Array, x: Array, limit: Any) -> Array:
 
 
 def _log_sigmoid(_: Builder, grad: Array, x: Array, buffer: Array) -> Array:
-    """Compute anew what forward saves on the CPU only."""
+    """Recompute a value that forward saves on the CPU only."""
     wide = raised(x)
     part = apply("exp", -apply("abs", wide))
     rest = part / (1 + part)

@@ -112,7 +112,7 @@ def _softshrink(_: Builder, x: Array, limit: Any = 0.5) -> Array:
 
 
 def _log_sigmoid(b: Builder, x: Array) -> tuple[Array, Array]:
-    """Return the result, and what backward uses: nothing on a GPU, where it is computed anew."""
+    """Return the result, and the value for backward: empty on a GPU, where it is recomputed."""
     wide = raised(x)
     part = apply("exp", -apply("abs", wide))
     result = apply("minimum", wide, filled(wide, 0)) - apply("log1p", part)

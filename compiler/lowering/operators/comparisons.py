@@ -23,7 +23,7 @@ def _comparison(name: str) -> Callable[[Builder, Operand, Operand], Array]:
 
 
 def _logic(name: str) -> Callable[[Builder, Array, Array], Array]:
-    """Return the lowering of an operation on what is not zero."""
+    """Return the lowering of a logical operation, for which all but zero is true."""
 
     def lowered(_: Builder, x: Array, y: Array) -> Array:
         return apply(name, cast(x, torch.bool), cast(y, torch.bool))

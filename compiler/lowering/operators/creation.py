@@ -65,7 +65,9 @@ def _arange(b: Builder, start: Any, end: Any, step: Any = 1, **_: object) -> Arr
     if not integers and not dtype.is_floating_point:
         raise NotLowered("it makes integers of floats")
     if b.exact and dtype.is_floating_point:
-        raise NotLowered("eager counts blocks in float64, and what is in them in its own type")
+        raise NotLowered(
+            "eager counts blocks in float64, and positions within them in the own type"
+        )
     counted = cast(place, kind)
     if step != 1:
         counted = counted * operand(_number(step), kind)

@@ -19,7 +19,7 @@ _ONE = {**POINTWISE, **FUNCTIONS}
 def _each(operator: object) -> Callable[..., list[Array]]:
     """Return the lowering of an operator on each tensor of a list.
 
-    Other lists have an operand for each tensor, too; all else goes to every call.
+    Further lists have an operand for each tensor; other arguments go to every call.
     """
     lowering = _ONE[operator]
 

@@ -105,7 +105,7 @@ def _added(
 def _places(
     x: Array, indices: Sequence[Array | None]
 ) -> tuple[list[Index], Callable[[At], list[Any]]]:
-    """Return the shape of what an index picks, and where in `x` an element of that is.
+    """Return the shape of an indexed result, and the map from its positions to those of `x`.
 
     The dimensions of the positions stand where the first of them stands if all are neighbours, and
     first if not.

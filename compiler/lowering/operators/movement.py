@@ -40,7 +40,7 @@ aten = torch.ops.aten
 
 
 def _cat(b: Builder, parts: Sequence[Array], dim: int = 0) -> Array:
-    """Join; what has one dimension and is empty joins with everything."""
+    """Join; an empty tensor of one dimension joins with everything."""
     dtype = b.result.dtype
     rank = max(len(part.shape) for part in parts)
     given = [cast(part, dtype) for part in parts if len(part.shape) == rank]

@@ -23,7 +23,7 @@ def of_channels(values: Array, rank: int) -> Array:
 
 
 def per_channel(values: Array) -> Array:
-    """Return what a reduction over all axes but 1 gives as an array of one dimension."""
+    """Return the result of a reduction over all axes but 1 as an array of one dimension."""
     axes = range(len(values.shape))
     channels = (values.shape[1],)
     return moved(values, channels, lambda at: [at[0] if axis == 1 else ZERO for axis in axes])

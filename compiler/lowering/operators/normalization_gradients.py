@@ -6,7 +6,7 @@ With the normalized input h = (x - mean) * rstd, the gradient g of the result an
     of weight  sum(g * h)
     of bias    sum(g)
 
-Means are over what was normalized together, sums over what shares a weight.
+Means are over the normalized axes, sums over the elements that share a weight.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _weighted(grad: Array, weight: Array | None) -> Array:
 def _of_input(
     b: Builder, grad: Array, normal: Array, rstd: Array, axes: Sequence[int], *, center: bool = True
 ) -> Array:
-    """Return the gradient of what was normalized over some axes."""
+    """Return the gradient of the input of a normalization over some axes."""
     count = count_of([grad.shape[axis] for axis in axes], grad.dtype)
     along = b.reduce("sum", grad * normal, axes, keepdim=True)[0] / count
     less = grad - b.reduce("sum", grad, axes, keepdim=True)[0] / count if center else grad
@@ -46,7 +46,7 @@ def _of_input(
 def _sums(
     b: Builder, grad: Array, normal: Array, axes: Sequence[int], wanted: Sequence[bool]
 ) -> tuple[Array | None, Array | None]:
-    """Return the gradients of weight and bias, those that are wanted."""
+    """Return the requested gradients of weight and bias."""
     weight = b.reduce("sum", grad * normal, axes)[0] if wanted[0] else None
     return weight, b.reduce("sum", grad, axes)[0] if wanted[1] else None
 

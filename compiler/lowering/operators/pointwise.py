@@ -26,7 +26,7 @@ aten = torch.ops.aten
 
 
 def _unary(name: str) -> Callable[[Builder, Array], Array]:
-    """Return the lowering of an operation that integers have, too."""
+    """Return the lowering of an operation of floats and integers."""
 
     def lowered(_: Builder, x: Array) -> Array:
         return apply(name, raised(x))
@@ -45,7 +45,7 @@ def binary(name: str, *, to_float: bool = False) -> Callable[[Builder, Operand, 
 
 
 def _of_type(name: str, dtype: torch.dtype) -> str:
-    """Return what does an operation for a type: `or` is the sum and the larger of two bools."""
+    """Return an operation's name for a type: `or` is the sum and the larger of two bools."""
     return _OF_BOOLS.get(name, name) if dtype == torch.bool else name
 
 
@@ -82,7 +82,7 @@ def _div_mode(b: Builder, x: Operand, y: Operand, *, rounding_mode: str | None =
 
 
 def _floor_divide(_: Builder, x: Operand, y: Operand) -> Array:
-    """Divide as Python does: what is left, `fmod`, decides where rounding might go wrong."""
+    """Divide as Python does: the remainder, `fmod`, decides where rounding might go wrong."""
     dtype = promoted([x, y])
     if not dtype.is_floating_point:
         return _integers("floordiv", x, y, dtype)

@@ -1,4 +1,4 @@
-"""Types of elementwise operators: what their operands are converted to, and computed in.
+"""Types of elementwise operators: of their operands, and of their arithmetic.
 
 Rules, those of torch's type promotion:
     1. the result has the highest kind among the operands: bool < integer < float
@@ -44,7 +44,7 @@ def operand(value: Operand, dtype: Dtype, *, rounded: bool = False) -> Array:
     Args:
         value: An array or a number.
         dtype: The type of the operator.
-        rounded: Numbers, and tensors without dimensions, are rounded to it, too, as eager does in
+        rounded: Round numbers and tensors without dimensions to it as well, as eager does in
             comparisons; tensors with dimensions always are.
     """
     wanted = compute_type(dtype)

@@ -1,8 +1,8 @@
-"""Lowerings of operators that write to memory that exists.
+"""Lowerings of operators that write to existing memory.
 
-At the end of a graph `copy_` writes into its inputs; users' passes may write elsewhere. The result
-is the memory that was written, as a view. What a kernel made, the library writes to: else kernels
-that wait for each other could be what nobody computes apart (`order.together`).
+At the end of a graph `copy_` writes to its inputs; users' passes may write elsewhere. The result is
+the written memory, as a view. Memory made by a kernel is written by the library: else kernels that
+wait for each other could belong to one inseparable unit (`order.together`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FUNCTIONAL = {**POINTWISE, **INDEXING}
 
 
 def _copy(b: Builder, x: Array, source: Array, non_blocking: bool = False) -> View:
-    """Write a tensor; where it reads what it writes, by way of other memory."""
+    """Write a tensor; through other memory if it reads the memory that it writes."""
     target = _target(b)
     values = expand(cast(source, x.dtype), x.shape)
     if _reads(b, target):
@@ -42,7 +42,7 @@ def _in_place(operator: object) -> Callable[..., View]:
     def lowered(b: Builder, x: Array, *args: Any, **kwargs: Any) -> View:
         target = _target(b)
         if _reads(b, target):
-            raise NotLowered("it reads what it writes, in another place")
+            raise NotLowered("it reads elements that it writes at other positions")
         with b.writing(x, target):
             result = lowering(b, x, *args, **kwargs)
         if result is not x:

@@ -71,7 +71,7 @@ def test_a_compiler_that_was_asked_for_is_not_replaced(monkeypatch: pytest.Monke
 
 def test_a_compiler_that_is_no_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "gcc '-O")
-    with pytest.raises(CodegenUnsupported, match="is no command: No closing quotation"):
+    with pytest.raises(CodegenUnsupported, match="is not a command: No closing quotation"):
         find_compiler()
 
 
