@@ -54,7 +54,7 @@ class LoadedLibrary:
 
 @dataclass(slots=True)
 class _Kept:
-    """The functions used last, by identity. A fork waits for its lock, until no change is under way."""
+    """The functions used last, by identity. A fork waits until none of them changes."""
 
     found: OrderedDict[str, LoadedLibrary] = field(default_factory=OrderedDict[str, LoadedLibrary])
     lock: threading.Lock = field(default_factory=threading.Lock)
