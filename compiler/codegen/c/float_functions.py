@@ -184,7 +184,7 @@ FN float erf_f32(float x) {
     float large = copysignf(1.0f - fma_f32(scale, e, scale), x);
     return fabsf(x) > 0.925f ? large : fma_f32(p, x, x);
 }""",
-    # With pi/2 in two doubles, a quarter of a turn is right up to 2**40; beyond, the library is used.
+    # With pi/2 in two doubles, a quarter of a turn is right up to 2**40; the library does the rest.
     "turn_f32": """\
 FN double turn_f32(float x) {  // |x| in quarters of a turn, less a multiple of four
     double a = fabsf(x), n = rint(a * 0.6366197723675814);
