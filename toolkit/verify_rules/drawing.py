@@ -233,7 +233,7 @@ def _neighbour(random: Random, draw: Draw) -> Neighbour:
 def with_sizes(draw: Draw, change: Callable[[int], int]) -> Draw:
     """Return a draw with each size changed, those in lists of sizes included."""
 
-    def changed(operand: Operand) -> Operand:
+    def change_sizes(operand: Operand) -> Operand:
         if isinstance(operand, TensorDraw):
             return replace(operand, shape=tuple(map(change, operand.shape)))
         if isinstance(operand, tuple):
@@ -242,7 +242,7 @@ def with_sizes(draw: Draw, change: Callable[[int], int]) -> Draw:
             return Constant(tuple(map(change, operand.value)))
         return operand
 
-    return replace(draw, bound={name: changed(each) for name, each in draw.bound.items()})
+    return replace(draw, bound={name: change_sizes(each) for name, each in draw.bound.items()})
 
 
 def with_tensors(draw: Draw, changed: Mapping[str, TensorDraw]) -> Draw:

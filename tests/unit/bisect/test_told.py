@@ -77,7 +77,7 @@ def test_a_type_that_was_told_wrongly_is_the_culprit(target: str):
     assert search.culprit is not None
     assert (search.culprit.where, search.confirmed) == (WIDENED, True)
     assert search.culprit.nodes == ("widened",)
-    assert "told torch.float32, the operator gives torch.float64" in search.culprit.evidence
+    assert "expects torch.float32, the operator gives torch.float64" in search.culprit.evidence
     assert search.compiles == 2
 
 
