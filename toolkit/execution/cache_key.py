@@ -4,7 +4,7 @@ It does not check the guards on sizes that an entry may have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from copy import copy
 
 from torch.fx import GraphModule
 
@@ -44,7 +44,8 @@ def compute_key(case: Case) -> Key:
         keys.append(Key(key_parts(gm, example_inputs, options, passes)))
         return gm
 
-    target = replace(resolve_target(case.target), compile=make_key)
+    target = copy(resolve_target(case.target))
+    target.compile = make_key
     outcome = run_compiled(case, target=target, is_called=False)
     if outcome.error is not None:
         raise outcome.error
