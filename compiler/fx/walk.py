@@ -15,7 +15,7 @@ from typing import TypeVar
 from torch.fx import Graph, GraphModule, Node
 
 CALLS = frozenset({"call_function", "call_method", "call_module"})
-"""The ops of nodes that compute something."""
+"""The ops of nodes that compute a value."""
 
 ATTRIBUTES = frozenset({"get_attr", "call_module"})
 """The ops of nodes whose target is an attribute of the module."""

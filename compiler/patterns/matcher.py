@@ -215,7 +215,7 @@ def _find_write(match: Match, writers: Sequence[Node]) -> str | None:
 
 
 def _outside_users(match: Match) -> str | None:
-    """Return which computed inner value something else needs; a view of an operand may stay."""
+    """Return the computed inner value that an outside node needs; views of operands may stay."""
     covered, computed = set(match.covered), set(match.outputs)
     for node in sorted(match.inner):
         if is_view(node) and computed.isdisjoint(node.all_input_nodes):

@@ -113,7 +113,7 @@ class Replacement:
     def trace(
         self, function: Callable[..., Any], inputs: Sequence[object], scalars: Mapping[str, object]
     ) -> GraphModule:
-        """Trace a function of tensors with these scalars, and bring it where the rules run."""
+        """Trace a function of tensors with these scalars, and run the passes before the rules."""
 
         def closed(*tensors: Any) -> object:
             return _call(function, tensors, scalars)

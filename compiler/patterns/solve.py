@@ -220,7 +220,7 @@ def _choices_of_copy(part: Op, value: Node, state: _State) -> Sequence[list[Goal
 
 
 def _count_dim(part: object, value: object, call: Node) -> object:
-    """Return dimensions counted from the end where the pattern counts them so."""
+    """Return dimensions counted from the end if the pattern counts them so."""
     if isinstance(part, Dim) and isinstance(value, int) and value >= 0:
         tensor = tensor_of(call.all_input_nodes[0]) if call.all_input_nodes else None
         return value if tensor is None else value - tensor.dim()
@@ -244,7 +244,7 @@ def _orders(part: Op, values: Sequence[object]) -> list[list[Goal]]:
 
 
 def _may_match(part: object, value: object) -> bool:
-    """Return False where the operator or the constant is another; operands are not looked at."""
+    """Return whether operator or constant are equal; operands do not count."""
     if isinstance(part, Op):
         return isinstance(value, Node) and calls(part, value)
     return isinstance(part, (Var, list, tuple)) or _is_same(part, value)

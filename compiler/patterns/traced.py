@@ -94,7 +94,7 @@ def _op_of(node: Node, reading: _Reading) -> object:
 
 
 def _reshape_of(node: Node, reading: _Reading) -> Op:
-    """Return a reshape, which copies where the strides of the example did not allow a view."""
+    """Return a reshape, which copies if the strides of the example did not allow a view."""
     (source,) = node.all_input_nodes[:1]
     if node.target is aten._unsafe_view.default and source.target is aten.clone.default:
         (source,) = source.all_input_nodes

@@ -134,7 +134,9 @@ def _convert(kind: object, value: object) -> object:
 
 
 def _first_of(kinds: tuple[object, ...], value: object) -> object:
-    for kind in sorted(kinds, key=lambda kind: kind is float):  # 3 stays an int where it may
+    for kind in sorted(
+        kinds, key=lambda kind: kind is float
+    ):  # 3 stays an int if the option allows int
         try:
             return _convert(kind, value)
         except ValueError:

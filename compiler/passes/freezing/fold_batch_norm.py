@@ -94,7 +94,7 @@ def _keeps_layout(match: Match, result: torch.Tensor) -> str | None:
 
 
 def _costs_more(match: Match, weight: Node, result: torch.Tensor) -> str | None:
-    """Where the statistics are inputs, the weight is scaled in each call; a symbol counts as 1."""
+    """Return whether scaling pays: with statistics as inputs, each call scales; a symbol is 1."""
     given = [match.bound[name] for name in _STATISTICS]
     if all(is_constant(each) for each in given if each is not None):
         return None

@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 class ViewToReshape(Pass):
-    """Make views such that they may copy where a later pass changes strides."""
+    """Turn views into reshapes, which may copy if a later pass changes strides."""
 
     name = "view_to_reshape"
 

@@ -245,4 +245,4 @@ FORMS = (
     Form("divided_dropout", _divided_dropout, _over, None, DROPOUT, dropout=True),
     Form("times_dropout", _times_dropout, _by, None, DROPOUT, dropout=True),
 )
-"""More specific forms first: `plain` also matches where the scores are scaled otherwise."""
+"""More specific forms first: `plain` also matches scores that are scaled in another way."""

@@ -101,7 +101,7 @@ def _is_fused(module: GraphModule) -> str | None:
 
 
 def _fill(draws_otherwise: bool) -> Callable[[RuleTable, tuple[str, ...]], None]:
-    """Patterns are the same on all devices; which kernel there is, is asked at each match."""
+    """Return the filler of the table: one pattern for all devices; each match selects the kernel."""
 
     def fill(table: RuleTable, devices: tuple[str, ...]) -> None:
         for replacement in replacements(draws_otherwise=draws_otherwise):

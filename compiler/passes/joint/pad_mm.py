@@ -84,7 +84,7 @@ class PadMm(Pass):
         return is_measured or self.enabled == "always" or bool(self.decisions)
 
     def decided(self, product: Product) -> tuple[bool, str]:
-        """Return whether to pad a product that lacks something, and why."""
+        """Return whether to pad a product, and why."""
         if self.enabled == "always":
             return True, "pad_mm.enabled is 'always'"
         if product.key in self.decisions or f"-{product.key}" in self.decisions:
@@ -101,7 +101,7 @@ class PadMm(Pass):
 
 
 def _product_of(node: Node) -> Product | str:
-    """Return a call as a product that lacks something, or why it is none."""
+    """Return a call as a product to pad, or why it needs no padding."""
     given = arguments.full_arguments(node.target, node.args, node.kwargs) or ()
     tensors = [tensor_of(each) for each in given[: _OPERANDS[node.target]]]
     result = tensor_of(node)
@@ -126,7 +126,7 @@ def _product_of(node: Node) -> Product | str:
 
 
 def _operand(tensor: torch.Tensor) -> Operand | None:
-    """Return a tensor's layout, with hints for symbols; None where there is no hint."""
+    """Return a tensor's layout, with hints for symbols; None without a hint."""
     shape, strides = map(_replace_symbols, (tensor.shape, tensor.stride()))
     return Operand(shape, strides) if shape is not None and strides is not None else None
 

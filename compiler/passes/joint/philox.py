@@ -50,7 +50,7 @@ def _high(product: Tensor) -> Tensor:
 
 
 def _words(seeds: Tensor, index: int, count: int) -> tuple[Tensor, ...]:
-    """Return the four words of so many counters."""
+    """Return the four words of each counter."""
     seed = seeds[index]
     at = torch.arange(count, dtype=torch.int64, device=seeds.device)
     zero = torch.zeros_like(at)

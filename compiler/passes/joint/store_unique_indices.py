@@ -36,7 +36,7 @@ X, DIM, INDEX, VALUES = Var("x"), Var("dim"), Var("index"), Var("values")
 
 
 def _place(match: Match) -> tuple[int, Node] | None:
-    """Return the dimension and the indices of a match; None where there is no single one."""
+    """Return the dimension and the indices of a match; None if there are several."""
     if "indices" in match.bound:
         return only_index(match.bound["indices"])
     dim, index, x = match.bound["dim"], match.bound["index"], tensor_of(match.bound["x"])

@@ -49,7 +49,7 @@ def _is_bias(match: Match) -> str | None:
 
 
 def _writer_between(match: Match) -> str | None:
-    """Return why the product cannot be computed where the sum is: its operands are others there."""
+    """Return why the product cannot move to the sum: a write changes its operands before."""
     read = {base_of(match.node("a")), base_of(match.node("b"))}
     node = match.inner[0].next
     while node is not match.root:

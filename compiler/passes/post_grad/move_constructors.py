@@ -45,7 +45,7 @@ class MoveConstructors(Pass):
 
 
 def _destination(node: Node) -> torch.device | None:
-    """Return where a constructor is copied to, if that is one place, and it may be made there."""
+    """Return the only device that a constructor is copied to, if it may be made there."""
     tensor = tensor_of(node)
     if node.target not in _CONSTRUCTORS or tensor is None or node.kwargs.get("pin_memory"):
         return None

@@ -157,7 +157,7 @@ def _tile(pieces: list[Node], axis: int | None) -> Node | None:
 
 
 def _piece(node: Node) -> tuple[Node, int, int, int] | None:
-    """Rules 3 and 7: return in which piece a part of a concatenation lies, and where there."""
+    """Rules 3 and 7: return the piece that holds a part of a concatenation, and its range there."""
     part = part_of(node)
     tensor, pieces = (tensor_of(part.source), _pieces(part.source)) if part else (None, [])
     if part is None or tensor is None or not pieces:
@@ -197,7 +197,7 @@ def _is_part_of(piece: Node, axis: int, rank: int) -> bool:
 
 
 def _is_dense(node: Node) -> bool:
-    """Return whether a tensor is dense with its last dimension innermost, so that `cat` is too."""
+    """Return whether a tensor, and so the result of `cat`, is dense and row-major."""
     tensor = tensor_of(node)
     return tensor is not None and not any(map(fake.is_symbolic, tensor.shape)) and is_dense(tensor)
 

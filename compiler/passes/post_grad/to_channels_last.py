@@ -98,7 +98,7 @@ def _plan(graph: Graph) -> _Plan:
 def _value(
     node: Node, changed: Mapping[Node, object], mode: object, format_: torch.memory_format | None
 ) -> object:
-    """Return the value of a node on changed operands; None where it notices, or nothing changes."""
+    """Return the value of a node on changed operands; None if it notices, or stays the same."""
     if format_ is None:
         return again(node, changed, mode) if changed else None
     weight = node.args[1]

@@ -92,7 +92,7 @@ class BatchLinears(Pass):
 
 
 def _regions(graph: Graph) -> Iterator[list[Node]]:
-    """Yield the nodes in parts between which something is written, or a mode is set."""
+    """Yield the regions of nodes between writes and changes of modes."""
     region: list[Node] = []
     for node in list(graph.nodes):
         if node.op != "output" and is_calm(node):

@@ -55,7 +55,7 @@ def _is_copy(node: Node) -> bool:
 
 
 def _turned(node: object) -> Node | None:
-    """Return `x` where a node is `T(x)`."""
+    """Return `x` if a node is `T(x)`."""
     call, tensor = call_of(node), plain_tensor_of(node)
     if call is None or call.function not in _TURNS or tensor is None or tensor.dim() not in (2, 3):
         return None

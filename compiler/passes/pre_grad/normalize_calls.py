@@ -90,7 +90,7 @@ def _rule(node: Node, call: TorchCall) -> str:
 
 
 def normalize_module(rewriter: Rewriter, node: Node) -> None:
-    """Write the call of a module as that of its function (rule 2), if it is one."""
+    """Rewrite the call of a module as a call of its function (rule 2), if it has one."""
     module = fetch(rewriter.module, node.target)
     body = _body(module) if len(node.args) == 1 and not node.kwargs else None
     if body is None or graphs.has_hooks(cast("nn.Module", module)):

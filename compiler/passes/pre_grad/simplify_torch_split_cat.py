@@ -210,7 +210,7 @@ def _axis(call: TorchCall, like: Node | None) -> int | None:
 
 
 def _items(split: Node) -> dict[int, list[Node]] | None:
-    """Return the users of a split by the number of the item; None where one is something else."""
+    """Return the users of a split by item; None if a user does not take an item."""
     values, found = value_of(split), dict[int, list[Node]]()
     count = len(cast("list[object]", values)) if _is_list(values) else 0
     for user in split.users:

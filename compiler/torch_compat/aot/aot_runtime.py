@@ -207,7 +207,7 @@ def _reasons(context: Any) -> list[str]:
 
 
 def _require_plain(config: Any, metadata: Any) -> None:
-    """Raise where the wrappers hold more than numbers and names.
+    """Raise if the wrappers hold more than numbers and names.
 
     Raises:
         NoDataForm: They do.
@@ -356,7 +356,7 @@ def _no_backward_graph() -> GraphModule:
 
 
 def _input_guards(config: Any, known: int) -> Json:
-    """Return the guards that the trace gave to Dynamo: inputs that are one, or share memory.
+    """Return the guards of the trace for Dynamo: equal inputs, and inputs that share memory.
 
     Raises:
         NoDataForm: There is a guard of another kind, or on no input.

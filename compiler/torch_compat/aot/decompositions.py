@@ -50,7 +50,7 @@ class Watcher(Protocol):
         ...
 
     def on_applied(self, operator: OpOverload, captured: str | None, values: Values | None) -> None:
-        """See that it was, while a captured node was traced (None in backward).
+        """Get a decomposition, with the captured node under trace (None in backward).
 
         `values` is None where one of them has no node.
         """
@@ -115,7 +115,7 @@ def decompositions_watched(watcher: Watcher) -> Generator[None]:
 
 
 def trace_site() -> Site:
-    """Return the function by which every AOTAutograd backend, Inductor too, traces its graph."""
+    """Return the function by which every AOTAutograd backend, also Inductor, traces its graph."""
     from torch._dynamo.backends import common
 
     return Site(common, "aot_module_simplified")
@@ -152,7 +152,7 @@ class _Hooks:
         return run
 
     def composite(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap `OpOverload.decompose`; fake tensors call it too, for shapes: no decomposition."""
+        """Wrap `OpOverload.decompose`, except its calls by fake tensors, which need shapes only."""
 
         def decompose(operator: OpOverload, *args: Any, **kwargs: Any) -> Any:
             tracer = self._tracer() if self._is_ours() else None
@@ -197,7 +197,7 @@ class _Hooks:
         return threading.get_ident() == self._thread and self._watcher.is_active()
 
     def _allows(self, operator: OpOverload) -> bool:
-        """An operator that is kept whole calls another overload of itself in C++: kept too."""
+        """Return whether to decompose: never an overload that a kept operator calls in C++."""
         is_kept = str(operator.overloadpacket) in self._kept
         return not is_kept and self._watcher.allow(operator)
 

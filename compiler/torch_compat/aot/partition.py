@@ -141,7 +141,7 @@ def run_with_rng_state() -> Any:
 
 
 def rng_state_nbytes(device: str) -> int | None:
-    """Return the bytes of the state of a device's generator; None where it cannot be set again."""
+    """Return the bytes of the state of a device's generator; None if it cannot be restored."""
     return {"cpu": 5056, "cuda": 16}.get(device)
 
 

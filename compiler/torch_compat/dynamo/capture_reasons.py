@@ -30,7 +30,7 @@ from ctk.compiler.torch_compat.dynamo.dynamo_api import control_flow
 
 TORCH = str(Path(torch.__file__).parent)
 LIBRARIES = (TORCH, "<", sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
-"""Where the files lie that are not the user's own program."""
+"""Folders of files that do not belong to the user's program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Collected:
 
 @contextmanager
 def collect_reasons(found: Collected) -> Generator[None]:
-    """Collect in `found`, until the block ends, why Dynamo compiles less than it was given.
+    """Collect in `found`, until the block ends, why Dynamo leaves code uncompiled.
 
     Seen in torch 2.11 and 2.13: `torch._dynamo.convert_frame.CatchErrorsWrapper`,
     `ConvertFrameAssert`, `torch._dynamo.exc.Unsupported`. Where a result does not say why its frame
@@ -155,7 +155,7 @@ def is_error_suppressed() -> bool:
 
 
 def definition(function: object) -> Reason:
-    """Return where a model or function is defined, behind the wrappers that torch put on it."""
+    """Return the place of definition of a model or function, behind torch's wrappers."""
     if isinstance(function, torch.nn.Module):
         function = type(function).forward
     while True:

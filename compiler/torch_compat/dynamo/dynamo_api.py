@@ -150,7 +150,7 @@ def inductor_mode_options(mode: str, dynamic: bool | None = None) -> dict[str, o
 
 
 def mark_symbolic(tensor: torch.Tensor, dimensions: Sequence[int]) -> None:
-    """Let Dynamo capture dimensions of an input with symbolic sizes where it can (2.11, 2.13)."""
+    """Let Dynamo capture dimensions of an input with symbolic sizes if it can (2.11, 2.13)."""
     module: Any = importlib.import_module("torch._dynamo")
     for dimension in dimensions:
         module.maybe_mark_dynamic(tensor, dimension)

@@ -79,7 +79,7 @@ def sizes_of(value: object) -> Iterator[Any]:
 
 
 def layout_of(value: torch.Tensor) -> tuple[Any, ...]:
-    """Return sizes, strides and offset of a tensor; sizes alone where it has no strides."""
+    """Return sizes, strides and offset of a tensor; sizes only if it has no strides."""
     if value.layout != torch.strided:
         return tuple(value.shape)
     return (*value.shape, *value.stride(), value.storage_offset())
@@ -194,8 +194,8 @@ def _holds(guard: Json, values: Sequence[Any]) -> bool:
 
 
 def _evaluate(tree: Json, values: Sequence[Any]) -> Any:
-    """Return the value of a tree; None where a symbol has none."""
-    if isinstance(tree, int):  # a bool too
+    """Return the value of a tree; None if a symbol has none."""
+    if isinstance(tree, int):  # or a bool
         return tree
     try:
         name, *arguments = tree

@@ -102,7 +102,7 @@ class CudaDevice:
 
 @contextlib.contextmanager
 def _numbers_kept(device: int) -> Generator[None]:
-    """Give the generator of a device its state back if something fails, out of the capture."""
+    """Restore the generator of a device outside the capture, if the block raises."""
     generator = torch.cuda.default_generators[device]
     state = generator.get_state()
     try:
@@ -133,7 +133,7 @@ def count(what: str) -> None:
 
 
 def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """Copy tensors into others, in one launch where that is possible."""
+    """Copy tensors into others, in one launch if possible."""
     torch._foreach_copy_(targets, sources)
 
 

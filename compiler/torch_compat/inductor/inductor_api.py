@@ -54,7 +54,7 @@ class Sites:
 def _inductor(name: str) -> Any:
     """Import a module of Inductor, without torch's deprecation notices about itself meanwhile."""
     full_name = f"torch._inductor.{name}"
-    if full_name in sys.modules:  # the filters of warnings are the process's, other threads' too
+    if full_name in sys.modules:  # filters of warnings belong to the whole process
         return importlib.import_module(full_name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

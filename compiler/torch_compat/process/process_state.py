@@ -90,7 +90,7 @@ def process_state_kept() -> Generator[None]:
 
 
 def _leave_levels(depth: int) -> None:
-    """Leave levels of functorch until `depth` are left, the innermost first.
+    """Leave levels of functorch until `depth` remain, the innermost first.
 
     torch has one function for this, `pop_dynamic_layer_stack_and_undo_to_depth`; that of 2.11 takes
     two levels off the stack for each that it undoes, and fails.

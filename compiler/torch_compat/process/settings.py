@@ -74,7 +74,7 @@ def is_setting(name: str) -> bool:
 
 
 def may_be(name: str, value: object) -> bool:
-    """Return whether a setting takes a text, or else a number, where it is one of these now."""
+    """Return whether a setting may take a value: a text setting no number, and vice versa."""
     owner, attribute = _holder_of(name)
     now = getattr(owner, attribute)
     try:

@@ -71,7 +71,7 @@ def ambient_state() -> dict[str, str]:
     """Return each mode and switch of this thread and process that a trace may read."""
     state = {name: str(value) for name, value in _readings()}
     for device in torch._C._autocast_supported_devices():
-        dtype = torch.get_autocast_dtype(device)  # also where the graph turns autocast on
+        dtype = torch.get_autocast_dtype(device)  # even if only the graph turns autocast on
         state[f"autocast.{device}"] = f"{torch.is_autocast_enabled(device)} {dtype}"
     return state
 
