@@ -48,7 +48,7 @@ def read_json(path: Path, *, next_step: str, limit: int = DOCUMENT_NBYTES) -> Js
         limit: Of its size in bytes.
 
     Raises:
-        CaseError: The file is missing, unreadable, too large, truncated, not UTF-8, nested
+        CaseError: The file is missing, unreadable or too large, truncated, not UTF-8, nested
             too deeply, or not an object.
     """
     try:

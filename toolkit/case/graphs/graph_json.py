@@ -193,7 +193,7 @@ def graph_from_json(
         device: Replaces the device of constants and of arguments.
 
     Raises:
-        CaseError: It is malformed, too large, or calls something that is not allowed.
+        CaseError: It is malformed or too large, or calls something that is not allowed.
         TrustError: It makes a call that needs trust.
     """
     check_at_most(_count_nodes(data), NODES, "graph: nodes, sub-graphs included")
