@@ -91,7 +91,7 @@ def name_of(signature: Signature) -> str:
     """Return the folder of a failure: equal for failures that differ in numbers only.
 
     >>> name_of(Signature("compile-error", "TypeError", "joint/fold", message="node mul_3"))
-    'compile-error-TypeError-1bfd'
+    'compile-error-TypeError-f7fe'
     """
     same = (signature.kind, signature.exception, signature.where, signature.signal)
     text = repr((*same, normalize_message(signature.message) if signature.exception else ""))

@@ -21,7 +21,7 @@ _SEVERAL = re.compile(r"#(\s*[,x]\s*#)+")
 def normalize_message(message: str) -> str:
     """Return a message with `#` for its numbers and addresses.
 
-    >>> blanked("mul_5: index 17 of [2, 3] at 0x7f31aa, float32")
+    >>> normalize_message("mul_5: index 17 of [2, 3] at 0x7f31aa, float32")
     'mul: index # of [#] at #, float32'
     """
     text = _NUMBER.sub("#", _NAME_NUMBER.sub("", message))

@@ -175,7 +175,7 @@ def _is_same(given: str, message: str, rule: SameRule | None) -> bool:
 def fill_words(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
     """Return words with their marks replaced; within text of several words, quoted for a shell.
 
-    >>> filled(("sh", "-c", "grep x {repro}", "{repro}"), {"{repro}": "a b.py"})
+    >>> fill_words(("sh", "-c", "grep x {repro}", "{repro}"), {"{repro}": "a b.py"})
     ['sh', '-c', "grep x 'a b.py'", 'a b.py']
     """
     done: list[str] = []
