@@ -1,6 +1,6 @@
 """Write `docs/passes.md` from the tables of passes: `python -m tests.repo.passes_page`.
 
-What a pass says of itself (its module's docstring: rules, preconditions, source) is the page.
+The page consists of the docstrings of the modules: rules, preconditions, source.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ Generated from the tables by `python -m tests.repo.passes_page`: do not edit. Th
 stage in the order in which they run and are bisected. `exact` passes keep every bit; `reassociates`
 may round otherwise, within the tolerance that `ctk check` allows such a pass. Set an option with
 `--config NAME.OPTION=VALUE`, leave a pass out with `--config disable=["NAME"]` or
-`CTK_DISABLE=NAME`, and run that one only with `*,-NAME` in its place. `ctk show CASE --times` says
-what each one does in a compile.
+`CTK_DISABLE=NAME`, and run that one only with `*,-NAME` in its place. `ctk show CASE --times` lists
+the rewrites and seconds of each in a compile.
 """
 
 STAGES: dict[Stage, object] = {
@@ -41,7 +41,7 @@ def page() -> str:
 
 def overview() -> Iterator[str]:
     """Yield one row per pass of each stage."""
-    yield "| stage | pass | numerics | options | what it does |"
+    yield "| stage | pass | numerics | options | summary |"
     yield "|---|---|---|---|---|"
     for stage in STAGES:
         name = "forward, backward" if stage == "forward" else stage
@@ -52,7 +52,7 @@ def overview() -> Iterator[str]:
 
 
 def section(stage: Stage) -> Iterator[str]:
-    """Yield what the passes say that run in a stage and in none before it."""
+    """Yield the docstrings of the passes that run in a stage and in none before it."""
     before = list(STAGES)[: list(STAGES).index(stage)]
     told = {type(step) for each in before for step in PASSES[each]}
     purpose = inspect.getdoc(STAGES[stage])

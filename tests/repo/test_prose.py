@@ -56,7 +56,9 @@ def paragraphs(path: Path) -> list[str]:
 
 
 DOCUMENTS = [
-    path for path in project_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"
+    path
+    for path in project_files()
+    if path.suffix == ".md" and "benchmarks" not in path.parts and path.name != "CHANGELOG.md"
 ]
 
 

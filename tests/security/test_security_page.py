@@ -63,8 +63,8 @@ HELD_BY = {
     "S41": [f"{TRUSTED}::test_an_emitted_repro_carries_what_its_case_runs"],
     "S42": [f"{FOLDER}::test_the_clean_run_of_a_repro_imports_nothing_from_its_folder"],
     "S43": [
-        "unit/formats/test_files.py::test_files_are_private_whatever_the_umask",
-        "unit/formats/test_files.py::test_sharing_lets_the_umask_decide",
+        "unit/case/formats/test_files.py::test_files_are_private_whatever_the_umask",
+        "unit/case/formats/test_files.py::test_sharing_lets_the_umask_decide",
         f"{SECRETS}::test_no_file_holds_a_secret_of_the_environment",
     ],
     "S44": [f"{SECRETS}::test_a_backend_that_raises_with_secrets"],
@@ -73,13 +73,13 @@ HELD_BY = {
         f"{SECRETS}::test_a_backend_that_raises_with_secrets",
     ],
     "S46": [
-        "unit/usercode/test_slicing.py::test_one_file",
-        "unit/usercode/test_slicing.py::test_neighbours",
+        "unit/case/usercode/test_slicing.py::test_one_file",
+        "unit/case/usercode/test_slicing.py::test_neighbours",
         "unit/case/test_sources.py::test_a_case_carries_what_its_pass_needs_and_no_more",
     ],
     "S47": [
-        "unit/formats/test_files.py::test_a_planted_link_is_not_written_through",
-        "unit/formats/test_files.py::test_a_planted_partial_is_neither_followed_nor_overwritten",
+        "unit/case/formats/test_files.py::test_a_planted_link_is_not_written_through",
+        "unit/case/formats/test_files.py::test_a_planted_partial_is_neither_followed_nor_overwritten",
         "unit/case/test_sources.py::test_copies_are_not_written_through_a_link",
     ],
     "S48": [
@@ -95,7 +95,7 @@ HELD_BY = {
         "unit/artifacts/test_container.py::test_no_other_length_is_accepted",
     ],
     "S50": [f"{TRUSTED}::test_a_harmless_case_is_judged_and_writes_below_out_only"],
-    "S51": ["unit/trust/test_harmless.py::test_each_target_is_decided"],
+    "S51": ["unit/case/trust/test_harmless.py::test_each_target_is_decided"],
     "S20": [f"{TRUSTED}::test_a_trusted_case_runs"],
     "S21": [f"{TRUSTED}::test_trust_is_for_one_command"],
     "S22": [f"{TRUSTED}::test_a_program_of_the_user_needs_no_trust"],
