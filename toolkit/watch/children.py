@@ -5,7 +5,7 @@ on `PYTHONPATH` (child_start.py), which installs them when `torch._dynamo` is im
 appends its events to one file at once, so that a killed child counts as well:
 
     {"pid": 12, "launched": ["-c", "..."]}             the script is about to start a Python process
-    {"pid": 13, "started": ["-c", "..."], "parent": 12}  one that can be watched
+    {"pid": 13, "started": ["-c", "..."], "parent": 12}  it is watched
     {"pid": 13, "graph": "graph0"}
     {"pid": 13, "failure": ["graph0", "dumps/child_13_0/graph0", "accuracy: ..."]}
     {"pid": 13, "missing": ["graph0", "events", "OSError: ..."]}

@@ -184,7 +184,7 @@ class Installed(Closeable):
     def watch_backend(self, backend: object) -> object:
         """Return the watching backend for a backend of the program.
 
-        Equal backends give the same object: Dynamo compares backends to reuse what it compiled.
+        Equal backends give the same object: Dynamo compares backends to reuse compiled code.
         """
         if is_in_copy():
             return backend

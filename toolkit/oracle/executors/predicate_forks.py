@@ -183,7 +183,7 @@ def _report(judgement: Judgement, on_answer: Callable[[Judgement], None]) -> Jud
 
 
 def _read_answer(fork: _Fork) -> Judgement | Failure | int:
-    """Return the answer of a fork, or the exit status of one that has not answered."""
+    """Return the answer of a fork, or its exit status if it has not answered."""
     fork.child.close()
     status = wait_for(fork.child.pid)
     answer = read_answer(io.BytesIO(fork.received))
