@@ -1,8 +1,7 @@
-"""What the comparison of a whole program says: do eager and compiled differ, and in which layer.
+"""The answer about a whole program: whether eager and compiled differ, and in which layer.
 
-It is the first question of every operation on a program: only if its calls agree is the answer "no
-failure". A graph shows the culprit of most failures; one that no graph shows keeps the layer that
-is told here.
+Every operation on a program needs it: "no failure" also requires equal calls. A failing graph names
+the culprit of most failures; a failure that no graph shows has only its layer.
 """
 
 from dataclasses import dataclass
@@ -20,16 +19,16 @@ class EndToEnd:
     Attributes:
         judgement: PASSES when every call gives eager's results, exceptions and side effects; its
             signature names the first result that differs (`call2.out0`).
-        call: Which call differs first, from 1; 0 when none does.
-        layer: Where the results first differ on the way from eager to the target; None: unknown.
-        cause: What is at fault in that layer (`guards`, `capture`, `side_effects`, ...), or empty.
+        call: The first call that differs, from 1; 0 for none.
+        layer: The first layer that differs on the way from eager to the target; None: unknown.
+        cause: The part of that layer at fault (`guards`, `capture`, `side_effects`, ...), or empty.
         line: `FILE:LINE` of the program that shows it, if known.
-        evidence: How we know: what was run, and what it gave.
-        confirmed: Whether a counterfactual shows it: without exactly that, the program passes.
+        evidence: The plays and their answers, one line each.
+        confirmed: Whether a counterfactual proves it: the program passes without exactly that part.
         program: Name of the program.
-        target: What it was compiled with.
-        backend: Of torch's backends the one with the least of a compiler that shows it too; empty
-            where only the target does.
+        target: The target that compiled it.
+        backend: The lowest rung of the ladder that shows the failure; empty if only
+            the target does.
     """
 
     judgement: Judgement
@@ -45,7 +44,7 @@ class EndToEnd:
 
     @property
     def where(self) -> str:
-        """The layer and what is at fault there: `dynamo (guards)`."""
+        """The layer and the part at fault: `dynamo (guards)`."""
         layer = self.layer or "an unknown layer"
         return f"{layer} ({self.cause})" if self.cause else layer
 

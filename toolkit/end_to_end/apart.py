@@ -1,14 +1,13 @@
-"""The question about a whole program, each side in a process of its own: it may be deadly.
+"""Ask about a whole program with each side in its own process, because a side may be deadly.
 
-A compiled call that is killed, hangs or eats memory ends its process only; an eager call that
-breaks CUDA leaves the compiled one a device that works. It is played by the reducer's player
-(`toolkit/reduce_program`), which forks both sides from a warm process.
+A compiled call that is killed, hangs or exhausts memory ends only its process; an eager call that
+breaks CUDA does not affect the compiled one. The reducer's player (`execution/programs`) forks both
+sides from a warm process.
 
     eager ends, compiled is killed by signal 11   ->  reproduces, kind `signal`, and the layer
-    eager itself is killed                        ->  invalid: no question to ask
+    eager itself is killed                        ->  invalid
 
-What it does not do: a callable of the library, which lives in the user's process only, is asked
-about there.
+A callable of the library lives in the user's process only, so it is played there.
 """
 
 from collections.abc import Mapping
@@ -32,12 +31,12 @@ def ask_apart(
     """Compare a program's compiled calls with its eager calls, each side in its own process.
 
     Args:
-        question: About a program of a file; a callable is asked about in this process.
+        question: About a program file; a callable is played in this process.
         timeout_seconds: Longest that one side may take; None: two minutes.
-        memory_nbytes: What one side may hold; None: most of what is free.
+        memory_nbytes: Most memory of one side; None: most of the free memory.
 
     Raises:
-        CtkError: As `ask`, or the process that plays has ended.
+        CtkError: As `ask`, or the player has ended.
     """
     program = question.program
     if not program.spec:
@@ -48,7 +47,7 @@ def ask_apart(
         def play(target: str, config: Mapping[str, object]) -> Compared:
             seen = player.play(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
-            return Compared(judge_answer(seen), call, has_compiled=False)  # nobody says it
+            return Compared(judge_answer(seen), call, has_compiled=False)  # unknown here
 
         found = play(plan.target, plan.config)
         whole = EndToEnd(found.judgement, found.call, program=program.name, target=question.target)
@@ -65,11 +64,12 @@ def text_of(program: UserProgram) -> str:
 
 
 def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
-    """Return how a program is played from its file.
+    """Return the plan that plays a program from its file.
 
     Args:
         question: About the program.
-        call: The one that fails: no more are made, unless the file says what its calls are. 0: all.
+        call: The failing call, which is then the last one unless the file defines
+            its calls; 0: all.
     """
     program, calls = question.program, question.calls
     says_calls = bool(program.warmups) or program.between is not None

@@ -1,12 +1,12 @@
-"""Build a program anew for each run of it: whatever a run changes, no other run sees.
+"""Build a fresh program for each play, so that no play sees the changes of another.
 
-1. A file is loaded again, if that gives the same model and inputs again.
-2. A callable, and a file that gives something else each time, are copied: model and inputs with all
-   they hold, in one go, so that what they share is shared in the copy.
-3. What cannot be copied (a lock, an open file) is run as it is.
+1. A file is loaded again, if a second load gives the same model and inputs.
+2. Otherwise, and for a callable, model and inputs are deep-copied together, so that shared objects
+   stay shared in the copy.
+3. An object without a copy (a lock, an open file) is used as it is.
 
-In all cases `Builds.kept` puts back what the program's functions name: global names, closures, the
-modules beside a file. What it does not do: undo what a program does to files or in C++.
+In all cases `Builds.kept` restores the state of the program's functions: global names, closures,
+modules beside a file. Changes to files or in C++ are not undone.
 """
 
 import copy
@@ -27,7 +27,7 @@ from ctk.toolkit.execution.python_state import keep_state
 
 
 class Builds:
-    """Gives a program anew, as often as it is asked.
+    """Builds fresh copies of a program.
 
     Args:
         program: Only read, and not run.
@@ -81,7 +81,7 @@ def calls_of(program: UserProgram) -> list[Arguments]:
 
 
 def copied(program: UserProgram) -> UserProgram:
-    """Return a copy of a program; one that cannot be copied as it is, with copies of its inputs."""
+    """Return a copy of a program; without a copy of its model, at least with copied inputs."""
     calls = calls_of(program)
     is_module = isinstance(program.model, torch.nn.Module)
     memo = _clones(*([program.model] if is_module else []), *map(arguments_named, calls))
@@ -96,7 +96,7 @@ def copied(program: UserProgram) -> UserProgram:
 
 
 def arguments_copied(arguments: Arguments) -> Arguments:
-    """Return the arguments of a call once more; what cannot be copied is passed on as it is."""
+    """Return a copy of the arguments of a call; an object without a copy is passed as it is."""
     try:
         return copy.deepcopy(arguments, _clones(arguments_named(arguments)))
     except Exception:

@@ -1,15 +1,8 @@
-"""Which layer of a compile makes a program differ from eager: play it with less of the compiler.
+"""Find the layer of a compile that makes a program differ from eager; see the essay of this room.
 
-    eager                       Dynamo alone: what it captured, run as it is      -> dynamo
-    aot_eager                   and AOT dispatch: autograd, functionalization     -> dispatch
-    aot_eager_decomp_partition  and decompositions, and the partition             -> dispatch
-    the target                  and its own passes and kernels                    -> runtime
-
-The first that differs in the same way is the layer. `runtime` is said of what only the target
-shows while each of its graphs, asked by itself, is right: what is wrapped around them, or a later
-call. Backends of torch are cheap: no kernel is made.
-
-What it does not do: name what in Dynamo is at fault (dynamo_culprit.py).
+`runtime` means that only the target differs while each of its graphs alone is right: the wrappers
+around graphs, or a later call. The guilty part of Dynamo is found by the reducer
+(`reduce/program/dynamo_culprit.py`).
 """
 
 from collections.abc import Callable
@@ -25,7 +18,7 @@ LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
     ("aot_eager", "dispatch", "Dynamo and AOT dispatch"),
     ("aot_eager_decomp_partition", "dispatch", "Dynamo, AOT dispatch and decompositions"),
 )
-"""Backends of torch from the least of a compiler to the most, their layer, and what they are."""
+"""Backends of torch, from the least of a compiler to the most, with layer and description."""
 
 
 def ask(question: ProgramQuestion) -> EndToEnd:
@@ -45,11 +38,11 @@ def ask(question: ProgramQuestion) -> EndToEnd:
 
 
 def placed(whole: EndToEnd, found: Compared, play: Callable[[str], Compared]) -> EndToEnd:
-    """Return the answer for a failure of the target, with the layer that shows it first.
+    """Return the answer for a failure of the target, with the lowest layer that shows it.
 
     Args:
-        whole: The answer without it.
-        found: What the target shows.
+        whole: The answer without a layer.
+        found: The comparison for the target.
         play: Plays the program with one of torch's backends.
     """
     answer = replace(whole, layer="runtime", cause=_cause_of(found, "runtime"))
@@ -71,10 +64,11 @@ RAISES = ("runtime-error", "compile-error", "other-error")
 
 
 def _alike(one: Judgement, other: Judgement) -> bool:
-    """Return whether two plays of a program fail in the same way, with more and less of a compiler.
+    """Return whether two plays fail in the same way, with more and with less of the compiler.
 
-    Of exceptions the call counts, not the type: what is around a graph may hide it (TorchScript
-    names none), and a call that raises with less of the compiler gets no further with more of it.
+    Exceptions are compared by call, not by type: a wrapper around a graph may hide the type
+    (TorchScript names none), and a call that raises with less of the compiler gets no further with
+    more of it.
     """
     if not one.fails or not other.fails or one.signature is None or other.signature is None:
         return False
@@ -87,14 +81,14 @@ def _alike(one: Judgement, other: Judgement) -> bool:
 
 
 def _said(judgement: Judgement) -> str:
-    """Return what a play showed, for a line of evidence."""
+    """Describe the result of a play, for a line of evidence."""
     if judgement.verdict is Verdict.PASSES:
         return "as eager"
     return str(judgement.signature) if judgement.fails else judgement.verdict.value
 
 
 def _cause_of(found: Compared, layer: FailureOrigin) -> str:
-    """Return roughly what is at fault: the kind of difference and the call tell."""
+    """Return the part at fault, estimated from the kind of difference and the call."""
     signature = found.judgement.signature
     name = (signature.output or "") if signature is not None else ""
     is_kept = ".held." in name or ".state." in name or (signature and signature.kind == "state")

@@ -1,9 +1,9 @@
 """The question about a whole program: does its compiled call give what its eager call gives?
 
-    play in eager, play with the target, compare          (two plays; one compile)
+    play in eager, play with the target, compare           (two plays; one compile)
     they differ: play with less and less of the compiler   (layers.py)
 
-What it does not do: look at graphs; name passes. Those are asked about the program's cases.
+Graphs and passes are out of scope: questions about the program's cases cover them.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ from ctk.toolkit.targets import capturing_for, resolve_target
 
 @dataclass(frozen=True, slots=True)
 class ProgramQuestion:
-    """What is asked about a program.
+    """A question about a program.
 
     Attributes:
         program: The user's; only read.
         target: Spec of the target under test.
         config: Options of the target, those of the program included.
-        backward: Whether the backward pass of the results is run too.
-        dynamic: Whether sizes are symbolic wherever Dynamo can.
-        calls: How many calls are made at least.
+        backward: Also run the backward pass of the results.
+        dynamic: Whether sizes are symbolic wherever Dynamo supports it.
+        calls: Least number of calls.
         strides: Whether strides of results count.
     """
 
@@ -58,11 +58,11 @@ class ProgramQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What one backend shows.
+    """The comparison of one backend with eager.
 
     Attributes:
-        judgement: Of the first call that differs; PASSES when none does.
-        call: Its number from 1; 0 when none does.
+        judgement: Of the first call that differs; PASSES for none.
+        call: The number of that call, from 1; 0 for none.
         has_compiled: Whether a graph was compiled in that call.
     """
 
@@ -72,13 +72,13 @@ class Compared:
 
 
 class Asking:
-    """Plays one program, in eager only once, with whatever backend is asked about.
+    """The plays of one program: in eager once, and with any backend.
 
     Args:
-        question: What is asked.
+        question: The question.
 
     Raises:
-        ProgramError: `backward` is wanted, and the eager program has nothing to differentiate.
+        ProgramError: `backward` is set, and the eager program has nothing to differentiate.
     """
 
     def __init__(self, question: ProgramQuestion) -> None:
@@ -157,11 +157,11 @@ class Asking:
 
 
 def judged(found: Comparison, compiled: Sequence[Played]) -> Judgement:
-    """Return the judgement for what two plays show.
+    """Return the judgement for two plays.
 
     Args:
-        found: How they differ.
-        compiled: The play under test: where it has raised is told.
+        found: Their differences.
+        compiled: The play under test, whose exception names the raising place.
     """
     if not found.differences:
         verdict = Verdict.FLAKY if found.answer == "flaky" else Verdict.PASSES
