@@ -37,8 +37,8 @@ Details that are easy to get wrong:
 * Eager is played twice. A difference between two eager plays makes the answer `flaky` (`question`).
 * "In the same way" compares the call, not the exception type: TorchScript's exceptions are unnamed
   (`layers.are_alike`).
-* A compiled call may kill, hang or exhaust its process. `isolation.ask_in_isolation` plays each side
-  of a program file in its own process; a callable lives in the user's process only.
+* A compiled call may kill, hang or exhaust its process. `isolation.ask_in_isolation` plays each
+  side of a program file in its own process; a callable lives in the user's process only.
 
 Why not otherwise. Comparing only the outputs of the last call misses state and later calls, where
 guards fail. Bisecting inside Dynamo first would answer "dynamo" for failures that a graph explains

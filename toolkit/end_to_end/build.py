@@ -46,7 +46,7 @@ class Builds:
             return self._spare.pop()
         if self._reloads:
             return load_program(self._program.spec)
-        return copied(self._program)
+        return copy_program(self._program)
 
     def kept(self, fresh: UserProgram) -> AbstractContextManager[None]:
         """Return a context after which everything that a run of `fresh` reached is put back."""
@@ -58,7 +58,7 @@ class Builds:
         return Playable(
             fresh.model,
             calls,
-            lambda: arguments_copied(calls[-1]),
+            lambda: copy_arguments(calls[-1]),
             fresh.between,
             bool(fresh.warmups) or fresh.between is not None,
         )
@@ -80,7 +80,7 @@ def calls_of(program: UserProgram) -> list[Arguments]:
     return [*program.warmups, Arguments(program.inputs, program.kwargs)]
 
 
-def copied(program: UserProgram) -> UserProgram:
+def copy_program(program: UserProgram) -> UserProgram:
     """Return a copy of a program; without a copy of its model, at least with copied inputs."""
     calls = calls_of(program)
     is_module = isinstance(program.model, torch.nn.Module)
@@ -88,14 +88,14 @@ def copied(program: UserProgram) -> UserProgram:
     try:
         model, made = copy.deepcopy((program.model, calls), memo)
     except Exception:  # a lock, a file, a generator: it is run as it is
-        model, made = program.model, [arguments_copied(each) for each in calls]
+        model, made = program.model, [copy_arguments(each) for each in calls]
     last = made.pop()
     return dataclasses.replace(
         program, model=model, inputs=last.args, kwargs=last.kwargs, warmups=tuple(made)
     )
 
 
-def arguments_copied(arguments: Arguments) -> Arguments:
+def copy_arguments(arguments: Arguments) -> Arguments:
     """Return a copy of the arguments of a call; an object without a copy is passed as it is."""
     try:
         return copy.deepcopy(arguments, _clones(arguments_named(arguments)))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.question import Asking, Compared, ProgramQuestion, target_backend
+from ctk.toolkit.end_to_end.question import Compared, ProgramPlays, ProgramQuestion, target_backend
 
 LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
     ("eager", "dynamo", "Dynamo alone"),
@@ -27,17 +27,17 @@ def ask(question: ProgramQuestion) -> EndToEnd:
     Raises:
         CtkError: The target or its options are wrong, or the program cannot be asked about.
     """
-    asking = Asking(question)
-    found = asking.compared_target()
+    plays = ProgramPlays(question)
+    found = plays.compare_target()
     whole = EndToEnd(
         found.judgement, found.call, program=question.program.name, target=question.target
     )
     if not found.judgement.fails:
         return whole
-    return placed(whole, found, lambda backend: asking.compared(target_backend(backend, {})))
+    return find_layer(whole, found, lambda backend: plays.compare(target_backend(backend, {})))
 
 
-def placed(whole: EndToEnd, found: Compared, play: Callable[[str], Compared]) -> EndToEnd:
+def find_layer(whole: EndToEnd, found: Compared, play: Callable[[str], Compared]) -> EndToEnd:
     """Return the answer for a failure of the target, with the lowest layer that shows it.
 
     Args:
@@ -49,13 +49,13 @@ def placed(whole: EndToEnd, found: Compared, play: Callable[[str], Compared]) ->
     evidence: list[str] = []
     for backend, layer, what in LADDER:
         seen = found if backend == whole.target else play(backend)
-        evidence.append(f"{what} (backend={backend!r}): {_said(seen.judgement)}")
-        if _alike(found.judgement, seen.judgement):
+        evidence.append(f"{what} (backend={backend!r}): {_describe(seen.judgement)}")
+        if are_alike(found.judgement, seen.judgement):
             cause = _cause_of(seen, layer)
             answer = replace(answer, layer=layer, cause=cause, call=seen.call, backend=backend)
             break
     else:
-        evidence.append(f"{whole.target}: {_said(found.judgement)}")
+        evidence.append(f"{whole.target}: {_describe(found.judgement)}")
     return replace(answer, evidence=tuple(evidence))
 
 
@@ -63,7 +63,7 @@ RAISES = ("runtime-error", "compile-error", "other-error")
 """Kinds of a compiled side that raises."""
 
 
-def _alike(one: Judgement, other: Judgement) -> bool:
+def are_alike(one: Judgement, other: Judgement) -> bool:
     """Return whether two plays fail in the same way, with more and with less of the compiler.
 
     Exceptions are compared by call, not by type: a wrapper around a graph may hide the type
@@ -80,7 +80,7 @@ def _alike(one: Judgement, other: Judgement) -> bool:
     return mine.kind == its.kind or (mine.is_numeric and its.is_numeric)
 
 
-def _said(judgement: Judgement) -> str:
+def _describe(judgement: Judgement) -> str:
     """Describe the result of a play, for a line of evidence."""
     if judgement.verdict is Verdict.PASSES:
         return "as eager"

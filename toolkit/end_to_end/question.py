@@ -71,7 +71,7 @@ class Compared:
     has_compiled: bool
 
 
-class Asking:
+class ProgramPlays:
     """The plays of one program: in eager once, and with any backend.
 
     Args:
@@ -91,7 +91,7 @@ class Asking:
             self.eager = EagerPlays(self._eager, how)
         self._check_gradients()
 
-    def compared(self, backend: Callable[..., Any]) -> Compared:
+    def compare(self, backend: Callable[..., Any]) -> Compared:
         """Play the program with a Dynamo backend, and compare with eager."""
         calls, compiled_in = [0], set[int]()
 
@@ -113,13 +113,13 @@ class Asking:
             with limit_compiled():
                 played = self._played(self.eager.how, compiled, stance)
             found = compare_plays(self.eager, played, strides=self.question.strides)
-        return Compared(judged(found, played), found.call, found.call in compiled_in)
+        return Compared(judge_plays(found, played), found.call, found.call in compiled_in)
 
-    def compared_target(self) -> Compared:
+    def compare_target(self) -> Compared:
         """Play the program with the target that the question is about, and compare with eager."""
         target, config = self.question.target, self.question.config
         with capturing_for(target, config):
-            return self.compared(target_backend(target, config))
+            return self.compare(target_backend(target, config))
 
     def _at_home(self) -> AbstractContextManager[None]:
         return search_last(self.question.program.path.parent)
@@ -156,7 +156,7 @@ class Asking:
             )
 
 
-def judged(found: Comparison, compiled: Sequence[Played]) -> Judgement:
+def judge_plays(found: Comparison, compiled: Sequence[Played]) -> Judgement:
     """Return the judgement for two plays.
 
     Args:

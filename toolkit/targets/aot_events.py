@@ -1,6 +1,6 @@
-"""Events of a compile that goes through AOTAutograd: its graphs, their kernels and calls.
+"""Report the compile of a backend that goes through AOTAutograd: its graphs, kernels and calls.
 
-The compiler of each graph is wrapped, nothing else. What it does inside stays unseen.
+Only the compiler of each graph is wrapped; steps inside that compiler stay unseen.
 """
 
 import time
@@ -33,8 +33,8 @@ class AotEvents:
         is_aot: Whether AOTAutograd was called.
         has_graphs: Whether it has handed a graph to a compiler.
         numbering: Gives the ids of the kernels: `lowered/aot_eager:forward`, then `forward#2`.
-        decompositions: What tracing decomposes; told with the first graph.
-        fake_kernels: What the trace is told of values before there are any.
+        decompositions: The decompositions of the trace, reported with the first graph.
+        fake_kernels: The fake kernels that the trace calls.
     """
 
     codegen: str

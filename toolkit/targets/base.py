@@ -32,7 +32,7 @@ def toolkit_backend(target: str, folder: Path) -> Callable[..., Any]:
 
 
 def preload_captured() -> None:
-    """Import what any compile of a captured graph imports."""
+    """Import the modules that every compile of a captured graph imports."""
     inductor.preload_compiler(inductor=False)
 
 
@@ -56,9 +56,9 @@ class Trial:
 
 
 class Target(Protocol):
-    """A compiler under test: a subclass overrides what differs from these defaults.
+    """A compiler under test: a subclass overrides the members that differ from these defaults.
 
-    Everything but `compile` and `check_config` answers without loading the compiler.
+    Members other than `compile` and `check_config` answer without loading the compiler.
 
     Attributes:
         name: The spec that users write and manifests store: `inductor`, `my_backends:fancy`.
@@ -71,8 +71,8 @@ class Target(Protocol):
         profiles_on_gpu: Whether the first call of a compiled graph on a GPU differs from later ones
             (TorchScript profiles, then fuses), so that a check must not use it up.
         defaults: Options that the toolkit sets unless the config does; a repro shows them.
-        forced: Options that the toolkit sets whatever the config holds, because a compile without
-            them hides its failures; cases are saved without them.
+        forced: Options that the toolkit sets over the config, because a compile without them hides
+            its failures; cases are saved without them.
         settings: Prefix of the target's options among torch's settings (`torch._inductor.config.`);
             empty for none.
         disable_variable: The environment variable that leaves passes out, if there is one.
@@ -123,7 +123,7 @@ class Target(Protocol):
         """The function that makes the backend of a repro, which carries its source.
 
         It gets the target's spec and the script's folder, and returns the argument of
-        `torch.compile(backend=...)`. It imports what it needs of ctk inside.
+        `torch.compile(backend=...)`. Its imports of ctk stand inside.
         """
         return toolkit_backend
 

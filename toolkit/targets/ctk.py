@@ -22,7 +22,7 @@ of every program that draws."""
 
 
 def check_options(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an option that nobody takes, or names what is unknown."""
+    """Raise `ConfigError` for an unknown option, pass, generator or decomposition."""
     from ctk.compiler.codegen import CODEGEN_OPTIONS
     from ctk.compiler.codegen.select import generators
     from ctk.compiler.dispatch.decomposition_table import decomposition_table
@@ -36,9 +36,9 @@ def check_options(config: Mapping[str, object]) -> None:
 
 
 def other_options(config: Mapping[str, object]) -> Sequence[Trial]:
-    """Return every other generator, and the options that are on or off the other way round.
+    """Return every other generator, and the switches at their other value.
 
-    `disable` and `fuel` are what a bisection asks about anyway.
+    `disable` and `fuel` are left to the bisection.
     """
     from ctk.compiler.codegen import CODEGENS
 
@@ -57,7 +57,7 @@ def passes_of(config: Mapping[str, object]) -> Sequence[str]:
 
 
 def measured_decisions(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a config in which `pad_mm.decisions` says what this process has measured."""
+    """Return a config whose `pad_mm.decisions` holds the measurements of this process."""
     from ctk.compiler.passes.joint.pad_mm import PASS
     from ctk.compiler.passes.joint.products import measurements
     from ctk.compiler.rewriting.options import set_options

@@ -158,10 +158,10 @@ def _observed(
     call: Callable[[], Any],
     observer: Observer,
 ) -> Compiled:
-    """Tell the graphs that AOTAutograd shows; a backend that shows none is one kernel.
+    """Report the graphs that AOTAutograd shows; a backend that shows none is one kernel.
 
-    Nobody knows which it is before it is called, and it may never return: it is asked about as a
-    pass of the same name first.
+    The two look alike before the call, and the call may never return. So the observer is
+    first asked about a pass of the same name.
     """
     captured, kernel = copy_graph_module(gm), KernelId(name, "captured")
     observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))

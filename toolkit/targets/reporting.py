@@ -1,4 +1,4 @@
-"""What every adapter of a foreign compiler needs: report an exception, run a vetoed graph."""
+"""Shared by adapters of foreign compilers: report an exception, run a vetoed graph."""
 
 import dataclasses
 from typing import Any
@@ -23,9 +23,9 @@ def interpreted(graph: GraphModule) -> Boxed:
 
 
 def report(observer: Observer, record: ErrorRecord, *, where: str | None = None) -> None:
-    """Write the place on an exception and tell the observer; see `error_place.place`.
+    """Write the place on an exception and report it to the observer; see `error_place.place`.
 
-    Compilers wrap what is raised inside them (`InductorError`): the innermost exception is meant.
+    Compilers wrap exceptions raised inside them (`InductorError`); the innermost one is reported.
     """
     inner = dataclasses.replace(record, error=root_error(record.error))
     place(inner, observer, where=where)

@@ -1,11 +1,11 @@
 """The target `torchscript`: torch.jit alone, as its users have it.
 
 1. Without gradients the captured graph is traced with the weights inside, frozen and optimised for
-   inference, each pass of torch.jit one of ours (`torchscript_frozen`).
-2. With gradients, with `freezing=False`, or where a graph cannot be frozen: each graph that
+   inference; each pass of torch.jit becomes a pass here (`torchscript_frozen`).
+2. With gradients, with `freezing=False`, or for a graph that cannot be frozen: each graph that
    AOTAutograd makes, compiled with `ts_compile`.
 
-None of our passes run, so a failure is TorchScript's or the dispatch's; `ctk` with
+No pass of ctk runs, so a failure is TorchScript's or the dispatch's; `ctk` with
 `codegen=torchscript` is the whole pipeline. Options: `freezing` and `optimize_for_inference`.
 """
 

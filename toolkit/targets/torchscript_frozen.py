@@ -1,16 +1,16 @@
 """TorchScript with the weights inside, as its users have it: traced, frozen and optimised.
 
-The captured graph holds what the user's module holds. It is traced as it is, without autograd
-dispatch, and the passes of `torch.jit.freeze` and `torch.jit.optimize_for_inference` run one by
-one, each with a name, vetoed or not:
+The captured graph holds the parameters of the user's module. It is traced unchanged, without
+autograd dispatch, and the passes of `torch.jit.freeze` and `torch.jit.optimize_for_inference` run
+one by one, each with a name, vetoed or not:
 
     captured    conv2d(x, self.weight); add(y, y, alpha=2)
     frozen      frozen/trace_and_freeze, frozen/fold_frozen_conv_bn, ...
                 frozen/convert_frozen_ops_to_mkldnn: aten::add became aten::add_
-    lowered     lowered/torchscript:frozen, what torch.jit's executor does
+    lowered     lowered/torchscript:frozen, the work of torch.jit's executor
 
-A graph of torch.jit is shown as an FX graph with one node, which runs it. What it does not do:
-gradients, sizes that change, results that are no tensors, buffers that are written to: for such a
+A graph of torch.jit is shown as an FX graph with one node, which runs it. Gradients, sizes that
+change, results that are not tensors and buffers that are written to are out of scope: for such a
 graph `compile_frozen` raises `CodegenUnsupported`.
 """
 
@@ -66,7 +66,7 @@ def compile_frozen(
         observer: Sees the passes, and may veto them.
 
     Raises:
-        CodegenUnsupported: The graph is one that TorchScript's users cannot freeze.
+        CodegenUnsupported: TorchScript cannot freeze the graph.
     """
     return _Frozen(gm, tuple(example_inputs), observer).compiled(optimize_for_inference)
 
@@ -218,16 +218,16 @@ def _check(captured: GraphModule, inputs: Sequence[object]) -> None:
         CodegenUnsupported: It is not.
     """
     if not (are_real(inputs) and all(isinstance(value, Tensor) for value in inputs)):
-        raise CodegenUnsupported("an input is no tensor, or has a size that only run time knows")
+        raise CodegenUnsupported("an input is not a tensor, or has a symbolic size")
     if not all(isinstance(leaf, Node) for leaf in output_leaves(captured)):
-        raise CodegenUnsupported("a result is no tensor")
+        raise CodegenUnsupported("a result is not a tensor")
     names = [str(getattr(n.target, "__name__", n.target)) for n in captured.graph.nodes]
     if any("autocast" in name for name in names) or torch.is_autocast_enabled("cpu"):
         raise CodegenUnsupported("autocast: a trace would keep casts of weights")
 
 
 def _traced(captured: GraphModule, inputs: Sequence[object]) -> JitGraph:
-    """Trace and freeze a graph on copies of its inputs; what it holds stays as it was."""
+    """Trace and freeze a graph on copies of its inputs; its own tensors are not changed."""
     held = [*captured.parameters(), *captured.buffers()]
     saved = clone_values(held)
     try:

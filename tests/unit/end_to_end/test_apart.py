@@ -9,7 +9,7 @@ import pytest
 import ctk
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.usercode.program import load_program
-from ctk.toolkit.end_to_end.apart import ask_apart
+from ctk.toolkit.end_to_end.isolation import ask_in_isolation
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from tests.helpers.cli import GOOD, write
 from tests.helpers.cli import ctk as command
@@ -68,7 +68,7 @@ def test_a_second_call_that_is_deadly_is_told_and_ends_nothing_else(
     """No graph shows it: each is called once."""
     target = write(tmp_path, "second.py", SECOND_CALL)
     question = ProgramQuestion(load_program(str(good)), f"{target}:{how}")
-    found = ask_apart(question, 20 if how == "hang" else 60, 2 << 30)
+    found = ask_in_isolation(question, 20 if how == "hang" else 60, 2 << 30)
     assert found.judgement.verdict is Verdict.REPRODUCES
     assert found.judgement.signature is not None and found.judgement.signature.kind == kind
     assert found.layer == "runtime"
@@ -84,7 +84,7 @@ def test_eager_that_is_deadly_is_no_question(tmp_path: Path) -> None:
             return (1,)
     """
     path = write(tmp_path, "deadly.py", textwrap.dedent(text))
-    found = ask_apart(ProgramQuestion(load_program(str(path))), 60, None)
+    found = ask_in_isolation(ProgramQuestion(load_program(str(path))), 60, None)
     assert found.judgement.verdict is Verdict.INVALID
     assert "eager itself ends" in found.judgement.detail
 
@@ -110,5 +110,5 @@ def test_a_graph_that_hangs_is_not_asked_about_again(good: Path, tmp_path: Path)
 @pytest.mark.clean_process
 def test_a_backend_of_torch_is_a_layer_of_its_own() -> None:
     program = load_program(str(ROOT / "tests" / "dynamo_bugs" / "np_fix.py"))
-    found = ask_apart(ProgramQuestion(program, "eager"), 60, None)
+    found = ask_in_isolation(ProgramQuestion(program, "eager"), 60, None)
     assert (found.layer, found.backend) == ("dynamo", "eager")

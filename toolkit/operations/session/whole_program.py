@@ -16,7 +16,7 @@ from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.apart import plan_of, text_of
+from ctk.toolkit.end_to_end.isolation import plan_of, source_of
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, ProgramSize
@@ -116,7 +116,7 @@ def program_questions(
     program = question.program
     return ProgramQuestioned(
         program.path,
-        text_of(program),
+        source_of(program),
         whole,
         plan_of(question, whole.call),
         timeout_seconds=subject.timeout_seconds or TIMEOUT_SECONDS,

@@ -15,7 +15,7 @@ from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.apart import ask_apart
+from ctk.toolkit.end_to_end.isolation import ask_in_isolation
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.memory_gate import MemoryGate
@@ -103,7 +103,7 @@ class ChildProcess(Executor):
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
         """Compare both sides of a program, each in a child; a callable in this process."""
-        return ask_apart(question, self.limit_seconds, self.memory_nbytes)
+        return ask_in_isolation(question, self.limit_seconds, self.memory_nbytes)
 
     def resume(self) -> None:
         """Accept questions again after `cancel`."""

@@ -4,7 +4,7 @@ from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.apart import ask_apart
+from ctk.toolkit.end_to_end.isolation import ask_in_isolation
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
@@ -38,7 +38,7 @@ class InProcess(Executor):
             answer = ask(question)
             if not has_lost_cuda():
                 return answer
-        return ask_apart(question, None, None)
+        return ask_in_isolation(question, None, None)
 
 
 def _serves(needs: Needs) -> bool:

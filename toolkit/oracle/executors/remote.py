@@ -16,7 +16,7 @@ from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.apart import ask_apart
+from ctk.toolkit.end_to_end.isolation import ask_in_isolation
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Unavailable
 from ctk.toolkit.oracle.executors.pool import Pool
@@ -131,7 +131,7 @@ class RemoteExecutor(Executor):
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
         """Compare both sides of a program, on this machine, each in a child."""
-        return ask_apart(question, self._size.timeout_seconds, self._size.memory_nbytes)
+        return ask_in_isolation(question, self._size.timeout_seconds, self._size.memory_nbytes)
 
     def resume(self) -> None:
         """Accept questions again after `cancel`."""

@@ -1,14 +1,14 @@
-"""The bookkeeping of one observed Inductor compile: which graph is where, what is known of it.
+"""The record of one observed Inductor compile: stages, graphs and open passes.
 
-A `CompileRecord` lives as long as the compiled callable, because a backward graph may be compiled at
-the first backward call. It turns what the hooks (`hooks`, `patterns`) see into records for the
-observer; a `Numbering` gives the ids. It wraps nothing itself.
+A `CompileRecord` lives as long as the compiled callable, because a backward graph may be compiled
+at the first backward call. It turns the events of the hooks (`hooks`, `patterns`) into records for
+the observer; a `Numbering` gives the ids. It wraps nothing itself.
 
 The records of one stage form a chain: `before` of each is `after` of the one before it (the same
 object). A change that no pass announced becomes a record of its own, `unannounced_before_NAME` or
 `unannounced_at_end`. For example, in the joint stage, where G0 to G3 are copies of the graph:
 
-    what Inductor does                          what the observer is told
+    Inductor                                    the observer gets
     enters the stage                            StageRecord("joint", G0)
     applies two matches of one pattern          PassRecord("fuse_attention._sfdp_pattern_2", G0, G1,
                                                   rewrites 1 and 2: the matches)
@@ -74,10 +74,10 @@ counts as `reassociates`.
 
 
 class CompileRecord:
-    """What is known of one observed compile.
+    """The state of one observed compile.
 
     Args:
-        observer: Gets the records and is asked for vetoes.
+        observer: Gets the records and decides about vetoes.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -95,7 +95,7 @@ class CompileRecord:
 
     @contextmanager
     def attached(self) -> Generator[bool]:
-        """Watch what this thread announces meanwhile; yields whether this is the outermost region.
+        """Record the announcements of this thread; yields whether this is the outermost region.
 
         The caller holds the compile lock: one thread at a time.
         """
@@ -109,7 +109,7 @@ class CompileRecord:
 
     @contextmanager
     def muted(self) -> Generator[None]:
-        """Ignore what Inductor announces inside: it is not about the user's graph."""
+        """Ignore announcements inside: they are not about the user's graph."""
         self._muted += 1
         try:
             yield
@@ -142,11 +142,11 @@ class CompileRecord:
         return self.in_patterns or any(announcer is other for other in self._skipped)
 
     def is_watching(self) -> bool:
-        """Return whether what this thread announces now is about the graph of this compile."""
+        """Return whether this thread's announcements are about the graph of this compile."""
         return self._owner == threading.get_ident() and not self._muted
 
     def _is_busy(self) -> bool:
-        """Return whether a stage is at work: what it traces (patterns) is not the user's graph."""
+        """Return whether a stage is open: graphs traced then (patterns) are not the user's."""
         return bool(self.frames) or not self.is_watching()
 
     def frame(self) -> Frame | None:
@@ -184,7 +184,7 @@ class CompileRecord:
         return frame
 
     def close(self, frame: Frame, result: object = None) -> None:
-        """Leave a stage; what changed since the last pass is reported.
+        """Leave a stage, and report changes since the last pass.
 
         Args:
             frame: The innermost frame.
@@ -201,9 +201,9 @@ class CompileRecord:
             del self.frames[self.frames.index(frame) :]
 
     def sync(self, frame: Frame, name: str) -> None:
-        """Report what changed since the last record, as a pass called `name`.
+        """Report changes since the last record, as a pass called `name`.
 
-        A veto takes it back, unless the inputs of the graph changed: their caller knows already.
+        A veto undoes them, unless the inputs of the graph changed: the caller already uses those.
         """
         self.end_run(frame)
         if state_of(frame.root, frame.swaps) == frame.mark:
@@ -215,7 +215,7 @@ class CompileRecord:
             self.undo(frame, pass_id)
 
     def undo(self, frame: Frame, pass_id: PassId) -> None:
-        """Take back what changed since the last record, and report a vetoed pass."""
+        """Undo the changes since the last record, and report a vetoed pass."""
         frame.mark = _put_back(frame, frame.last)
         self.refuse(frame, pass_id)
 
@@ -224,7 +224,7 @@ class CompileRecord:
         self._tell(pass_id, frame.last, frame.last, vetoed=True)
 
     def end_pass(self, frame: Frame, pass_id: PassId, *, seconds: float) -> bool:
-        """Report a pass that said nothing of its rewrites: they are read off its effect.
+        """Report a pass without announced rewrites: they are read off its effect.
 
         Returns:
             Whether the graph had changed since the last record. If not, nothing is reported.

@@ -1,8 +1,7 @@
-"""Say where in an Inductor compile an exception was raised, without changing its type.
+"""Record on an exception where in an Inductor compile it was raised, without changing its type.
 
-Inductor wraps what is raised inside it (`InductorError`, `BackendCompilerFailed`); the user's
-failure is the innermost exception, so that is what gets the name of the place and what is raised
-in the end.
+Inductor wraps exceptions raised inside it (`InductorError`, `BackendCompilerFailed`). The user's
+failure is the innermost exception, so that one gets the name of the place and is raised.
 """
 
 from collections.abc import Iterator
@@ -43,7 +42,7 @@ def fail_pass(
 
 
 def lowered_node(error: BaseException) -> str | None:
-    """Return the node whose lowering raised, or the code generation for what it was lowered to.
+    """Return the node whose lowering raised, or whose lowered form failed in code generation.
 
     The traceback's innermost `run_node(n)`, or the innermost method of a piece of Inductor's IR
     that computes a node.

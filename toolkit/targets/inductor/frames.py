@@ -36,7 +36,7 @@ class Attempt:
     replaces: bool
 
     def repeats(self, refused: "Attempt") -> bool:
-        """Return whether this would do what a refused match would have done."""
+        """Return whether this match would repeat the rewrite of a refused match."""
         mine, others = self.nodes[-1:], refused.nodes[-1:]
         if not self.replaces:
             return self.rule == refused.rule and mine == others
@@ -57,10 +57,10 @@ class Frame:
         mark: State of the live graph at that time.
         path: The graphs that Inductor is in, from the root down to the sub-graph at hand.
         swaps: Sub-graphs that a pass replaced by a new object which is not in the root yet.
-        changes: How many records of this stage changed the graph.
+        changes: Number of records of this stage that changed the graph.
         run: The pattern run that is open.
         kernel: Set once the graph was handed to code generation, with the time of that.
-        lowering: Set then, too: what is known of it from there on.
+        lowering: Set at the same time: the state of the lowering.
     """
 
     stage: Stage

@@ -10,7 +10,7 @@ Inductor announces none of them. Between them its pattern passes run, which do a
     frozen/constant_fold, second run: constant_fold#2
     frozen/mkldnn_fusion...                            a pattern
 
-What it does not do: patterns (`patterns`).
+Patterns are reported by `patterns`.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ Hook = tuple[Site, Callable[[Function], Function]]
 
 
 def freezing_hooks(session: CompileRecord) -> Iterator[Hook]:
-    """Return what is wrapped around freezing and around each of its steps."""
+    """Return the hooks around freezing and around each of its steps."""
     first = inductor_freezing.before_freezing()
     yield first.site, partial(_first_step, session, first)
     yield inductor.sites().freeze, partial(_freeze, session)
@@ -43,7 +43,7 @@ def freezing_hooks(session: CompileRecord) -> Iterator[Hook]:
 
 
 def _first_step(session: CompileRecord, step: FreezingStep, original: Function) -> Function:
-    """Wrap the step before `freeze`, which goes on with the stage that this one opens."""
+    """Wrap the step before `freeze`; it opens the stage that `freeze` continues."""
 
     def run(gm: GraphModule, *args: Any) -> Any:
         if not session.is_watching():
@@ -75,7 +75,7 @@ def _freeze(session: CompileRecord, original: Function) -> Function:
 
 
 def _inner_step(session: CompileRecord, step: FreezingStep, original: Function) -> Function:
-    """Wrap a step inside of `freeze`; outside of it (`constant_fold`) it is none of ours."""
+    """Wrap a step inside `freeze`; outside (`constant_fold`) it belongs to another pass."""
 
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
         frame = _frozen(session)
@@ -106,7 +106,7 @@ def _observed(
     with timed_pass(session, frame, pass_id):
         result: Any = original(*args)
         if step.adopts:
-            frame.root.graph = result  # as the caller does next; so the pass shows what it did
+            frame.root.graph = result  # as the caller does next; so the pass shows its effect
         if step.folds:
             note_frozen(frame.root, inductor_freezing.folded_parameters(names, args[1], result))
     return result

@@ -4,7 +4,7 @@ A scheduler node is a loop nest or a library call. A fusion gets its number when
 to make it. A refused one stays refused, also as part of a larger one: after `op0 + op1` was vetoed,
 neither `op0 + op1` in the next round nor `op0 op2 + op1` is made, and neither has a number.
 
-What it does not see: loops that code generation writes into one function without fusing them.
+Loops that code generation writes into one function without fusing them are not seen.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Names = frozenset[str]
 
 @dataclass(slots=True)
 class Fusions:
-    """What was fused, or vetoed, in one graph.
+    """The fusions of one graph, made or vetoed.
 
     Attributes:
         numbering: That of the compile.

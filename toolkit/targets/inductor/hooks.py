@@ -73,7 +73,7 @@ def _stage(session: CompileRecord, stage: Stage, original: Function) -> Function
 
 
 def _partition(session: CompileRecord, original: Function) -> Function:
-    """Wrap the min-cut partitioner; left out, what backward needs is kept, and no more."""
+    """Wrap the min-cut partitioner; a veto keeps exactly the values that backward needs."""
 
     def run(joint: GraphModule, joint_inputs: object, **kwargs: Any) -> Any:
         is_ours = session.is_watching() and not session.frames  # in a frame: a pattern's own trace

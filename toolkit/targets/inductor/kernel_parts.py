@@ -1,10 +1,10 @@
-"""The kernels that Inductor generates for one graph, and what they read and write when called.
+"""The kernels that Inductor generates for one graph, and their reads and writes when called.
 
-While the first call is recorded, each kernel of the module is replaced by a spy that looks at the
-buffers before and after it runs. While launches are told, the spy says which kernel runs now, so
-that one that kills is named. Buffers are matched with nodes by Inductor's own bookkeeping;
-those that hold no node's value, or are written again in place, are not told. Extern calls (`mm`)
-are not kernels: what they return is seen as what the next kernel reads.
+While the first call is recorded, each kernel of the module is replaced by a spy that reads the
+buffers before and after the kernel runs. While launches are observed, the spy reports the running
+kernel, so that a deadly one is named. Buffers are matched with nodes by Inductor's own bookkeeping;
+buffers without a node's value, or overwritten in place, are not reported. Extern calls (`mm`) are
+not kernels: their results are seen as inputs of the next kernel.
 """
 
 import threading
@@ -30,12 +30,12 @@ class KernelPart:
 
     Attributes:
         id: Its id.
-        name: What the module calls it.
+        name: Its name in the module.
         source: Its code.
-        suffix: How a file with that code is called.
+        suffix: The suffix of a file with that code.
         nodes: Names of the nodes that it computes.
-        writes: The node whose value each buffer holds that it writes.
-        pointers: What its source calls each of its buffers.
+        writes: The node whose value each written buffer holds.
+        pointers: The name of each of its buffers in the source.
         vetoed: Its nodes fall back to ATen instead.
     """
 
@@ -50,7 +50,7 @@ class KernelPart:
 
     @property
     def stores(self) -> dict[str, str]:
-        """What the source calls the memory of each node that is stored."""
+        """The names in the source of the memory of each stored node."""
         known = self.pointers
         return {node: known[buffer] for buffer, node in self.writes.items() if buffer in known}
 
@@ -72,7 +72,7 @@ class Launch:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the recorded call has shown so far."""
+    """Observations of the recorded call so far."""
 
     queues: dict[str, deque[Launch]]
     made: WatchedGraph
@@ -118,7 +118,7 @@ def spied(
 def _replaced(
     module: ModuleType, launches: Sequence[Launch], made: WatchedGraph
 ) -> Generator[None]:
-    """Put spies in the place of a module's kernels; the module may serve other compiles, too."""
+    """Put spies in the place of a module's kernels; other compiles may share the module."""
     queues: dict[str, deque[Launch]] = {}
     for launch in launches:
         queues.setdefault(launch.part.name, deque()).append(launch)
@@ -132,7 +132,7 @@ def _replaced(
 
 
 class _Spy:
-    """A kernel that notes what it reads and writes: a C++ one is called, a Triton one is `run`."""
+    """A kernel that records its reads and writes: a C++ one is called, a Triton one is `run`."""
 
     def __init__(self, kernel: Any, name: str, seen: _Seen) -> None:
         self._kernel, self._name, self._seen = kernel, name, seen

@@ -25,7 +25,7 @@ from ctk.toolkit.targets.reporting import interpreted, report
 
 
 def observed_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
-    """Return an `inner_compile` that reports what it compiles."""
+    """Return an `inner_compile` that reports its compiles."""
     original = inductor.inner_compile()
 
     def inner_compile(
@@ -94,7 +94,7 @@ def _compiled(session: CompileRecord, frame: Frame, compile_graph: Callable[[], 
 
 
 def _tell_lowering(session: CompileRecord, frame: Frame) -> None:
-    """Report what was asked while the graph was lowered, also if that failed."""
+    """Report the parts of a lowering, also of a failed one."""
     if frame.lowering is not None:
         frame.lowering.undo.close()
         for record in frame.lowering.records():

@@ -1,11 +1,11 @@
-"""What is known of one graph between its last pass and its compiled code: `Lowering`.
+"""The state of one graph between its last pass and its compiled code: `Lowering`.
 
-Below the passes these can be left out, each by the id that the observer is asked about:
+Below the passes these can be left out, each by its id:
 
     lowered/lower.aten.abs.default                 a lowering: the operator falls back to ATen
     lowered/fusion, its rewrites by number         fusions of two scheduler nodes (`fusions`)
     lowered/inductor:forward.cpp_fused_abs_0       a kernel: its nodes fall back (`kernel_parts`)
-    lowered/buffer_reuse, lowered/vectorization    what an option turns off (`switches`)
+    lowered/buffer_reuse, lowered/vectorization    parts with an option (`switches`)
 
 A vetoed kernel is known only when all are generated: then the graph is lowered once more, with the
 nodes of that kernel in ATen, before anything is compiled.
@@ -69,7 +69,7 @@ class Lowering:
         return self.asked[name][1]
 
     def switch_off(self) -> None:
-        """Ask about everything that an option turns off, and turn off what is vetoed."""
+        """Ask about every part with an option, and switch the vetoed ones off."""
         off = {each.option: each.off for each in switches_on() if not self.allows(each.name)}
         if off:
             self.undo.enter_context(inductor_lowering.options_set(off))

@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 
 def lowering_hooks(session: CompileRecord) -> Iterator[tuple[Site, Callable[[Any], Any]]]:
-    """Yield each place to wrap, with what wraps it."""
+    """Yield each site to wrap, with its wrapper."""
     sites = inductor_lowering.lowering_sites()
     yield sites.run_node, lambda f: _run_node(session, f)
     yield sites.falls_back, lambda f: _falls_back(session, f)
@@ -136,7 +136,7 @@ def _call_kernel(session: CompileRecord, original: Function) -> Function:
 
 
 def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) -> Launch:
-    """Return the launch of a kernel; a buffer written in place also stands for what was there."""
+    """Return the launch of a kernel; a buffer written in place also holds its former value."""
     reads: dict[str, str] = {}
     for argument in arguments:
         pointer = part.pointers.get(argument)
@@ -150,7 +150,7 @@ def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) ->
 
 
 def _load(session: CompileRecord, original: Function) -> Function:
-    """Wrap the compile of what was generated; nothing is compiled if a kernel was vetoed."""
+    """Wrap the compile of generated code; nothing is compiled if a kernel was vetoed."""
 
     def load(interpreter: Any, code: Any) -> Any:
         lowering = session.lowering()

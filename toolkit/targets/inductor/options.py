@@ -1,4 +1,4 @@
-"""Inductor's options as a target's config: checked, and what makes compiles comparable added."""
+"""Inductor's options as a target's config: checked, and completed so that compiles compare."""
 
 import types
 import typing
@@ -16,8 +16,8 @@ COMPARABLE: Mapping[str, object] = {
     "fx_graph_cache": False,
     "fx_graph_remote_cache": False,
 }
-"""Set unless the config says otherwise: random numbers as in eager, and each compile is a real
-one in this process.
+"""Set unless the config has them: random numbers as in eager, and a real compile in this process
+each time.
 """
 
 

@@ -63,7 +63,7 @@ def _closed_over(function: Any, name: str) -> object:
 
 @contextmanager
 def guarded(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
-    """Guard all entries of a pattern table; afterwards they are as before, whatever happened."""
+    """Guard all entries of a pattern table; restore them afterwards, also after an exception."""
     entries = {id(entry): entry for group in table.patterns.values() for entry in group}
     undo: list[Callable[[], None]] = []
     try:
@@ -79,7 +79,7 @@ def guarded(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]
 
 
 def _set(target: Any, name: str, value: object) -> Callable[[], None]:
-    """Set an attribute of one object; return what takes it back."""
+    """Set an attribute of one object; return the function that restores it."""
     had, old = name in vars(target), vars(target).get(name)
     setattr(target, name, value)
     return partial(setattr, target, name, old) if had else partial(delattr, target, name)
@@ -105,7 +105,7 @@ class _Guard:
             return inductor.no_match(f"{self.rule}: vetoed")
 
     def check(self, original: Callable[..., Any], match: Any) -> Any:
-        """Check a match; what the check accepts is a rewrite that may be refused."""
+        """Check a match; an accepted match is a rewrite that may be refused."""
         if not self.session.is_watching():
             return original(match)
         try:
@@ -168,7 +168,7 @@ def _names(match: Any) -> tuple[str, ...]:
 
 
 def _mark(graph: Graph, match: Any, lowered: Any) -> None:
-    """Find the node that a lowering pattern put in place of a match; note what it stands for."""
+    """Find the node that a lowering pattern put in place of a match, and record the match on it."""
     for node in reversed(graph.nodes):
         target = node.target
         if isinstance(target, partial) and target.args and target.args[0] is match:

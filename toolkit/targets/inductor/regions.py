@@ -1,6 +1,6 @@
 """Stages and passes as regions of an observed compile: begun, timed, reported, or failed.
 
-What it does not do: wrap anything (`hooks`, `freezing`).
+The wrappers are in `hooks` and `freezing`.
 """
 
 import time
@@ -17,14 +17,14 @@ Function = Callable[..., Any]
 
 
 def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:
-    """Report what nobody announced before a pass, and number the pass."""
+    """Report unannounced changes before a pass, and number the pass."""
     session.sync(frame, f"unannounced_before_{name}")
     return session.numbering.pass_id(frame.stage, name)
 
 
 @contextmanager
 def timed_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
-    """Report a pass when it ends: what it did beyond the passes that it announced inside."""
+    """Report a pass at its end: its changes beyond the passes announced inside."""
     started, changes = time.perf_counter(), frame.changes
     try:
         yield

@@ -23,7 +23,7 @@ _LOWERED = "ctk_lowered"
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What a lowering node replaced.
+    """The operators that a lowering node replaced.
 
     Attributes:
         body: The matched operators; its placeholders are the values that they read from outside,
@@ -59,7 +59,7 @@ def _sorted(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _write_out(copy: Graph, node: Node, lowered: Lowered, made: dict[Node, Node]) -> Node:
-    """Put the operators that `node` replaced where it stands; return the one that gives its value.
+    """Put the operators that `node` replaced in its place; return the one with its value.
 
     Raises:
         AssertionError: Those operators have no output, which `lowered_body` never makes.
@@ -80,7 +80,7 @@ def _write_out(copy: Graph, node: Node, lowered: Lowered, made: dict[Node, Node]
 
 
 def remember_lowered(node: Node, lowered: Lowered) -> None:
-    """Write on a lowering node what it stands for; its snapshots show that instead."""
+    """Record on a lowering node the operators that it replaced; snapshots show those."""
     node.meta[_LOWERED] = lowered
 
 

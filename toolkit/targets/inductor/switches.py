@@ -1,9 +1,8 @@
-"""Parts of Inductor below the passes that an option turns off, as passes that can be vetoed.
+"""Parts of Inductor below the passes that have an option, as passes that can be vetoed.
 
-They are the passes `lowered/NAME` of each graph: asked about right before it is lowered; a vetoed
-one is off until the graph is compiled. What is off already, or unknown to this torch, is not asked
-about. A name that a user would not find in Inductor's options is that of the thing, not of the
-option.
+They are the passes `lowered/NAME` of each graph. The observer is asked right before the graph is
+lowered; a vetoed part is off until the graph is compiled. A part that is off already, or unknown to
+this torch, is skipped. A part whose option name would be obscure has a name of its own.
 """
 
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ SWITCHES = (
 
 
 def switches_on() -> Iterator[Switch]:
-    """Yield what is on, in order."""
+    """Yield the parts that are on, in order."""
     known = inductor.known_options()
     for switch in SWITCHES:
         if switch.option in known and inductor_lowering.option(switch.option) != switch.off:

@@ -1,18 +1,18 @@
 """The target `inductor`: torch's default backend, its own announcements turned into our events.
 
-ONE observed compile tells every pass, every pattern match, every kernel and every error. Inductor
-is called directly as the Dynamo backend that it is; Dynamo does not run. Without an observer
-nothing is wrapped.
+ONE observed compile reports every pass, pattern match, kernel and error. Inductor is called
+directly as the Dynamo backend that it is; Dynamo does not run. Without an observer nothing is
+wrapped.
 
 The config is Inductor's options, named as in `torch.compile(options=...)`:
 `{"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}`. Options that take a function also take
-`MODULE:CALLABLE`. For comparability these are set unless the config says otherwise:
+`MODULE:CALLABLE`. For comparability these are set unless the config has them:
 `fallback_random=True` (random numbers as in eager; Inductor's own random lowering, the pass
 `replace_random_passes`, needs `{"fallback_random": false}`), `fx_graph_cache=False` and
 `fx_graph_remote_cache=False` (and AOTAutograd's cache is off), `compile_threads=1`. Nothing else
 that decides which passes run is touched.
 
-What each event means here:
+Events:
 * Stages: captured, pre_grad, joint (also for inference), frozen (with `freezing`, before forward),
   forward, backward, lowered.
 * A run of matches of one pattern is a pass called `family.rule`
@@ -23,8 +23,8 @@ What each event means here:
 * Changes that no pass announces are passes called `unannounced_before_NAME` and
   `unannounced_at_end`.
 * Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`, the whole graph: a vetoed
-  one is interpreted. What is below them (lowerings, fusions, generated kernels, options) has ids,
-  too; see `lowering`.
+  one is interpreted. Parts of a kernel (lowerings, fusions, generated kernels, options) have ids
+  of their own; see `lowering`.
 
 Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
 `torch/fx/passes/graph_transform_observer.py` of torch 2.13. torch's own bisector
@@ -72,8 +72,8 @@ def compile_inductor(
 
     Raises:
         ConfigError: A config key or value that Inductor does not know.
-        Exception: What Inductor raised, unwrapped; with an observer its attribute `ctk_where`
-            names the place.
+        Exception: Inductor's own, unwrapped; with an observer its attribute `ctk_where` names the
+            place.
     """
     patches = config_patches(config)
     if observer is None:

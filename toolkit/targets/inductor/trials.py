@@ -1,7 +1,7 @@
 """Options of Inductor that may matter to a failure, each at the value at which Inductor does less.
 
-What makes a compile slow (`max_autotune`), or random numbers other than eager's, is not here; nor
-is `fallback_by_default`, with which nothing is lowered: bisection leaves out single lowerings.
+Options that make a compile slow (`max_autotune`) or change random numbers are not here; nor is
+`fallback_by_default`, with which nothing is lowered: bisection leaves out single lowerings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _OFF: tuple[Trial, ...] = (
 
 
 def trials(config: Mapping[str, object]) -> Sequence[Trial]:
-    """Return what this torch knows of the table and a compile with a config does otherwise."""
+    """Return the rows of the table that this torch knows and whose value the config lacks."""
     known, patches = inductor.known_options(), config_patches(config)
 
     def is_other(trial: Trial) -> bool:

@@ -18,14 +18,14 @@ from pathlib import Path
 from ctk.repro_templates.program.program_play import MORE
 from ctk.toolkit.case.usercode.program import UserProgram, entries_named
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.layers import ask, placed
+from ctk.toolkit.end_to_end.layers import ask, find_layer
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judge_answer
 from ctk.toolkit.execution.programs.program_protocol import Plan
 from ctk.toolkit.options import CALLS
 
 
-def ask_apart(
+def ask_in_isolation(
     question: ProgramQuestion, timeout_seconds: float | None, memory_nbytes: int | None
 ) -> EndToEnd:
     """Compare a program's compiled calls with its eager calls, each side in its own process.
@@ -41,7 +41,7 @@ def ask_apart(
     program = question.program
     if not program.spec:
         return ask(question)
-    text, plan = text_of(program), plan_of(question)
+    text, plan = source_of(program), plan_of(question)
     with Player(program.path, timeout_seconds or TIMEOUT_SECONDS, memory_nbytes) as player:
 
         def play(target: str, config: Mapping[str, object]) -> Compared:
@@ -53,10 +53,10 @@ def ask_apart(
         whole = EndToEnd(found.judgement, found.call, program=program.name, target=question.target)
         if not found.judgement.fails:
             return whole
-        return placed(whole, found, lambda backend: play(backend, {}))
+        return find_layer(whole, found, lambda backend: play(backend, {}))
 
 
-def text_of(program: UserProgram) -> str:
+def source_of(program: UserProgram) -> str:
     """Return a program's file as it is played: with `model()` and `inputs()`."""
     text = decode_source(Path(program.path).read_bytes())
     appended = entries_named(program.spec)
@@ -75,7 +75,7 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
     says_calls = bool(program.warmups) or program.between is not None
     is_known = call > 0 and not says_calls
     return Plan(
-        found_anywhere(question.target),
+        with_absolute_file(question.target),
         question.config,
         dynamic=True if question.dynamic else None,
         calls=min(call, calls) if is_known else calls,
@@ -85,7 +85,7 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
     )
 
 
-def found_anywhere(target: str) -> str:
+def with_absolute_file(target: str) -> str:
     """Return a target whose file, if it is one of a file, is found from any folder."""
     place, _, name = target.rpartition(":")
     return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else target
