@@ -34,7 +34,8 @@ KeptInputs = Annotated[
     InputsMode,
     Flag(
         ("--inputs",),
-        "What a written case keeps of its inputs: a recipe for similar ones, values, nothing.",
+        "The part of its inputs that a written case keeps: a recipe for similar ones, values, "
+        "nothing.",
         section="output",
     ),
 ]
@@ -53,7 +54,7 @@ class CheckOptions(AskOptions):
         bool,
         Flag(
             ("--history",),
-            "Show what each step did to the error of each value, also within tolerance.",
+            "Show the change of each step to the error of each value, also within tolerance.",
             section="report",
         ),
     ] = False
@@ -160,7 +161,7 @@ class ReduceOptions(BisectOptions):
         Mapping[str, float] | None,
         Flag(
             ("--resources",),
-            "What one question takes of the cluster, such as CPU=1,GPU=0.5.",
+            "The share of the cluster for one question, such as CPU=1,GPU=0.5.",
             metavar="NAME=N",
             section="jobs",
             typed=list[str] | None,
@@ -171,7 +172,7 @@ class ReduceOptions(BisectOptions):
         SameRule | None,
         Flag(
             ("--same-failure",),
-            "What makes two failures the same: also the message (numbers apart); kind and "
+            "The rule for equal failures: also the message (numbers apart); kind and "
             "exception type alone; any failure (default: kind, exception type, raising place). "
             "Others that are met are kept in DIR/others.",
             section="failure",
@@ -184,7 +185,7 @@ class MinifyOptions(ReduceOptions):
     """The options of `minify`: at most one of these asks another question than a wrong compile.
 
     Attributes:
-        command: A program decides: exit code 0 is no failure, 125 cannot tell, another one the
+        command: A program decides: exit code 0 means no failure, 125 cannot tell, another one the
             failure; `{case}` and `{repro}` in it are a folder and a script of the candidate.
         match: A regular expression for the output of `command`: a match is the failure.
         oracle: A function decides (or its name, `FILE.py:NAME`): it takes a private case and
@@ -197,7 +198,7 @@ class MinifyOptions(ReduceOptions):
         str | Sequence[str] | None,
         Flag(
             ("--command",),
-            "A program decides, as shell words in quotes: exit code 0 is no failure, 125 "
+            "A program decides, as shell words in quotes: exit code 0 means no failure, 125 "
             "cannot tell, another one the failure. {case} in it is a folder, {repro} a script.",
             metavar="CMD",
             section="question",
@@ -217,7 +218,7 @@ class MinifyOptions(ReduceOptions):
         "Callable[[Case], object] | str | None",
         Flag(
             ("--oracle",),
-            "A function decides (MODULE:NAME, too): it takes a case and returns True for the "
+            "A function decides (or MODULE:NAME): it takes a case and returns True for the "
             "failure.",
             metavar="FILE.py:NAME",
             section="question",

@@ -1,4 +1,4 @@
-"""The answer of `ctk bisect-pass --command CMD`: a program that is no case."""
+"""The answer of `ctk bisect-pass --command CMD`: bisect the passes of a whole program."""
 
 import shlex
 import shutil
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def command_words(command: str, rest: Sequence[str]) -> list[str]:
-    """Return the words of a command; none where there is no more than a case.
+    """Return the words of a command; empty for a single case.
 
     Args:
-        command: What `--command` says: one quoted string, or the program alone (its arguments are
-            the rest then).
+        command: The value of `--command`: one quoted string, or the program alone, whose arguments
+            are then the rest.
         rest: Words after it, or after `--`.
 
     Raises:
-        ConfigError: It is no command.
+        ConfigError: The words are not a command.
     """
     more = [word for word in rest if word]
     if not command:
@@ -41,7 +41,7 @@ def command_words(command: str, rest: Sequence[str]) -> list[str]:
         raise ConfigError(f"--command {command!r}: {error}") from error
     if not words or command == "--":
         raise ConfigError(
-            f"--command {command!r} is no command; next: ctk bisect-pass --command 'python "
+            f"--command {command!r} is not a command; next: ctk bisect-pass --command 'python "
             "train.py --steps 1', or ctk bisect-pass -- python train.py --steps 1"
         )
     if more and len(words) > 1:
@@ -65,7 +65,7 @@ def answer_for_command(
 
 
 def answer_of_search(command: str, found: "CommandSearch", folder: Path | None = None) -> Answer:
-    """Return the answer for what was found, and kept in a folder."""
+    """Return the answer for a search whose journal is in a folder."""
     data: dict[str, object] = {
         "run": command,
         "outcome": found.first.outcome,
@@ -125,7 +125,7 @@ def _lines(command: str, found: "CommandSearch", folder: Path | None) -> Iterato
 
 
 def _next_step(words: Sequence[str]) -> str:
-    """Return what makes cases of the graphs of a command, which can be made small.
+    """Return the command that saves the graphs of a program as cases, which can be made small.
 
     >>> _next_step(["python", "-u", "train.py", "--steps", "1"])
     'ctk run train.py --steps 1  # saves each graph that fails as a case'

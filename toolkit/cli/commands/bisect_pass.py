@@ -35,7 +35,7 @@ def bisect_pass(
         typer.Option(
             "--command",
             metavar="CMD",
-            help="A program that is no case, as shell words in quotes: it is run again and again "
+            help="A whole program, as shell words in quotes: it is run again and again "
             "without some passes. Exit code 0 is good, 125 cannot tell, another one bad. "
             "Also as single words: ctk bisect-pass -- python train.py --steps 1",
             show_default=False,
@@ -45,8 +45,7 @@ def bisect_pass(
     """Find the guilty pass, rewrite and node.
 
     Proves it by compiling without that rewrite alone, and writes diagnosis.json. The case is not
-    made smaller. With --command the answers are kept, and the target is what the program compiles
-    with.
+    made smaller. With --command the answers are kept, and the program chooses the target.
     """
     words_of_command = command_words(command, [subject, *(words or [])])
     if words_of_command:
@@ -74,8 +73,8 @@ def _refuse_options_of_cases(options: BisectOptions) -> None:
         is_given = (value or None) != (field.default or None)
         if flag is not None and is_given and field.name != "timeout_seconds":
             raise ConfigError(
-                f"{flag.names[0].partition('/')[0]} is about a CASE; a command compiles with what "
-                "it names itself (--timeout, --out and --resume are for commands, too)"
+                f"{flag.names[0].partition('/')[0]} is about a CASE; a command chooses its own "
+                "(it takes --timeout, --out and --resume)"
             )
 
 

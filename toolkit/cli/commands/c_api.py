@@ -10,7 +10,9 @@ from ctk.toolkit.cli.shell.command_context import Command
 
 
 def c_api(
-    cflags: Annotated[bool, typer.Option("--cflags", help="Print what finds ctk.h.")] = False,
+    cflags: Annotated[
+        bool, typer.Option("--cflags", help="Print the compiler flags that find ctk.h.")
+    ] = False,
     sources: Annotated[bool, typer.Option("--sources", help="Print the file to compile.")] = False,
     libs: Annotated[bool, typer.Option("--libs", help="Print what to link.")] = False,
 ) -> Answer:

@@ -1,4 +1,4 @@
-"""`ctk cache clear`: removes what is in the persistent cache."""
+"""`ctk cache clear`: empty the persistent cache."""
 
 from typing import Annotated
 
@@ -19,10 +19,10 @@ def cache_clear(
         ),
     ] = None,
 ) -> Answer:
-    """Remove what is in the persistent cache.
+    """Empty the persistent cache.
 
-    All entries, tuning choices and notes, or one entry. Programs that run now keep what they have
-    opened.
+    Removes all entries, tuning choices and notes, or one entry. Running programs keep their opened
+    entries.
     """
     from ctk.toolkit.operations.cache import cache_store, find_entry
 

@@ -1,4 +1,4 @@
-"""`ctk cache ls`: what is in the persistent cache."""
+"""`ctk cache ls`: list the entries of the persistent cache."""
 
 import time
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ SHOWN_DIGITS = 12
 """How many digits of a digest are shown."""
 
 COLUMNS = ("nodes", "stages", "device", "ctk", "torch")
-"""What an entry says of itself, as far as it does."""
+"""The facts of an entry's label, as far as it has them."""
 
 
 def cache_ls() -> Answer:
@@ -61,7 +61,7 @@ def root_of(store: object) -> str | None:
 
 
 def _short(text: str) -> str:
-    """Return a version; of one that is a digest, its first digits."""
+    """Return a version, or the first digits of a digest."""
     return text[:SHOWN_DIGITS] if len(text) == 64 else text
 
 

@@ -10,7 +10,7 @@ from ctk.toolkit.cli.shell.command_context import Command
 
 
 def cache_verify(
-    repair: Annotated[bool, typer.Option("--repair", help="Remove those that are wrong.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Remove wrong entries.")] = False,
 ) -> Answer:
     """Check every entry of the persistent cache.
 

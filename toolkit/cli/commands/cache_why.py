@@ -1,4 +1,4 @@
-"""`ctk cache why`: what made a compile miss the persistent cache."""
+"""`ctk cache why`: explain why a compile missed the persistent cache."""
 
 import dataclasses
 import time
@@ -87,7 +87,7 @@ def nearest_of(found: "Explanation") -> tuple[RenderableType, ...]:
 
 
 def headline(found: "Explanation") -> str:
-    """Return the answer: what happened, and the parts that differ."""
+    """Return the answer: the event, and the parts that differ."""
     if found.refusal:
         return f"such a compile is not kept in the cache: {found.refusal}"
     event = found.event

@@ -35,7 +35,7 @@ def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it. The results
-    decide: a wrong value that they do not show is told, and is no failure.
+    decide: a wrong value that they hide is reported, but is not a failure.
     """
     from ctk.toolkit.operations.check import check as check_program
 
@@ -51,9 +51,9 @@ def answer_of_report(
     """Return the answer: a failure if the results of any graph are one.
 
     Args:
-        report: What was seen.
-        steps: What to do next.
-        history: Whether the history of error was asked for.
+        report: The result of the check.
+        steps: Next steps for the user.
+        history: Whether to show the history of error.
     """
     data = {
         "graphs": [graph_data(graph, history=history) for graph in report.graphs],

@@ -59,7 +59,7 @@ class PackageOptions:
         Flag(
             ("--dynamic",),
             "Every size of the inputs of FILE.py varies where the model lets it "
-            "(dynamic_shapes() in the file says which, in what range).",
+            "(dynamic_shapes() in the file names them, with ranges).",
         ),
     ] = False
     trust: Annotated[bool, Flag(("--trust",), "Read an archive whose pickles may run code.")] = (
@@ -73,7 +73,7 @@ def compile(
         typer.Argument(
             metavar="[NAME=]PROGRAM",
             help="FILE.pt2 of torch.export, or FILE.py with functions model() and inputs() "
-            "(FILE.py:build,example for other names). NAME: what its entry point is called.",
+            "(FILE.py:build,example for other names). NAME: the name of its entry point.",
             show_default=False,
             autocompletion=complete_case,
         ),

@@ -1,6 +1,6 @@
-"""The answer of `ctk run` for a script whose process was killed: what was at work, and its case.
+"""The answer of `ctk run` for a script whose process was killed: the compile at work, and its case.
 
-The watched half saves each graph before it is compiled, tells when a compile or a first call
+The watched half saves each graph before it is compiled, reports when a compile or a first call
 begins and ends, and writes each event of the compile as it comes.
 """
 
@@ -15,8 +15,8 @@ def answer_for_script(what: str, end: End) -> Answer:
     """Return the answer: a failure when a compile or a first call was at work, else cannot tell.
 
     Args:
-        what: How the process ended.
-        end: With the cases that were at work.
+        what: Description of the end of the process.
+        end: The end, with the cases that were at work.
     """
     works = end.notes.works
     dumps = str(Path(next(iter(works))).parent) if works else None
@@ -49,7 +49,7 @@ def answer_for_script(what: str, end: End) -> Answer:
 
 
 def _after(case: Path) -> str:
-    """Return after which step of the compile that was, as far as its last event tells."""
+    """Return the last recorded step of the compile."""
     try:
         lines = (case / "events.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         last = json.loads(lines[-1])

@@ -48,7 +48,8 @@ def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
 def code_of(diagnosis: "Diagnosis") -> ExitCode:
     """Return the exit code.
 
-    1 for a wrong entry of the cache, too; 125 for what Ctrl-C or an error ended, or is not on disk.
+    A wrong entry of the cache is also 1. A run that Ctrl-C or an error ended, or whose results are
+    not on disk, is 125.
     """
     if diagnosis.is_interrupted or stumbles(diagnosis) or not diagnosis.is_saved:
         return ExitCode.CANNOT_TELL
@@ -58,13 +59,13 @@ def code_of(diagnosis: "Diagnosis") -> ExitCode:
 
 
 def stumbles(diagnosis: "Diagnosis") -> str:
-    """Return what errors of ctk itself have kept from the reduction, for the end of a headline."""
+    """Return internal errors that cut the reduction short, for the end of a headline."""
     reduction = diagnosis.reduction
     return f"; {reduction.problems[0]}" if reduction is not None and reduction.problems else ""
 
 
 def lines_to_go_on(diagnosis: "Diagnosis") -> list[str]:
-    """Return how to go on with a search that has not come to its end."""
+    """Return the command that resumes an unfinished search."""
     reduction = diagnosis.reduction
     if reduction is None or (reduction.finished and not diagnosis.is_interrupted):
         return []

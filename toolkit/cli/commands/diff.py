@@ -48,7 +48,7 @@ OtherArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="OTHER",
-        help="Another case folder: what differs between the two cases; nothing is compiled.",
+        help="Another case folder: show the differences; nothing is compiled.",
         show_default=False,
         autocompletion=complete_case,
     ),
@@ -57,7 +57,7 @@ OtherArgument = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """What is compiled twice, and how; or two cases."""
+    """The two compiles of one case, or the two cases."""
 
     subject: SubjectArgument
     other: OtherArgument = None
@@ -95,8 +95,8 @@ def diff(options: DiffOptions) -> Answer:
     """Compare two compiles of one case, or two cases.
 
     Shows the first graph and the first value that differ, and the rewrites of only one side.
-    Exits with 1 if the results of either side are wrong. Of two cases: what differs in graph,
-    inputs and constants (type, layout, values), target, options, modes and the recorded failure.
+    Exits with 1 if the results of either side are wrong. Two cases are compared in graph, inputs
+    and constants (type, layout, values), target, options, modes and the recorded failure.
     """
     from ctk.toolkit.operations.diff import diff as diff_program
 
@@ -119,7 +119,7 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
     """Return the answer for two cases.
 
     Raises:
-        ConfigError: An option says how to compile.
+        ConfigError: An option is about a compile.
     """
     from ctk.toolkit.case.comparison import compare_cases
 
@@ -127,7 +127,7 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
     given = [name for name, each in said.items() if each and name not in ("subject", "other")]
     if given:
         raise ConfigError(
-            f"--{given[0].replace('_', '-')} says how to compile, and two cases are compared as "
+            f"--{given[0].replace('_', '-')} is about a compile, and two cases are compared as "
             "they are on disk: give one case and two targets or options, or leave it out"
         )
     found = compare_cases(Path(options.subject), other)
@@ -190,7 +190,7 @@ def options_in(words: str) -> dict[str, object]:
 
 
 def _both(given: list[T], is_twice: bool) -> tuple[T | None, T | None]:
-    """Return what each side gets of an option that is given up to twice."""
+    """Return the value of each side for an option that is given up to twice."""
     if len(given) == 2:
         return given[0], given[1]
     if not given:
@@ -199,7 +199,7 @@ def _both(given: list[T], is_twice: bool) -> tuple[T | None, T | None]:
 
 
 def answer_of(report: "DiffReport") -> Answer:
-    """Return the answer: what differs first, then each graph."""
+    """Return the answer: the first difference, then each graph."""
     body = [part for graph in report.graphs for part in _parts(graph)]
     data = {"same": report.is_same, "graphs": [graph_data(graph) for graph in report.graphs]}
     return Answer(exit_code_of(report.judgement), str(report), data, tuple(body))
@@ -230,7 +230,7 @@ def _parts(graph: "GraphDiff") -> list[RenderableType]:
 
 
 def sides_table(graph: "GraphDiff") -> "Table":
-    """Return one row per side: what was compiled how, and what its results show."""
+    """Return one row per side: target, options, and the judgement of its results."""
     rows = table("graph", "side", "target", "config", "results")
     for side, case, seen in zip(SIDES, graph.cases, graph.judgements, strict=True):
         options = " ".join(f"{key}={value}" for key, value in case.config.items())

@@ -66,7 +66,7 @@ def ls(
 
 
 def lines_of(root: Path, operations: "list[OperationEntry]") -> list[str]:
-    """Return what is told of each operation: how far it is, and how to go on."""
+    """Return the lines of each operation: its state, and the command that resumes it."""
     lines: list[str] = []
     for each in operations:
         age = spoken_age(each.age_seconds)

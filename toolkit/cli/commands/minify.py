@@ -33,8 +33,8 @@ def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
     """Make a failing case as small as possible.
 
     Writes the smallest graph that fails in the same way, with its repro.py. Ctrl-C keeps the best
-    so far and says how to go on. A program, a function, time or memory may decide instead of
-    eager's results.
+    so far and prints the command that resumes. A program, a function, time or memory may decide
+    instead of eager's results.
     """
     from ctk.toolkit.operations.minify import minify as minify_program
 
@@ -109,7 +109,7 @@ def why_lines(minimal: "Path | None") -> list[str]:
 
 
 def _first_line(found: "Diagnosis") -> str:
-    """Return what was seen where nothing fails; a command's own words are in it."""
+    """Return the first line when nothing fails; it quotes a command's own output."""
     judgement = found.judgement
     if not found.decided_by or judgement.fails:
         return line_of(judgement)
@@ -130,7 +130,7 @@ def failure_of(found: "Diagnosis", reduction: "Reduction") -> str:
 
 
 def flaky_and_others(found: "Diagnosis") -> list[str]:
-    """Return what else there is to know: that it fails at random, and which others were met."""
+    """Return lines about a failure at random, and about other failures on the way."""
     from ctk.toolkit.case.admission import trust_option
 
     reduction = found.reduction
@@ -144,7 +144,7 @@ def flaky_and_others(found: "Diagnosis") -> list[str]:
 
 
 def kept_data(found: "Diagnosis") -> dict[str, object] | None:
-    """Return what the persistent cache had of the compile."""
+    """Return the JSON form of the entry in the persistent cache."""
     return None if found.kept is None else dataclasses.asdict(found.kept)
 
 
@@ -174,7 +174,7 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
 
 
 def statistics_table(reduction: "Reduction") -> "Table":
-    """Return one row per step of the reducer: what it cost and what it brought."""
+    """Return one row per step of the reducer: its questions and its gains."""
     rows = table("step", "questions", "useful", "cached", "remembered")
     for name, counts in reduction.statistics.items():
         if counts.questions or counts.cached or counts.remembered:

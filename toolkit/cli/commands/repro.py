@@ -39,7 +39,7 @@ def repro(subject: SubjectArgument, options: ReproOptions) -> Answer:
 
 
 def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
-    """Return the answer; the graph that tells most makes the first line, `steps` the last ones."""
+    """Return the answer; the most severe judgement makes the first line, `steps` the last ones."""
     judgement = found.judgement
     case = next((graph.case for graph in found.graphs if graph.judgement is judgement), None)
     rows = table("graph", "target", "verdict", "what")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatchingOptions:
-    """What is done with each compile, and where it is written."""
+    """The checks of each compile, and their output."""
 
     out: Annotated[
         Path | None,
@@ -45,7 +45,7 @@ class WatchingOptions:
         OnFailure | None,
         typer.Option(
             "--on-failure",
-            help="What a failure does to the script (default: CTK_ON_FAILURE, else raise).",
+            help="The effect of a failure on the script (default: CTK_ON_FAILURE, else raise).",
             show_default=False,
         ),
     ] = None
@@ -53,7 +53,7 @@ class WatchingOptions:
         InputsMode | None,
         typer.Option(
             "--inputs",
-            help="What cases keep of inputs and weights (default: CTK_INPUTS, else recipe).",
+            help="The part of inputs and weights that cases keep (default: CTK_INPUTS, else recipe).",
             show_default=False,
         ),
     ] = None
@@ -68,7 +68,7 @@ class WatchingOptions:
 
 
 def no_option(context: typer.Context, script: str) -> str:
-    """Return the name of a script; refuse one that looks like an option: it is one, misspelt.
+    """Return the name of a script; a name that starts like an option is a misspelt option.
 
     Raises:
         ConfigError: It starts with `-`.
@@ -101,9 +101,9 @@ def run(
 ) -> Answer:
     """Run a script, watching each torch.compile.
 
-    Saves what fails as cases. Compares the first call of each compiled graph with eager, and the
+    Saves failures as cases. Compares the first call of each compiled graph with eager, and the
     first calls of each compiled function end to end: results, exceptions, aliases, Python state.
-    Options of ctk stand before SCRIPT. What the script prints goes to stderr.
+    Options of ctk stand before SCRIPT. Output of the script goes to stderr.
     """
     from ctk.compiler.options.environment import read_environment
     from ctk.toolkit.watch.script import run_script
@@ -143,13 +143,13 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
 
 
 def unsaved(failure: "Failure") -> str:
-    """Return where a failure is told of that is no case: a call, or a graph that was not saved."""
+    """Return the place of a failure that has no case: a call, or a graph that was not saved."""
     is_call = failure.folder.suffix == ".json"
     return f"no graph shows it, see {failure.folder}" if is_call else "not saved, see below"
 
 
 def diagnosing(failure: "Failure", number: int) -> str:
-    """Return the command that takes a failure further; the first line told what number 0 is."""
+    """Return the command that diagnoses a failure; the first line already describes number 0."""
     from ctk.toolkit.case.admission import command_on
 
     what = f"  # {failure.graph}: {failure.summary}" if number else ""
@@ -160,8 +160,8 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
     """Return exit code and first line.
 
     1. A failure in a compile or a checked call. 2. Ctrl-C. 3. The script failed for a reason of its
-    own. 4. Nothing was compiled, or nobody looked at a compile: there is nothing to tell. 5. All
-    compiles went well; dumps that could not be written are told.
+    own. 4. Nothing was compiled or checked: cannot tell. 5. All compiles went well; unwritten dumps
+    are reported.
     """
     if summary.failures:
         first = summary.failures[0]
@@ -190,13 +190,13 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
 
 
 def theirs(summary: "RunSummary") -> str:
-    """Return what the answer says of graphs that child processes compiled."""
+    """Return the part of the answer about graphs that child processes compiled."""
     graphs, count = summary.children.graphs, summary.children.processes
     return f", {graphs} graph(s) in {count} child process(es)" if graphs else ""
 
 
 def unwatched(summary: "RunSummary") -> str:
-    """Return what the answer says of child processes that were not watched."""
+    """Return the part of the answer about child processes that were not watched."""
     count = summary.children.unwatched
     return f"; {count} Python child process(es) were not watched" if count else ""
 

@@ -40,7 +40,7 @@ WhyOption = Annotated[
     bool,
     typer.Option(
         "--why",
-        help="For a case that minify or diagnose made: say what came of each edit that would make "
+        help="For a case that minify or diagnose made: show the outcome of each edit that would make "
         "it smaller, node by node, and which closest case passes.",
     ),
 ]
@@ -50,7 +50,7 @@ PassOption = Annotated[
         "--pass",
         metavar="N",
         min=0,
-        help="Show what pass number N changed (the numbers are those of the list).",
+        help="Show the changes of pass number N (the numbers are those of the list).",
         show_default=False,
     ),
 ]
@@ -191,7 +191,7 @@ def refuse_no_case(folder: Path) -> None:
     found = [entry for entry in find_cases(Walk(folder)) if entry.problem is None]
     hint = f"; there are cases in it: ctk show {quote(str(found[0].path))}" if found else ""
     raise CaseError(
-        f"{folder} is no case: it has no manifest.json{hint}\n"
+        f"{folder} is not a case: it has no manifest.json{hint}\n"
         f"  look at it: ctk ls {quote(str(folder))}"
     )
 
@@ -263,7 +263,7 @@ def show_pass(folder: Path, number: int) -> Answer:
 
 
 def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
-    """Return the answer for `--why-not RULE`: what it did in each run of its pass."""
+    """Return the answer for `--why-not RULE`: its result in each run of its pass."""
     from ctk.compiler.options.config import resolve
     from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.store import load_case

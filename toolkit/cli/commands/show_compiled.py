@@ -1,4 +1,4 @@
-"""`ctk show CASE --times`, `--kernels`: what one compile of a case made, and how long it took."""
+"""`ctk show CASE --times`, `--kernels`: the kernels of one compile of a case, or its times."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +46,7 @@ def times_table(times: "Times") -> Table:
             for note in step.notes:
                 rows.add_row("", f"  {note}", "", "", "", "")
     rest = f"{times.rest * 1000:.1f}", f"{times.rest / max(times.seconds, 1e-9):.0%}"
-    rows.add_row("the rest", "tracing, wrappers, what no step tells", "", "", *rest)
+    rows.add_row("the rest", "tracing, wrappers, unreported steps", "", "", *rest)
     return rows
 
 
@@ -58,7 +58,7 @@ def time_cells(step: "StepTime", whole: float) -> tuple[str, ...]:
 
 
 def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
-    """Return the answer for `--kernels`: what the generators made of each graph of one compile."""
+    """Return the answer for `--kernels`: the generated kernels of each graph of one compile."""
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.execution.execute import run_compiled
     from ctk.toolkit.oracle.open_subject import open_subject
@@ -83,7 +83,7 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
 
 
 def kernel_facts(record: "KernelRecord") -> Mapping[str, object]:
-    """Return what `--json` says of a kernel."""
+    """Return the JSON form of a kernel."""
     facts = {"kernel": str(record.id), "nodes": list(record.nodes), "vetoed": record.vetoed}
     return facts | {"seconds": record.seconds, "ir": record.ir, "source": record.source}
 

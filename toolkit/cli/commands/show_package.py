@@ -1,4 +1,4 @@
-"""`ctk show PACKAGE`: what a package holds, without loading it."""
+"""`ctk show PACKAGE`: list the contents of a package, without loading it."""
 
 from dataclasses import asdict
 from pathlib import Path

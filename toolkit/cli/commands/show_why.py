@@ -1,4 +1,4 @@
-"""`ctk show --why`: what came of each edit that would make a minimal case smaller."""
+"""`ctk show --why`: show the outcome of each edit that would make a minimal case smaller."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,12 +70,14 @@ def certified_case(folder: Path) -> Path:
     elif (folder / MANIFEST).is_file():
         next_step = f"it was not reduced, or by an older ctk: ctk minify {quote(str(folder))}"
     else:
-        next_step = f"it is no case: ctk ls {quote(str(folder))}"
-    raise CaseError(f"{folder} has no {CERTIFICATE}, which says why it is not smaller; {next_step}")
+        next_step = f"it is not a case: ctk ls {quote(str(folder))}"
+    raise CaseError(
+        f"{folder} has no {CERTIFICATE}, the record of why it is not smaller; {next_step}"
+    )
 
 
 def lines_of(part: "Part") -> list[RenderableType]:
-    """Return the line of what remains, and its edits below."""
+    """Return the line of a remaining part, and its edits below."""
     from ctk.toolkit.operations.report.minimality import shown, summed_up
 
     told, others = shown(part.refusals, MOST)
@@ -89,7 +91,7 @@ def lines_of(part: "Part") -> list[RenderableType]:
 
 
 def edits_table(refusals: "Sequence[Refusal]") -> Table:
-    """Return one row per edit: what it would change, what came of it, whose idea it was."""
+    """Return one row per edit: its change, its outcome, its step."""
     from ctk.toolkit.operations.report.minimality import reason_of, verdict_of
 
     rows = table("", "", "", "")
@@ -101,7 +103,7 @@ def edits_table(refusals: "Sequence[Refusal]") -> Table:
 
 
 def _ending_lines(record: "CertificateRecord", case: Path, has_neighbour: bool) -> list[str]:
-    """Return the closest case that passes, and what is missing."""
+    """Return the closest case that passes, and the unfinished steps."""
     lines: list[str] = []
     if record.neighbour is not None:
         lines.append(f"closest case that passes: {record.neighbour.edit} ({record.neighbour.step})")

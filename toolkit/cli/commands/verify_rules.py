@@ -54,7 +54,7 @@ def verify_rules(
     """Try rewrite rules on drawn graphs and operands.
 
     A rule is refuted by a graph that gives another value, type, layout, alias or write after it;
-    the smallest one found is shown. A rule that never fires has told nothing (exit code 125).
+    the smallest one found is shown. A rule that never fires is not verified (exit code 125).
     """
     from ctk.toolkit.verify_rules.counter_examples import keep_counter_examples
     from ctk.toolkit.verify_rules.verify import verify_rules as verify
@@ -66,7 +66,7 @@ def verify_rules(
 
 
 def answer_of_report(report: "VerifyReport", kept: "list[Path]") -> Answer:
-    """Return the answer: a failure if a rule is refuted; nobody can tell if one never fired."""
+    """Return the answer: a failure if a rule is refuted; cannot tell if one never fired."""
     code = ExitCode.NO_FAILURE if report.ok else ExitCode.CANNOT_TELL
     code = ExitCode.FAILURE if report.of("refuted") else code
     data = {
@@ -99,7 +99,7 @@ def counter_syntax(finding: "RuleFinding") -> Syntax:
 
 
 def finding_data(finding: "RuleFinding") -> dict[str, object]:
-    """Return the JSON form of what is known of a rule."""
+    """Return the JSON form of the findings about a rule."""
     from ctk.toolkit.verify_rules.counter_examples import render_counter_example
 
     subject, counter = finding.subject, finding.counter

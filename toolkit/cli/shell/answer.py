@@ -1,7 +1,7 @@
-"""What a command answers: an exit code, the first line, data for `--json`, and the rest for people.
+"""The answer of a command: exit code, first line, data for `--json`, and further lines for people.
 
-Does not know any command. Rich is told to print plain, unwrapped text when stdout is not a
-terminal, so that logs can be searched and commands in them pasted.
+Does not know any command. Rich prints plain, unwrapped text when stdout is not a terminal, so that
+logs can be searched and commands in them pasted.
 """
 
 import io
@@ -46,10 +46,10 @@ class Answer:
     """One command's answer.
 
     Attributes:
-        exit_code: What the process exits with.
+        exit_code: The exit code of the process.
         headline: The answer itself, in one line; the first line of stdout.
         data: JSON values; `--json` prints them instead of everything else.
-        body: What follows the headline, for people.
+        body: Text after the headline, for people.
     """
 
     exit_code: ExitCode
@@ -97,8 +97,8 @@ def _plain(part: RenderableType) -> RenderableType:
 def console_for(stream: TextIO) -> Console:
     """Return a console that looks like `stream` and writes to memory.
 
-    As wide as the terminal, or one that never wraps. `NO_COLOR` takes away every style,
-    `FORCE_COLOR` gives them to a log too, `TERM=dumb` has none.
+    It is as wide as the terminal, and never wraps without one. `NO_COLOR` removes every style,
+    `FORCE_COLOR` adds styles to a log, `TERM=dumb` has none.
     """
     is_terminal = stream.isatty()
     is_forced = bool(os.environ.get("FORCE_COLOR"))

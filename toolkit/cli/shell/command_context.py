@@ -1,7 +1,7 @@
-"""Between a command and the shell: its options for printing, Ctrl-C, who may write to stdout.
+"""Between a command and the shell: options for printing, Ctrl-C, access to stdout.
 
-While a command runs, whatever the user's program, its compiler or a child process prints goes to
-stderr, so that stdout starts with the answer and holds nothing but JSON under `--json`.
+While a command runs, output of the user's program, its compiler or a child process goes to stderr,
+so that stdout starts with the answer and holds nothing but JSON under `--json`.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Command:
 
 
 def guarded(command: Command) -> Callable[..., Said]:
-    """Return the function that Typer calls: it runs the command and says what is to be printed."""
+    """Return the function that Typer calls: it runs the command and returns its output."""
 
     flat = flattened(command.run)
 
@@ -81,7 +81,7 @@ def guarded(command: Command) -> Callable[..., Said]:
 
 
 def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bool) -> Answer:
-    """Run a command; with `--verbose` whatever it raises is told with its traceback."""
+    """Run a command; `--verbose` also prints the traceback of an exception."""
     try:
         require_working_folder()
         return run(**options)
@@ -126,7 +126,7 @@ def verbose_log(command: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def stdout_to_stderr() -> Generator[None]:
-    """Send what is written to stdout to stderr: by Python, by C++ and by child processes."""
+    """Redirect stdout to stderr: of Python, of C++ and of child processes."""
     with contextlib.redirect_stdout(sys.stderr), _descriptor_to_stderr():
         yield
 
@@ -135,6 +135,6 @@ def stdout_to_stderr() -> Generator[None]:
 def _descriptor_to_stderr() -> Generator[None]:
     if sys.__stdout__ is not None:
         sys.__stdout__.flush()
-    with keep_standard_streams():  # of stderr, too: an answer may be for it
+    with keep_standard_streams():  # also of stderr: an answer may be for it
         os.dup2(2, 1)
         yield

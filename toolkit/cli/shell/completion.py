@@ -1,4 +1,4 @@
-"""What a shell may complete behind an option or in place of an argument.
+"""Shell completions for options and arguments.
 
 Looks at names only: it imports no torch and opens no file of a case.
 """
@@ -34,7 +34,7 @@ def complete_folder(incomplete: str) -> list[str]:
 
 
 def _beside(incomplete: str) -> list[tuple[str, Path]]:
-    """Return what starts so, spelled as it was begun; a folder that is no case ends in a slash."""
+    """Return the paths with this prefix, spelled alike; folders other than cases end in a slash."""
     before, slash, stem = incomplete.rpartition("/")
     folder = Path(f"{before}{slash}" or ".").expanduser()
     try:

@@ -1,8 +1,8 @@
-"""The command line as a whole: it reads the line, runs the command, and is the only way out.
+"""The entry point: parses the command line, runs the command, and is the only way out.
 
-Whatever happens becomes one `Said`, which is printed once: an answer of a command, a usage error of
+Every outcome becomes one `Said`, which is printed once: an answer of a command, a usage error of
 the option parser, help, a completion. So `--json` is one document in each case, and the exit code
-is 0, 1, 2 or 125 also when the answer cannot be written.
+is 0, 1, 2 or 125 even if the answer cannot be written.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ from ctk.toolkit.processes.link import find_link
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is printed, and how.
+    """The output of a command.
 
     Attributes:
         command: Its name; `ctk` before there is one.
-        answer: What it answers.
+        answer: Its answer.
         as_json: Print a document.
         is_quiet: Print the first line only.
-        text: Printed as it is in place of the answer: help, version, completions.
+        text: Printed unchanged in place of the answer: help, version, completions.
     """
 
     command: str
@@ -62,7 +62,7 @@ class Entry(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run a command line, print what it says and exit.
+        """Run a command line, print its output and exit.
 
         Args:
             args: The line without the program's name; None: that of this process.
@@ -70,7 +70,7 @@ class Entry(TyperGroup):
             complete_var: The variable by which a shell asks for completions.
             standalone_mode: Typer's: whether to exit at the end; this always does.
             windows_expand_args: Typer's.
-            extra: What else Typer hands over.
+            extra: Typer's further arguments.
         """
         line = list(sys.argv[1:] if args is None else args)
         prepare_streams()
@@ -79,7 +79,7 @@ class Entry(TyperGroup):
         leave(said)
 
     def _said(self, line: list[str], run: Callable[[], object]) -> Said:
-        """Run the command; what the option parser prints meanwhile is kept as text."""
+        """Run the command, and capture the output of the option parser as text."""
         printed, result, code = io.StringIO(), None, ExitCode.NO_FAILURE
         as_json = self.wants_json(line)
         try:
@@ -142,14 +142,16 @@ class Entry(TyperGroup):
 
 
 def leave(said: Said) -> NoReturn:
-    """Print it and exit, with one of the documented exit codes whatever happens meanwhile."""
+    """Print the output and exit with a documented exit code, even if printing fails."""
     link = find_link()
-    if link is not None:  # a signal now would print a second document; what watches over us ends us
+    if (
+        link is not None
+    ):  # a signal now would print a second document; the supervisor ends this process
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
     try:
         code = print_said(said)
-    except BaseException as error:  # a bug of ours in printing, or Ctrl-C
+    except BaseException as error:  # a bug in printing, or Ctrl-C
         code = print_said(Said(said.command, answer_for(error), said.as_json))
     if link is not None:
         link.note_answered(int(code))
@@ -180,7 +182,7 @@ def print_said(said: Said) -> ExitCode:
 
 
 def text_of(said: Said) -> str:
-    """Return what goes to stdout."""
+    """Return the text for stdout."""
     if said.as_json:
         return as_json_text(said.command, said.answer)
     if said.text is not None:
@@ -226,6 +228,6 @@ def message_of(error: typer.TyperException, context: typer.Context | None) -> st
 
 
 def nearest_command(name: str, known: Sequence[str]) -> str:
-    """Return the hint for a command that does not exist: one that starts like it, or is near."""
+    """Return a hint for an unknown command: a command with that prefix, or the nearest."""
     starting = [each for each in known if name and each.startswith(name)]
     return f"; did you mean {starting[0]!r}?" if starting else nearest(name, known)

@@ -1,9 +1,9 @@
-"""What a command raised, as an answer with one of the documented exit codes.
+"""Exceptions of a command as answers with documented exit codes.
 
 | raised | exit code |
 |---|---|
-| an error of ctk about what the caller gave | 2 |
-| an error of ctk about what cannot be done here; disk, memory, stack; Ctrl-C; a bug of ours | 125 |
+| an error of ctk about the caller's input | 2 |
+| an error of ctk about this machine; disk, memory, stack; Ctrl-C; an internal error | 125 |
 """
 
 import errno
@@ -51,7 +51,7 @@ Please report it with the command line and the output of `ctk doctor`."""
 
 
 def answer_of(run: Callable[[], Answer]) -> Answer:
-    """Run a command and turn whatever it raises into an answer with the documented exit code."""
+    """Run a command, and turn an exception into an answer with a documented exit code."""
     try:
         return run()
     except BaseException as error:  # also sys.exit of the user's program
@@ -59,7 +59,7 @@ def answer_of(run: Callable[[], Answer]) -> Answer:
 
 
 def answer_for(error: BaseException) -> Answer:
-    """Return the answer for what a command raised."""
+    """Return the answer for an exception of a command."""
     match error:
         case CtkError():
             cannot = isinstance(error, CANNOT_TELL_ERRORS)
@@ -122,7 +122,7 @@ def require_working_folder() -> None:
 
 
 def cannot_tell(error: BaseException, said: str, advice: str) -> Answer:
-    """Return the answer for what is nobody's mistake; notes on the way say what is kept."""
+    """Return the answer for an error that the user did not cause; its notes list saved files."""
     notes = notes_of(error)
     body = notes or (f"next: {advice}",)
     return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {said}", error_data(error, said), body)
@@ -150,7 +150,7 @@ def bug(error: BaseException) -> Answer:
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:
-    """Return what was noted on an exception on its way: what is kept, and how to go on."""
+    """Return the notes of an exception: saved files, and the command that resumes."""
     return tuple(getattr(error, "__notes__", ()))
 
 

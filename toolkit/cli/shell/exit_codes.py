@@ -17,7 +17,7 @@ EXIT_CODES = {
     "flaky": ExitCode.CANNOT_TELL,
     "timeout": ExitCode.CANNOT_TELL,
 }
-"""By verdict; a time limit that ran out says nothing, unless the failure looked for is a hang."""
+"""By verdict; a time limit decides nothing, unless the expected failure is a hang."""
 
 
 def exit_code_of(judgement: "Judgement") -> ExitCode:
@@ -26,7 +26,7 @@ def exit_code_of(judgement: "Judgement") -> ExitCode:
 
 
 def line_of(judgement: "Judgement") -> str:
-    """Return one line that says what was seen."""
+    """Return one line about a judgement."""
     from ctk.toolkit.operations.report.phrases import VERDICTS
 
     what = str(judgement.signature) if judgement.signature else judgement.detail

@@ -5,8 +5,8 @@
         target: Annotated[str | None, Flag(...)]      flattened(check) has the signature
         say: Say = silent                             (*, target: Annotated[..., typer.Option(...)])
 
-So an option is declared once, and a command names the group that it takes. A field without a `Flag`
-or a Typer option of its own is no option of the command.
+So an option is declared once, and a command names its group. A field without a `Flag` or a Typer
+option of its own has no option.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ COMPLETIONS: dict[str, Callable[[str], object]] = {
     "target": complete_target,
     "out": complete_folder,
 }
-"""What completes the value of a field, by the name of the field."""
+"""The completion of a field, by its name."""
 
 
 def flattened(run: Callable[..., T]) -> Callable[..., T]:

@@ -1,4 +1,4 @@
-"""A command at work, on a terminal: what it does now, and a reduction as it goes.
+"""The live view of a command on a terminal: its current step, and the progress of a reduction.
 
     98 -> 45 call nodes, 3 inputs, 24,576 elements
     21 questions (2.3/s), 4 known; 12 s; last: passes (remove)
@@ -10,9 +10,9 @@
       ...
     - minifying: remove  ----------  21/200 0:00:12 ETA 0:01:40
 
-It is drawn four times a second by a thread of its own, which only reads what was told last (nothing
-of that changes). What is logged or printed meanwhile stands above it. At the end the last state
-stays. What it does not do: it cannot hold back what a compiler writes to the terminal by itself.
+A thread draws it four times a second from the last report, which is immutable. Log lines and
+output meanwhile stand above it. At the end the last state stays. Direct writes of a compiler to the
+terminal are not held back.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ _FIXED_LINES = 6
 
 @contextlib.contextmanager
 def live_progress(out: TextIO) -> Generator["LiveReporter"]:
-    """Draw what is told while the block runs.
+    """Draw the reports of the block while it runs.
 
     Args:
         out: The terminal.
@@ -66,19 +66,19 @@ def live_progress(out: TextIO) -> Generator["LiveReporter"]:
         refresh_per_second=PER_SECOND,
     )
     with live:
-        live.console.show_cursor(True)  # nobody would bring it back if this process is killed
+        live.console.show_cursor(True)  # a killed process would leave it hidden
         try:
             with _logs_above():
                 yield report
         finally:
-            live.refresh()  # what was told last is seen, however short the work was
+            live.refresh()  # the last report is shown even after a short run
             report.finish()
             live.transient = not report.view.is_begun
 
 
 @contextlib.contextmanager
 def _logs_above() -> Generator[None]:
-    """Let handlers that hold the terminal write above what is drawn: `sys.stderr` does by now."""
+    """Redirect handlers that hold the terminal above the live view, as `sys.stderr` already is."""
     held: list[tuple[logging.StreamHandler[Any], object]] = []
     for handler in [*logging.getLogger().handlers, *logging.getLogger("ctk").handlers]:
         if not isinstance(handler, logging.StreamHandler):
@@ -101,7 +101,7 @@ def _behind() -> object:
 
 
 class LiveReporter:
-    """Is told how far a command is; what it shows is drawn by somebody else.
+    """Receives the progress of a command; a thread draws it.
 
     Attributes:
         view: The reduction, from its first answer on.
@@ -145,13 +145,13 @@ class LiveReporter:
 
     @property
     def shown(self) -> RenderableType:
-        """What is drawn now."""
+        """The current view."""
         parts: list[RenderableType] = [self.view] if self.view.is_begun else []
         return Group(*parts, *([] if self._is_done else [self._bar]))
 
 
 class ReductionView:
-    """A reduction as it was told last; a renderable, as wide and as high as the terminal is."""
+    """The last report of a reduction: a renderable as wide and high as the terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -226,7 +226,7 @@ class ReductionView:
 
 
 def steps_table(state: "Reduction", steps: list[str]) -> Table:
-    """Return one row per step: what it asked, how often that helped, what it has won."""
+    """Return one row per step: its questions, its successes, its gains."""
     rows = Rows(box=None, pad_edge=False, header_style="bold")
     for column in ("step", "questions", "won", "call nodes", "elements"):
         rows.add_column(column, no_wrap=True, justify="left" if column == "step" else "right")

@@ -1,4 +1,4 @@
-"""The argument CASE, and the options that print: what every command shares beside toolkit/options.
+"""The argument CASE, and the options for printing, which every command has.
 
 Options of operations are fields of their options classes (toolkit/options.py,
 toolkit/operations/options.py).
@@ -31,5 +31,7 @@ QuietOutput = Annotated[
 ]
 VerboseOutput = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Log to stderr what ctk does, with tracebacks and times."),
+    typer.Option(
+        "--verbose", "-v", help="Log the work of ctk to stderr, with tracebacks and times."
+    ),
 ]

@@ -1,8 +1,7 @@
 """Progress on stderr: a live view on a terminal (`live_view.py`), plain lines in a log.
 
-A log gets a line per message that is new, and for counts at most one line per `LOG_SECONDS`, so
-that hours of work do not fill it. Lines go to a terminal, too, that is dumb, where `NO_COLOR` is
-set, and under `--json`.
+A log gets one line per new message, and for counts at most one line per `LOG_SECONDS`, so that
+hours of work do not fill it. A dumb terminal, `NO_COLOR` and `--json` also get lines.
 """
 
 import contextlib
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 LOG_SECONDS = 5.0
 
 How = Literal["live", "lines", "nothing"]
-"""How progress is told: by what the stream can take at most a live view, lines, not at all."""
+"""Progress as a live view, as lines, or not at all; the stream may allow less."""
 
 _HOW: ContextVar[How] = ContextVar("how", default="live")
 """How this command was asked to tell it."""
 
 
 class Reporter(Say, Protocol):
-    """Tells how far a command is."""
+    """Reports the progress of a command."""
 
     def reduction(self, state: "Reduction") -> None:
         """Tell how far a reduction is."""
@@ -90,7 +89,7 @@ class LogReporter:
             self._message, self._started = message, now
         if is_new or now - self._written >= LOG_SECONDS:
             self._written = now
-            with contextlib.suppress(StorageError):  # nobody reads it: the work goes on
+            with contextlib.suppress(StorageError):  # the reader is gone: the work continues
                 written(
                     self._out, f"ctk: {message}{self._count(done, total, now - self._started)}\n"
                 )

@@ -1,9 +1,9 @@
 """The three standard streams of a command: open, able to take any text, and flushed at the end.
 
-1. Closed before the start (`>&-`): its number is given to nothing else, what is written is refused.
+1. Closed before the start (`>&-`): no other file gets its number; writes to it are refused.
 2. It cannot show a character (ASCII): that is written with a backslash, `\\xe9`.
-3. stdout on a full disk, or a closed pipe: `written` says so, and Python's flush at the end finds
-   nothing left. What cannot be written to stderr is dropped: the answer does not depend on it.
+3. stdout on a full disk, or a closed pipe: `written` raises, and Python's flush at the end finds
+   nothing left. Failed writes to stderr are dropped: the answer does not depend on them.
 
 It writes no answer and decides no exit code (`entry.py` does).
 """
@@ -30,7 +30,7 @@ class ClosedStream(io.TextIOBase):
 
 
 class LenientFile(io.FileIO):
-    """A file that drops what cannot be written: nobody reads a stderr on a full disk."""
+    """A file that drops failed writes, for a stderr on a full disk."""
 
     def write(self, b: Any, /) -> int:
         """Write, or drop."""
@@ -41,10 +41,9 @@ class LenientFile(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Open what is closed, and let stderr drop what it cannot take.
+    """Open closed streams, and let stderr drop failed writes.
 
-    A closed descriptor would be given to the next file that is opened, and what C++ prints would
-    end there.
+    The next opened file would get the number of a closed stream, and with it the output of C++.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -53,7 +52,7 @@ def prepare_streams() -> None:
             _open_nothing(descriptor)
     if cast("TextIO | None", sys.stdout) is None:
         sys.stdout = cast("TextIO", ClosedStream())
-    if sys.stderr is sys.__stderr__:  # not one that a test reads
+    if sys.stderr is sys.__stderr__:  # not a stream of a test
         sys.stderr = _lenient(2, getattr(sys.stderr, "encoding", None))
 
 
@@ -65,7 +64,7 @@ def _lenient(descriptor: int, encoding: str | None) -> TextIO:
 
 
 def written(stream: TextIO, text: str) -> None:
-    """Write a text without secrets, and flush it; what the stream cannot show has a backslash.
+    """Write a text without secrets, and flush it; characters that the stream lacks get a backslash.
 
     Raises:
         StorageError: It did not arrive: full disk, closed pipe, closed stream.
@@ -80,20 +79,20 @@ def written(stream: TextIO, text: str) -> None:
 
 
 def told(text: str) -> None:
-    """Write a line to stderr; one that cannot be written is dropped."""
+    """Write a line to stderr; a failed write is dropped."""
     with contextlib.suppress(StorageError):
         written(sys.stderr, f"{text}\n")
 
 
 def stdout_is_stderr() -> None:
-    """Send to stderr, for the rest of this process, what is written to stdout."""
+    """Redirect stdout to stderr for the rest of this process."""
     with contextlib.suppress(OSError):
         os.dup2(2, 1)
     sys.stdout = sys.stderr
 
 
 def settle_streams() -> None:
-    """Flush, and drop what cannot be written: the interpreter would exit with 120 for it."""
+    """Flush, and drop failed writes, for which the interpreter would exit with 120."""
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is None:
             continue

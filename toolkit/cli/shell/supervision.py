@@ -1,9 +1,9 @@
-"""What `ctk` does when the half that works is killed: once more in children, or a clear answer.
+"""Recover when the working half of `ctk` is killed: run again in children, or answer clearly.
 
     check repro bisect-pass minify diagnose   again, with `--isolate` (and `--resume`), once
                                               and with `--timeout`, where it hung
-    run                                       the answer says what was at work; nothing is repeated
-    diff                                      the answer says so; nothing is repeated
+    run                                       the answer names the compile at work; no repetition
+    diff                                      the answer names the end; no repetition
 
 The two halves are made here, before torch is imported (toolkit/processes/supervise.py). Commands
 that compile nothing have one.
@@ -35,14 +35,14 @@ _SENT = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGPIPE,
 )  # fmt: skip
-"""Signals by which others end a process: no crash of what it runs."""
+"""Signals by which others end a process, as opposed to a crash of its program."""
 
 
 def supervise(commands: Sequence[Command]) -> None:
-    """Return in a process that is watched over; the one that watches exits here, as that one did.
+    """Return in a supervised process; the supervisor exits here with the same exit code.
 
     Args:
-        commands: The table of commands; the first word of `sys.argv` that is no option names one.
+        commands: The table of commands; the first word of `sys.argv` without a dash names one.
     """
     place = next((i for i, word in enumerate(sys.argv) if i and not word.startswith("-")), 0)
     command = next((each for each in commands if each.name == sys.argv[place]), None)
@@ -59,7 +59,7 @@ def supervise(commands: Sequence[Command]) -> None:
     more = _further_options(command, sys.argv[place + 1 :], end)
     if repeats and more and is_crash(end):
         sys.stderr.write(
-            f"ctk: {_what_happened(end)}; the command goes on with {shlex.join(more)}: "
+            f"ctk: {_what_happened(end)}; the command continues with {shlex.join(more)}: "
             "a child process can be killed without loss\n"
         )
         sys.argv[place + 1 : place + 1] = more
@@ -70,7 +70,7 @@ def supervise(commands: Sequence[Command]) -> None:
 
 
 def is_crash(end: End) -> bool:
-    """Return whether the working half died of what it ran, with no answer given."""
+    """Return whether the working half crashed before it answered."""
     if end.notes.command is None or end.notes.exit_code is not None or end.gave_up:
         return False
     return -end.status not in _SENT
@@ -88,12 +88,12 @@ def _options(command: Command) -> set[str]:
 
 
 def _further_options(command: Command, given: Sequence[str], end: End) -> list[str]:
-    """Return what to add to a command that was killed; nothing where that would not help.
+    """Return options to add to a killed command; empty if that would not help.
 
-    What the user gave stands behind it, and wins.
+    The user's own options follow, and win.
     """
     if "--no-isolate" in given or "--isolate" in given or end.notes.asking:
-        return []  # a function of the user runs in this process, whatever else runs in children
+        return []  # a function of the user runs in this process even with --isolate
     folder = end.notes.resumable if "resume" in _options(command) else None
     if folder is not None and not Path(folder, "journal.jsonl").is_file():  # nothing was answered
         folder = None
@@ -131,9 +131,9 @@ def _what_happened(end: End) -> str:
 
 
 def _exit_as(command: Command, end: End) -> None:
-    """Exit with the answer of the working half, or with one that says how it ended."""
+    """Exit with the answer of the working half, or with an answer about its end."""
     if end.notes.exit_code is not None:
-        sys.exit(end.notes.exit_code)  # whatever an atexit handler of the program did then
+        sys.exit(end.notes.exit_code)  # an atexit handler of the program does not change it
     if end.notes.command is None and end.status >= 0:
         sys.exit(end.status)
     is_sent = end.status < 0 and -end.status != signal.SIGPIPE  # 141 would end `git bisect run`
@@ -165,7 +165,7 @@ _ASK_APART = (
 
 
 def _killed(what: str, end: End) -> Answer:
-    advice = "To find what does it: ctk repro CASE --isolate"
+    advice = "To find the cause: ctk repro CASE --isolate"
     return Answer(
         ExitCode.CANNOT_TELL,
         f"cannot tell: {what}",
@@ -178,6 +178,6 @@ def _what_is_kept(end: End) -> tuple[str, ...]:
     if end.notes.resumable is None:
         return ()
     return (
-        f"What is known so far is kept: {end.notes.resumable}",
+        f"Results so far: {end.notes.resumable}",
         f"to go on: {end.notes.go_on}",
     )
