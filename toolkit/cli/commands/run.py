@@ -53,7 +53,7 @@ class WatchingOptions:
         InputsMode | None,
         typer.Option(
             "--inputs",
-            help="The part of inputs and weights that cases keep (default: CTK_INPUTS, else recipe).",
+            help="Inputs and weights that cases keep (default: CTK_INPUTS, else recipe).",
             show_default=False,
         ),
     ] = None

@@ -40,7 +40,7 @@ WhyOption = Annotated[
     bool,
     typer.Option(
         "--why",
-        help="For a case that minify or diagnose made: show the outcome of each edit that would make "
+        help="For a case that minify or diagnose made: show the outcome of each edit to make "
         "it smaller, node by node, and which closest case passes.",
     ),
 ]
