@@ -101,7 +101,7 @@ def _is_fused(module: GraphModule) -> str | None:
 
 
 def _fill(draws_otherwise: bool) -> Callable[[RuleTable, tuple[str, ...]], None]:
-    """Return the filler of the table: one pattern for all devices; each match selects the kernel."""
+    """Return a function that fills a table: one pattern for all devices."""
 
     def fill(table: RuleTable, devices: tuple[str, ...]) -> None:
         for replacement in replacements(draws_otherwise=draws_otherwise):
