@@ -14,8 +14,8 @@ from ctk.toolkit.operations.session.whole_program import refine_program
 def bisect(subject: Subject, inputs: Inputs | None, options: BisectOptions) -> Diagnosis:
     """Find what makes the first failing graph fail, prove it, and write `diagnosis.json`.
 
-    The proof is a counterfactual: without the culprit alone, the case passes. Where nothing is
-    proved, the options of the target are asked about, too.
+    The proof is a counterfactual: without the culprit alone, the case passes. Without a proof, the
+    options of the target are also tried.
 
     >>> import ctk
     >>> found = ctk.bisect("examples/broken_pass.py", out="bisected")

@@ -1,10 +1,10 @@
 """check: judge the results of each graph, and compare every value that survives a step with eager.
 
 The results decide whether there is a failure, by the judgement that `repro`, `bisect` and
-`diagnose` give as well. The steps say where: a step that makes a value wrong which the results do
-not show is told, and is no failure.
+`diagnose` give as well. The steps locate it: a step that makes a value wrong behind correct results
+is reported as hidden, and does not make the check fail.
 
-What it does not do: it vetoes nothing, so it proves nothing; `bisect` and `diagnose` do.
+Nothing is vetoed, so nothing is proved; `bisect` and `diagnose` prove.
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ class GraphCheck:
 
     Attributes:
         case: The graph.
-        judgement: What its results show; the one that says whether it fails.
-        findings: What each step of its compile did to the values.
+        judgement: The judgement of its results, which decides whether it fails.
+        findings: The effect of each step of its compile on the values.
         log: The compile.
-        history: What each step did to the error of each value, worst first; empty unless asked for.
+        history: The change of each step to the error of each value, worst first; empty by default.
     """
 
     case: Case
@@ -57,12 +57,12 @@ class GraphCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check shows. As a string: the answer in one line.
+    """The result of a check. As a string: the answer in one line.
 
     Attributes:
         graphs: The graphs of the program, in order; none where Dynamo gives none.
-        end_to_end: What its compiled calls give beside its eager ones; None for cases and graphs,
-            and where a graph fails already.
+        end_to_end: The comparison of its compiled and eager calls; None for cases and graphs, and
+            if a graph fails already.
     """
 
     graphs: tuple[GraphCheck, ...]
@@ -75,7 +75,7 @@ class CheckReport:
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement of the results that tells most of the program."""
+        """The most severe judgement of the program."""
         whole = [self.end_to_end.judgement] if self.end_to_end is not None else []
         return most_telling([*(graph.judgement for graph in self.graphs), *whole])
 
@@ -91,7 +91,7 @@ class CheckReport:
 
     @property
     def history(self) -> tuple[ErrorChange, ...]:
-        """What each step did to the error of each value, of all graphs, worst first."""
+        """The change of each step to the error of each value, of all graphs, worst first."""
         changes = (change for graph in self.graphs for change in graph.history)
         return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
 

@@ -37,8 +37,8 @@ def diagnose(subject: Subject, inputs: Inputs | None, options: ReduceOptions) ->
         options: Keywords of `ReduceOptions`.
 
     Returns:
-        The diagnosis; of the graph that tells most when none fails. Ctrl-C, and an error of ours,
-        end the reduction early and keep the best so far.
+        The diagnosis; of the graph with the most severe judgement when none fails. Ctrl-C, and an
+        internal error, end the reduction early and keep the best so far.
     """
     with open_reduction("diagnose", subject, inputs, options) as (run, terms):
         found = run.bisect_cases(captured=run.folder / "case")

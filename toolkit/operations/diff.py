@@ -1,6 +1,6 @@
 """diff: two compiles of one program, with two targets or two sets of options, step by step.
 
-What it does not do: veto anything, or say which side is to blame (`bisect` does).
+Nothing is vetoed, and neither side is blamed (`bisect` does that).
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from ctk.toolkit.oracle.questions.judge import judge
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How one of the two compiles is made; what is left out is the case's own.
+    """One of the two compiles; a missing field is the case's own.
 
     Attributes:
         target: Target spec.
@@ -38,8 +38,8 @@ class GraphDiff:
 
     Attributes:
         cases: The graph with target and options of each side.
-        judgements: What the results of each side show, compared with eager.
-        comparison: What differs between the compiles.
+        judgements: Of the results of each side, compared with eager.
+        comparison: The differences between the compiles.
     """
 
     cases: tuple[Case, Case]
@@ -55,7 +55,7 @@ class DiffReport:
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement of a side that tells most: a failure, if either side has one."""
+        """The most severe judgement of a side: a failure, if either side has one."""
         return most_telling(each for graph in self.graphs for each in graph.judgements)
 
     @property

@@ -1,7 +1,6 @@
 """minify: the smallest graph of a failing compile that fails for the same reason, with its repro.
 
-The failure is bisected first: its culprit tells the reducer where to look, and holds it to that
-failure. `diagnose` reduces through here as well, so both ask the same questions.
+The failure is bisected first: its culprit guides the reducer, and holds it to that failure. `diagnose` reduces through here as well, so both ask the same questions.
 
 OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
 OUT/neighbour/    the closest case that passes
@@ -67,8 +66,8 @@ def minify(subject: Subject, inputs: Inputs | None, options: MinifyOptions) -> D
         options: Keywords of `MinifyOptions`.
 
     Returns:
-        The result; without a reduction when nothing fails. Ctrl-C, and an error of ours, end the
-        reduction early and keep the best so far.
+        The result; without a reduction when nothing fails. Ctrl-C, and an internal error, end
+        the reduction early and keep the best so far.
 
     Raises:
         ConfigError: There is no such program or function, or a limit or choice is none.
@@ -286,7 +285,7 @@ def _stack(run: Operation, first: Judgement, same: SameFailure) -> OracleStack:
 
 
 def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
-    """Return the veto of all kernels, if a pass is guilty and the case fails without them, too.
+    """Return the veto of all kernels, if a pass is guilty and the case also fails without them.
 
     Questions then generate no code, which is most of their cost; the smallest case is compiled as
     a whole when it is bisected.

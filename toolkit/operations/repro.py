@@ -23,10 +23,10 @@ class GraphRepro:
 
     Attributes:
         case: The graph as it was asked about.
-        judgement: What it shows.
+        judgement: Its judgement.
         folder: Where it was written as a case; None if it was not.
         script: Its repro.
-        run: What the script showed in a clean process.
+        run: The run of the script in a clean process.
     """
 
     case: Case
@@ -38,12 +38,12 @@ class GraphRepro:
 
 @dataclass(frozen=True, slots=True)
 class ReproReport:
-    """What a program shows.
+    """The judgements of a program.
 
     Attributes:
         graphs: Its graphs, in order; none where Dynamo gives none.
-        end_to_end: What its compiled calls give beside its eager ones; None for cases and graphs,
-            and where a graph fails already.
+        end_to_end: The comparison of its compiled and eager calls; None for cases and graphs, and
+            if a graph fails already.
     """
 
     graphs: tuple[GraphRepro, ...]
@@ -51,7 +51,7 @@ class ReproReport:
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement that tells most of the program."""
+        """The most severe judgement of the program."""
         whole = [self.end_to_end.judgement] if self.end_to_end is not None else []
         return most_telling([*(graph.judgement for graph in self.graphs), *whole])
 

@@ -1,8 +1,8 @@
-"""What is slow in a compile: seconds and rewrites of each stage and pass, of any target.
+"""Time a compile: seconds and rewrites of each stage and pass, of any target.
 
-One observed compile is looked at, and what its passes and kernels tell of themselves is added up.
-What no pass told (tracing, wrappers, a compiler that announces little) is the rest. What it does
-not do: repeat itself. A first compile is what users wait for; of noisy machines trust the shares.
+The reports of passes and kernels of one observed compile are added up; unreported time (tracing,
+wrappers, a compiler that announces little) is the rest. The compile is not repeated, because users
+wait for a first compile; on noisy machines trust the shares.
 """
 
 import time
@@ -21,7 +21,7 @@ from ctk.toolkit.targets.base import Compiled, Target
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """What one pass, or the code generation of a stage, has taken.
+    """The time of one pass, or of the code generation of a stage.
 
     Attributes:
         stage: Where.
@@ -29,7 +29,7 @@ class StepTime:
         runs: How often it ran.
         rewrites: How many it made.
         seconds: All runs together.
-        notes: What the pass says of the nodes that it looked at.
+        notes: Remarks of the pass on the nodes that it examined.
     """
 
     stage: str
@@ -46,11 +46,11 @@ class Times:
 
     Attributes:
         case: Which graph.
-        target: What compiled it.
-        seconds: The compile, from the captured graph to a callable, and the steps that were told
-            later: torch may ask for the backward graph at the first backward pass.
+        target: Its target.
+        seconds: The compile, from the captured graph to a callable, and the steps that were
+            reported later: torch may ask for the backward graph at the first backward pass.
         steps: In the order in which they first ran.
-        error: What the compile or the call raised; empty if nothing.
+        error: The exception of the compile or the call; empty for none.
     """
 
     case: str
@@ -61,7 +61,7 @@ class Times:
 
     @property
     def rest(self) -> float:
-        """Seconds that no step has told."""
+        """Unreported seconds."""
         return max(0.0, self.seconds - sum(step.seconds for step in self.steps))
 
     @property
@@ -104,7 +104,7 @@ class TimedTarget(Target):
 
 
 def time_case(case: Case) -> Times:
-    """Compile a case once under an observer, call it, and say what took how long."""
+    """Compile a case once under an observer, call it, and return the time of each step."""
     recorder = Recorder()
     timed = TimedTarget(resolve_target(case.target), recorder.log)
     outcome = run_compiled(case, observer=recorder, target=timed)
@@ -121,7 +121,7 @@ def time_case(case: Case) -> Times:
 
 
 def step_times(log: CompileLog) -> tuple[StepTime, ...]:
-    """Return the time of each pass and code generator that a log tells of."""
+    """Return the time of each pass and code generator in a log."""
     single = [
         StepTime(p.id.stage, p.id.name, 1, _made(p), p.seconds, p.notes)
         for p in log.passes()

@@ -1,1 +1,1 @@
-"""What a diagnosis looks like, as JSON and as text."""
+"""A diagnosis as JSON and as text."""

@@ -1,4 +1,4 @@
-"""What the persistent cache holds of a compile under diagnosis, and what became of it."""
+"""The entries of a compile under diagnosis in the persistent cache, and their fate."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class KeptEntry:
 
     @property
     def line(self) -> str:
-        """What is to be told, in one sentence."""
+        """The entries and their fate in one sentence."""
         many = len(self.entries) > 1
         names = ", ".join(each[:_SHOWN_DIGITS] for each in self.entries)
         what = f"{'entries' if many else 'entry'} {names} of the persistent cache"

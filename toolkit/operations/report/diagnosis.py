@@ -1,4 +1,4 @@
-"""Diagnosis: what is known of one failure so far, as live objects; `as_json` writes it."""
+"""Diagnosis: the facts about one failure so far, as live objects; `as_json` writes it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +53,11 @@ class OtherFailure:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `diagnose` and `bisect-pass` found.
+    """The result of `diagnose` and `bisect-pass`, also while they run.
 
     Attributes:
         case: The case in question, as it was given; None for a program that gives no graph.
-        search: Who causes the failure, and how that is known.
+        search: The bisection.
         seconds: Time used so far.
         folder: Where it is written; None if nowhere.
         state: How far it is.
@@ -66,17 +66,17 @@ class Diagnosis:
         minimal_search: The bisection of the smallest case, to see that it is the same failure
             still.
         repro: Path of the emitted script; None if none was written.
-        repro_run: What its run in a clean process showed; None if it was not run.
+        repro_run: Its run in a clean process; None if it was not run.
         minimal: Folder of the smallest case; None before there is one.
-        problems: What went wrong on the way and did not end it, one sentence each.
+        problems: Errors that did not end the operation, one sentence each.
         is_saved: Whether everything that was found is on disk.
         is_interrupted: Whether Ctrl-C has ended it.
-        go_on: The command that goes on with it.
-        end_to_end: What the whole program's compiled calls give beside its eager ones; None for
-            cases and graphs, and where a graph shows the failure.
-        program: How small the program became; None where a graph shows the failure, or nobody
-            asked.
-        kept: What the persistent cache had of the compile; None for nothing.
+        go_on: The command that resumes it.
+        end_to_end: The comparison of the whole program's calls; None for cases and graphs, and if a
+            graph shows the failure.
+        program: Sizes of the reduced program; None if a graph shows the failure, or without a
+            reduction.
+        kept: The entries of the compile in the persistent cache; None for none.
         decided_by: Which command or function of the user decides; empty where ctk compares.
         others: Other failures that were met on the way.
     """

@@ -1,4 +1,4 @@
-"""Why a minimal case is not smaller, for people: node by node, with what came of each edit.
+"""Why a minimal case is not smaller, for people: node by node, with the outcome of each edit.
 
     mul: float32[8] = aten.mul.Tensor(x, 2)
       without mul                passes          remove
@@ -62,7 +62,7 @@ def answer_of(record: CertificateRecord) -> str:
 
 
 def verdict_of(refusal: Refusal) -> str:
-    """Return what came of an edit, in a word or two."""
+    """Return the outcome of an edit, in a word or two."""
     return NOT_ASKED if refusal.verdict is None else refusal.verdict.value
 
 

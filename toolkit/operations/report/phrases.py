@@ -1,4 +1,4 @@
-"""The words for people: what each verdict, kind of failure and place means, in a sentence."""
+"""Sentences for people about each verdict, kind of failure and place."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ VERDICTS: Mapping[Verdict, str] = {
     Verdict.FLAKY: "cannot tell: two runs of the same program differ",
     Verdict.TIMEOUT: "cannot tell: the time limit ran out",
 }
-"""What each verdict says."""
+"""A sentence for each verdict."""
 
 MEANINGS: Mapping[FailureKind, str] = {
     "compile-error": "the compiler raises; eager runs the program",
@@ -38,7 +38,7 @@ MEANINGS: Mapping[FailureKind, str] = {
     "peak-memory": "the compiled call takes so many times as much memory as eager's, at its peak",
     "oracle": "a command or function of yours calls it a failure",
 }
-"""What each kind of failure says."""
+"""A sentence for each kind of failure."""
 
 PLACES: Mapping[FailureOrigin, str] = {
     "dynamo": "Dynamo: what it captures, guards, resumes and does around graphs, with any backend",
@@ -52,7 +52,7 @@ PLACES: Mapping[FailureOrigin, str] = {
     "frozen": "the passes over a graph whose parameters are constants",
     "lowered": "code generation: lowerings, fusions, kernels",
 }
-"""What each place is."""
+"""A description of each place."""
 
 ENDINGS: Mapping[Reason, str] = {
     "minimal": "minimal",
@@ -98,7 +98,7 @@ _LABELS = (
 
 
 def label_of(where: str, *, is_kernel: bool) -> str:
-    """Return what a culprit is, in one word."""
+    """Return the kind of a culprit, in one word."""
     if is_kernel:
         return "kernel"
     return next((label for start, label, _ in _LABELS if where.startswith(start)), "pass")
