@@ -30,7 +30,7 @@ from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.oracle.question import Oracle
 from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.search.blocks import single_cause
-from ctk.toolkit.search.boundaries import checked_boundary
+from ctk.toolkit.search.boundaries import verify_boundary
 from ctk.toolkit.search.questions import run_search
 
 MAX_REWRITES = 1 << 20
@@ -68,9 +68,9 @@ class _Deadly:
         if answer.verdict is Verdict.INVALID:  # eager does it too: no compiler is to blame
             return Search(answer, compiles=self._questions.compiles, reason=answer.detail)
         number = run_search(
-            checked_boundary(self._total()), lambda n: self._fails(Veto(fuel=n), f"with fuel {n}")
+            verify_boundary(self._total()), lambda n: self._fails(Veto(fuel=n), f"with fuel {n}")
         )
-        culprit = self._named(number) if number is not None else None
+        culprit = self._find_rewrite(number) if number is not None else None
         if culprit is None:
             reason = "the rewrite that kills the process could not be named"
             return Search(self._first, compiles=self._questions.compiles, reason=reason)
@@ -151,7 +151,7 @@ class _Deadly:
     def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
 
-    def _named(self, number: int) -> Culprit | None:
+    def _find_rewrite(self, number: int) -> Culprit | None:
         """Return the rewrite with a number; None if one rewrite less is deadly in another way."""
         without = Veto(fuel=number - 1)
         seen = self._questions.answer(without).signature

@@ -29,7 +29,7 @@ from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatch
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.search.blocks import likely_cause, single_cause
-from ctk.toolkit.search.boundaries import checked_boundary
+from ctk.toolkit.search.boundaries import verify_boundary
 from ctk.toolkit.search.questions import run_search
 
 PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
@@ -45,7 +45,7 @@ def by_fuel(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     def fails(fuel: int) -> bool:
         return ask.fails(join_vetoes(Veto(fuel=fuel), base), f"with fuel {fuel}")
 
-    number = run_search(checked_boundary(max(records)), fails)
+    number = run_search(verify_boundary(max(records)), fails)
     if number is None or number not in records:
         return None
     rewrite, record = records[number]

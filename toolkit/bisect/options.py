@@ -131,17 +131,17 @@ class _OptionQuestions:
             Whether none of them matters.
         """
         if is_known and len(changes) > 1:
-            return self._halved(changes)
+            return self._halve(changes)
         verdict = self.ask(changes)
         if verdict is None:
             self.left += len(changes)
         elif len(changes) > 1 and verdict is not Verdict.REPRODUCES:
-            return self._halved(changes)
+            return self._halve(changes)
         elif verdict in INFORMATIVE:
             self.found.append(changes[0].effect(verdict))
         return verdict is Verdict.REPRODUCES
 
-    def _halved(self, changes: Sequence[_Change]) -> bool:
+    def _halve(self, changes: Sequence[_Change]) -> bool:
         middle = len(changes) // 2
         is_in_second = self.halve(changes[:middle])
         self.halve(changes[middle:], is_known=is_in_second)

@@ -75,14 +75,16 @@ class Certificate:
 
         An undecided edit counts as not tried.
         """
-        reasons = {step: [*self.reasons.get(step, ()), *self._undecided(step)] for step in steps}
+        reasons = {
+            step: [*self.reasons.get(step, ()), *self._count_undecided(step)] for step in steps
+        }
         return tuple(
             one_line(f"{step}: {'; '.join(why)}") if why else step
             for step, why in reasons.items()
             if why or step not in self.steps
         )
 
-    def _undecided(self, step: str) -> Iterator[str]:
+    def _count_undecided(self, step: str) -> Iterator[str]:
         """Yield the number of undecided edits of a finished step, by verdict."""
         seen = Counter(
             refusal.verdict.value

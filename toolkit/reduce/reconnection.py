@@ -82,12 +82,12 @@ class _Gaps:
         if value.name not in self.removed:
             return value.name
         source = self.sources.get(value.name)
-        if source is None or (value.name in self._written() and self._is_leaf(source)):
+        if source is None or (value.name in self._find_written() and self._is_leaf(source)):
             self._cut(node, value.name)
             return value.name
         return source
 
-    def _written(self) -> frozenset[str]:
+    def _find_written(self) -> frozenset[str]:
         """Return the values that remaining nodes change in place."""
         if self.written is None:
             by_nodes = self.facts.mutators - self.removed

@@ -56,7 +56,7 @@ def smallest_true(count: int) -> Search[int, int]:
     return high
 
 
-def checked_boundary(count: int) -> Search[int, int | None]:
+def verify_boundary(count: int) -> Search[int, int | None]:
     """Return the number of `smallest_true`; None if 0 is true, or `count` is not."""
     if count <= 0 or (yield 0) or not (yield count):
         return None

@@ -14,7 +14,7 @@ from ctk.toolkit.search.blocks import (
     smallest_subset,
 )
 from ctk.toolkit.search.boundaries import (
-    checked_boundary,
+    verify_boundary,
     find_integer,
     largest_true,
     smallest_true,
@@ -187,14 +187,14 @@ def test_a_checked_boundary_is_found(boundary):
         asked.append(fuel)
         return fuel >= boundary
 
-    assert run_search(checked_boundary(100), fails) == boundary
+    assert run_search(verify_boundary(100), fails) == boundary
     assert len(asked) <= 9
 
 
 def test_there_is_no_boundary():
-    assert run_search(checked_boundary(8), lambda _: True) is None
-    assert run_search(checked_boundary(8), lambda _: False) is None
-    assert run_search(checked_boundary(0), lambda _: True) is None
+    assert run_search(verify_boundary(8), lambda _: True) is None
+    assert run_search(verify_boundary(8), lambda _: False) is None
+    assert run_search(verify_boundary(0), lambda _: True) is None
 
 
 def test_a_single_cause():

@@ -118,7 +118,7 @@ class _Search:
         for name, group in groups(first.asked):
             culprit = self._in_group(name, group)
             if culprit is not None:
-                return self._proved(first, culprit)
+                return self._prove(first, culprit)
         everything = [each for each in first.asked if each.kind != "rewrite"]
         is_good = self._is_good(everything, "without all of them")
         reason = (
@@ -142,7 +142,7 @@ class _Search:
 
         return run_search(prefix_end(group[::-1]), is_good_without)
 
-    def _proved(self, first: CommandRun, culprit: Suspect) -> CommandSearch:
+    def _prove(self, first: CommandRun, culprit: Suspect) -> CommandSearch:
         confirmed = self._is_good([culprit], f"without {culprit}")
         rewrite = self._rewrite_of(first, culprit) if confirmed else None
         reason = "" if confirmed else "without it alone the command is still bad"

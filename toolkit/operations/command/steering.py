@@ -26,7 +26,7 @@ from ctk.toolkit.watch.hooks import make_named_target
 def steer_here(folder: str) -> None:
     """Steer every compile of this process from now on; called when Dynamo has been imported."""
     steering = Steering(Path(folder))
-    dynamo.wrap_backend_lookup(steering.steered, steering)
+    dynamo.wrap_backend_lookup(steering.wrap, steering)
 
 
 class Steering:
@@ -40,7 +40,7 @@ class Steering:
         self._graphs = 0
         self._lock = threading.Lock()
 
-    def steered(self, backend: object) -> object:
+    def wrap(self, backend: object) -> object:
         """Return the wrapper of a backend; equal backends get the same object."""
         if hasattr(backend, "ctk_steered"):
             return backend

@@ -50,7 +50,7 @@ def with_sizes(
     _record(case.graph, graph, tuple(inputs.values()))
     result = dataclasses.replace(case, graph=graph, inputs=tuple(inputs.values()))
     indices = _Indices(case, facts, sizes, checked)
-    fitted = {name: indices.fitted(name, value) for name, value in inputs.items()}
+    fitted = {name: indices.fit(name, value) for name, value in inputs.items()}
     if all(fitted[name] is value for name, value in inputs.items()):
         return result if checked.is_sure or can_run(result, case, facts) is not False else None
     if can_run(result, case, facts):
@@ -186,7 +186,7 @@ class _Indices:
     sizes: Assignment
     checked: Checked
 
-    def fitted(self, name: str, value: object) -> object:
+    def fit(self, name: str, value: object) -> object:
         """Return an input with values below the new size of the indexed dimension."""
         if not _is_index(value) or not isinstance(value, torch.Tensor):
             return value

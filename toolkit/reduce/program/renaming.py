@@ -21,7 +21,7 @@ def bindings_of(tree: ast.Module) -> dict[str, str]:
     >>> bindings_of(ast.parse("import torch.nn as nn; from math import sin; x = 1"))
     {'nn': 'torch.nn', 'sin': 'math.sin', 'x': ''}
     """
-    found = dict.fromkeys(_bound(tree.body), "")
+    found = dict.fromkeys(_names_bound(tree.body), "")
     for node in _own(tree.body):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -71,7 +71,7 @@ class _Renaming(ast.NodeVisitor):
         node.name = self._other(node.name)
         for outside in (*node.decorator_list, node.args, *([node.returns] if node.returns else ())):
             self.visit(outside)
-        self._within(_parameters(node.args) | _bound(node.body), node.body)
+        self._within(_parameters(node.args) | _names_bound(node.body), node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._visit_function(node)
@@ -87,7 +87,7 @@ class _Renaming(ast.NodeVisitor):
         node.name = self._other(node.name)
         for outside in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(outside)
-        self._within(_bound(node.body), node.body, of_class=True)
+        self._within(_names_bound(node.body), node.body, of_class=True)
 
     def visit_Name(self, node: ast.Name) -> None:
         node.id = self._other(node.id)
@@ -113,7 +113,7 @@ def _parameters(arguments: ast.arguments) -> set[str]:
     return {each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)}
 
 
-def _bound(body: Iterable[ast.AST]) -> set[str]:
+def _names_bound(body: Iterable[ast.AST]) -> set[str]:
     """Return the names that a scope binds itself, except its declared globals."""
     found, declared = _names_stored(body), set[str]()
     for node in _own(body):

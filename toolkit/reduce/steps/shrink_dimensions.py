@@ -75,7 +75,7 @@ def _cut(group: Sequence[Resize]) -> Descent:
 
 
 def _proposals(case: Case, sizing: Sizing) -> Sequence[Proposal]:
-    chosen = _chosen(case, sizing)
+    chosen = _choose_sizes(case, sizing)
     sizes = [Resize(place, old, 1) for place, old in chosen.items() if old > 1]
     bound = [each for each in sizes if _is_of_tensor(sizing.relations, each.place)]
     half = len(bound) // 2
@@ -135,7 +135,7 @@ def _is_shared(place: SizePlace, relations: Relations) -> bool:
     )
 
 
-def _chosen(case: Case, sizing: Sizing) -> dict[SizePlace, int]:
+def _choose_sizes(case: Case, sizing: Sizing) -> dict[SizePlace, int]:
     """Return the places whose sizes may be chosen, and how large these are (1: nothing to do).
 
     Every place stays in the list when it shrinks, so that the next one keeps its turn.

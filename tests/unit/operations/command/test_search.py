@@ -163,7 +163,7 @@ class TestSteering:
             (tmp_path / BOOK).write_text("")
             write_plan(tmp_path, left_out)
             steering = Steering(tmp_path)
-            undo = dynamo.wrap_backend_lookup(steering.steered, steering)
+            undo = dynamo.wrap_backend_lookup(steering.wrap, steering)
             try:
                 torch.compiler.reset()
                 for function in (one, other):
