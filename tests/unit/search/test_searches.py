@@ -14,11 +14,11 @@ from ctk.toolkit.search.blocks import (
     smallest_subset,
 )
 from ctk.toolkit.search.boundaries import (
-    verify_boundary,
     find_integer,
     largest_true,
     smallest_true,
     strongest_true,
+    verify_boundary,
 )
 from ctk.toolkit.search.descents import descend, landmarks, least_landmark, least_number
 from ctk.toolkit.search.questions import first_true, run_search
