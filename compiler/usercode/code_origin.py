@@ -25,7 +25,7 @@ def values_reached(
 ) -> tuple[list[object], list[ModuleType]]:
     """Return the values that code takes out of modules, and the modules of the program.
 
-    `helpers.f` is the name `f`. A library's module counts only by values that the program put there.
+    `helpers.f` is the name `f`. A library's module counts only by values that the program put in.
     """
     found: list[object] = []
     modules = [value for value in values if isinstance(value, ModuleType)]

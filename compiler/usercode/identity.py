@@ -339,7 +339,8 @@ class _Walk:
             texts = texts if kind in (list, tuple) else sorted(texts)
             return f"{kind.__name__}({', '.join(texts)})"
         if kind is dict:
-            return f"dict({', '.join(self._pair(*pair, where, changed) for pair in value.items())})"
+            pairs = cast("dict[object, object]", value).items()
+            return f"dict({', '.join(self._pair(k, v, where, changed) for k, v in pairs)})"
         if isinstance(value, re.Pattern):
             return f"pattern {value!r} {value.flags}"
         if isinstance(value, CodeType):

@@ -86,7 +86,7 @@ class Raised:
         return f"{self.name}: {self.message}" if self.message else self.name
 
 
-def raised(error: BaseException, *, compiling: bool | None = None) -> Raised:
+def describe_error(error: BaseException, *, compiling: bool | None = None) -> Raised:
     """Return an exception without its wrappers.
 
     Args:

@@ -15,7 +15,7 @@ from ctk.repro_templates.graph.measuring import (
     uses_gpu,
 )
 from ctk.repro_templates.graph.running import under
-from ctk.repro_templates.graph.verdict import Failure, GraphProgram, describe, flat_call, said
+from ctk.repro_templates.graph.verdict import Failure, GraphProgram, describe, error_line, flat_call
 
 
 def slow_failure(
@@ -34,13 +34,13 @@ def slow_failure(
             try:
                 return repeatable_of(program, empty(Empty()), inputs)
             except Exception as error:
-                print(f"the costs of a call itself are not known: {said(error)}")
+                print(f"the costs of a call itself are not known: {error_line(error)}")
                 return None
 
         on_gpu = uses_gpu(inputs)
         return slowdown(eager, compiled, factor, almost_empty, on_gpu=on_gpu)
 
-    return measured_failure(program, "slow", compare)
+    return find_measured_failure(program, "slow", compare)
 
 
 def peak_failure(program: GraphProgram, factor: float) -> Failure | None:
@@ -49,10 +49,10 @@ def peak_failure(program: GraphProgram, factor: float) -> Failure | None:
     def compare(eager: Call, compiled: Call, inputs: Sequence[object]) -> Measured:
         return extra_memory(eager, compiled, factor, on_gpu=uses_gpu(inputs))
 
-    return measured_failure(program, "peak-memory", compare)
+    return find_measured_failure(program, "peak-memory", compare)
 
 
-def measured_failure(
+def find_measured_failure(
     program: GraphProgram, kind: str, compare: Callable[[Call, Call, Sequence[object]], Measured]
 ) -> Failure | None:
     """Measure both sides of a program; return its failure."""
@@ -86,5 +86,5 @@ def frugal(module: torch.nn.Module) -> Callable[..., object]:
     try:
         return torch.fx.symbolic_trace(module)
     except Exception as error:
-        print(f"eager may hold values for longer than it must: {said(error)}")
+        print(f"eager may hold values for longer than it must: {error_line(error)}")
         return module

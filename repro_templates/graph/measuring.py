@@ -34,7 +34,7 @@ from ctk.compiler.torch_compat.process.allocations import (
     gpu_peak_nbytes,
     keep_gpu_busy,
 )
-from ctk.repro_templates.graph.running import State, entered, leaves, tangent
+from ctk.repro_templates.graph.running import State, enter_states, leaves, tangent
 
 Call = Callable[[], object]
 
@@ -94,7 +94,7 @@ def repeatable(
         reached = [outputs[i] for i in tangents]
         if not wanted or not reached:
             return outputs
-        with entered(states, {**modes, "autocast": ()}):
+        with enter_states(states, {**modes, "autocast": ()}):
             return torch.autograd.grad(reached, wanted, [*tangents.values()], allow_unused=True)  # type: ignore[arg-type]  # tensors, as the tangents are
 
     return once
@@ -122,17 +122,17 @@ def slowdown(
     for look in LOOKS:
         while len(rounds) < look:
             rounds.append(one_round((eager, compiled), calls, clock, turned=len(rounds) % 2 == 1))
-        if (answer := decided(rounds, factor)) is not None:
+        if (answer := decide(rounds, factor)) is not None:
             break
     if answer == "fails" and not on_gpu and median_of(rounds, 1) < LONG_SECONDS:
         own = own_costs(empty)
-        answer = decided([(a, b - OWN_COSTS * own) for a, b in rounds], factor)
+        answer = decide([(a, b - OWN_COSTS * own) for a, b in rounds], factor)
         if answer == "passes":
             return Measured("passes", f"{words_of(rounds)}; its own costs are {microseconds(own)}")
     return Measured(answer or "flaky", words_of(rounds))
 
 
-def decided(
+def decide(
     rounds: Sequence[tuple[float, float]], factor: float
 ) -> Literal["fails", "passes"] | None:
     """Return the answer that pairs of seconds decide; None if they decide none."""

@@ -46,7 +46,7 @@ class Run:
     layout: Layout = NO_LAYOUT
 
 
-def called(
+def run_once(
     call: Callable[..., object],
     inputs: Sequence[object],
     modes: Modes,
@@ -94,7 +94,7 @@ def results(
     values |= {f"held_{name}": clone_value(tensor) for name, tensor in held.items()}
     if modes["backward"]:
         # Users call backward() outside of autocast.
-        with entered(states, {**modes, "autocast": ()}):
+        with enter_states(states, {**modes, "autocast": ()}):
             values |= gradients(outputs, tensors)
     return values, layout
 
@@ -163,7 +163,7 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
             stack.enter_context(torch.inference_mode(modes["inference"]))
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
         stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
-        stack.enter_context(entered(states, modes))
+        stack.enter_context(enter_states(states, modes))
         stack.enter_context(generators_kept())
         seed_generators(modes["seed"])
         yield
@@ -175,7 +175,7 @@ def in_float64(modes: Modes) -> Modes:
 
 
 @contextlib.contextmanager
-def entered(states: Sequence[State], modes: Modes) -> Generator[None, None, None]:
+def enter_states(states: Sequence[State], modes: Modes) -> Generator[None, None, None]:
     """Run the body with each of the states set."""
     with contextlib.ExitStack() as stack:
         for state in states:

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.graph.exceptions import Raised, alike, raised
+from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error
 from ctk.repro_templates.graph.judging import judge_runs
 from ctk.repro_templates.graph.loading import CannotTell
-from ctk.repro_templates.graph.running import Modes, Run, State, called, in_float64, under
-from ctk.repro_templates.numbers.float64 import widened, wider
-from ctk.repro_templates.numbers.layout import counted
+from ctk.repro_templates.graph.running import Modes, Run, State, in_float64, run_once, under
+from ctk.repro_templates.numbers.float64 import widen, wider
+from ctk.repro_templates.numbers.layout import layout_kinds
 
 ERRORS = ("compile-error", "runtime-error")
 OUTCOMES = ("missing-error", "other-error")
@@ -96,7 +96,7 @@ def main(program: GraphProgram) -> int:
         return 125
     except Exception as error:
         traceback.print_exc()
-        print(f"CANNOT TELL: something else fails: {said(error)}")
+        print(f"CANNOT TELL: something else fails: {error_line(error)}")
         return 125
     if failure is None:
         agrees = "the compiled program agrees with eager"
@@ -133,7 +133,7 @@ def find_failure(program: GraphProgram) -> Failure | None:
         compiled,
         eager_again=lambda more: run(program, program.module(), more=more),
         reference=partial(reference, program, eager),
-        layouts=counted(program.expected["kind"], strides=program.modes["strides"]),
+        layouts=layout_kinds(program.expected["kind"], strides=program.modes["strides"]),
     )
     if finding.answer == "flaky":
         raise CannotTell(f"flaky: {finding.detail}")
@@ -150,7 +150,7 @@ def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:
     except CannotTell:
         raise
     except Exception as error:
-        return None, raised(error)
+        return None, describe_error(error)
 
 
 def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
@@ -163,7 +163,7 @@ def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also sys.exit, if the compiler calls it
-        seen = raised(error)
+        seen = describe_error(error)
         if alike(wanted, seen):
             return None
         _, name, detail = describe(error, program.expected)
@@ -189,7 +189,7 @@ def run(
 ) -> Run:
     """Run the program once on fresh inputs, the seed raised by `more`; `wide` in float64."""
     values = program.inputs()
-    inputs = [widened(value) if wide else value for value in values.values()]
+    inputs = [widen(value) if wide else value for value in values.values()]
     modes = {**program.modes, "seed": program.modes["seed"] + more}
 
     program_call = flat_call(program, call, [*values])
@@ -200,7 +200,7 @@ def run(
 
     modes = in_float64(modes) if wide else modes
     with under(modes, program.states):
-        return called(flat, inputs, modes, program.states, around, held=held_by(call))
+        return run_once(flat, inputs, modes, program.states, around, held=tensors_of_module(call))
 
 
 def flat_call(
@@ -215,7 +215,7 @@ def flat_call(
     return flat
 
 
-def held_by(call: Callable[..., object]) -> dict[str, torch.Tensor]:
+def tensors_of_module(call: Callable[..., object]) -> dict[str, torch.Tensor]:
     """Return the tensors of a module by name, compiled or not."""
     if not isinstance(call, torch.nn.Module):
         return {}
@@ -240,8 +240,8 @@ def reference(program: GraphProgram, eager: Run) -> tuple[Mapping[str, object] |
             tensor.data = tensor.data.to(wider(tensor.dtype))
         return run(program, module, wide=True, around=play).values, ""
     except Exception as error:
-        print(f"no float64 reference, compared with eager itself: {said(error)}")
-        return None, said(error)
+        print(f"no float64 reference, compared with eager itself: {error_line(error)}")
+        return None, error_line(error)
 
 
 def describe(error: BaseException, expected: Mapping[str, Any]) -> Failure:
@@ -254,9 +254,9 @@ def describe(error: BaseException, expected: Mapping[str, Any]) -> Failure:
     name = type(error).__name__
     is_dynamo = "TorchDynamoException" in kinds_of(error) and not is_backend
     if is_dynamo and name != expected["exception"]:
-        raise CannotTell(f"Dynamo cannot capture the program again: {said(error)}")
+        raise CannotTell(f"Dynamo cannot capture the program again: {error_line(error)}")
     if isinstance(error, ImportError) and name != expected["exception"]:
-        raise CannotTell(f"something is not installed: {said(error)}")
+        raise CannotTell(f"something is not installed: {error_line(error)}")
     kind = "compile-error" if is_backend else "runtime-error"
     if expected["kind"] in ERRORS:
         kind = expected["kind"]  # torch.compile compiles at the first call: they look alike
@@ -268,7 +268,7 @@ def kinds_of(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return an exception in one line."""
     return f"{type(error).__name__}: {first_line(error)}"
 

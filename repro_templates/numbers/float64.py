@@ -69,7 +69,7 @@ def reads_bits(name: str, arguments: Iterable[object]) -> bool:
     return is_view and any(isinstance(value, torch.dtype) for value in arguments)
 
 
-def widened(value: object) -> object:
+def widen(value: object) -> object:
     """Return an input in float64, a new leaf; values that are not tensors as they are."""
     if not isinstance(value, Tensor):
         return value

@@ -68,7 +68,7 @@ def layout_of(outputs: Mapping[str, object], others: Mapping[str, Tensor]) -> La
     return Layout(shared, grads)
 
 
-def counted(expected: str | None, *, strides: bool) -> tuple[str, ...]:
+def layout_kinds(expected: str | None, *, strides: bool) -> tuple[str, ...]:
     """Return the kinds of layout mismatch that count.
 
     Args:

@@ -46,7 +46,7 @@ def arguments_named(arguments: Arguments) -> dict[str, object]:
     return {f"in{i}": each for i, each in enumerate(arguments.args)} | dict(arguments.kwargs)
 
 
-def resized(arguments: Arguments) -> list[Arguments]:
+def resize_arguments(arguments: Arguments) -> list[Arguments]:
     """Return the arguments of one more call with one more row; none if the inputs have no batch.
 
     Args:
@@ -59,7 +59,7 @@ def resized(arguments: Arguments) -> list[Arguments]:
     return [_change(arguments, lambda t: _with_one_more_row(t) if _begins(t, batch) else t)]
 
 
-def revalued(arguments: Arguments) -> list[Arguments]:
+def exchange_values(arguments: Arguments) -> list[Arguments]:
     """Return the arguments of one more call with other values; none if that changes nothing.
 
     Args:

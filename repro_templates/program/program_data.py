@@ -1,7 +1,7 @@
 """Other data for the tensors of a program while it is played: wider, or next to its own.
 
-    with changed_data(roots, widened_data):              in float64
-    with changed_data(roots, partial(neighbours, towards=math.inf)):    each float a bit larger
+    with change_data(roots, widen_data):              in float64
+    with change_data(roots, partial(neighbours, towards=math.inf)):    each float a bit larger
 
 Tensors that the program itself creates are widened in float64.py.
 """
@@ -18,7 +18,7 @@ from ctk.repro_templates.program.program_state import tensors_of
 
 
 @contextlib.contextmanager
-def changed_data(
+def change_data(
     roots: Sequence[object], change: Callable[[Tensor], Tensor]
 ) -> Generator[None, None, None]:
     """Give every tensor that a program keeps other data in the body, and restore it after it.
@@ -45,7 +45,7 @@ def changed_data(
             tensor.data = data
 
 
-def widened_data(data: Tensor) -> Tensor:
+def widen_data(data: Tensor) -> Tensor:
     """Return the data of a tensor in the float64 form of its dtype.
 
     Raises:
@@ -69,7 +69,7 @@ def neighbours(data: Tensor, towards: float) -> Tensor:
 
 
 @contextlib.contextmanager
-def widened_dtype(*, is_wide: bool) -> Generator[None, None, None]:
+def widen_dtype(*, is_wide: bool) -> Generator[None, None, None]:
     """Make new floats float64 in the body, if `is_wide`."""
     kept = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if is_wide else kept)

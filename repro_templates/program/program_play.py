@@ -31,7 +31,7 @@ from torch import Tensor
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.process.process_state import outside_function_modes
-from ctk.repro_templates.graph.exceptions import Raised, raised
+from ctk.repro_templates.graph.exceptions import Raised, describe_error
 from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
 from ctk.repro_templates.graph.running import (
     Run,
@@ -47,14 +47,14 @@ from ctk.repro_templates.program.program_arguments import (
     Arguments,
     arguments_named,
     arguments_of,
-    resized,
-    revalued,
+    exchange_values,
+    resize_arguments,
 )
 from ctk.repro_templates.program.program_data import (
-    changed_data,
+    change_data,
     neighbours,
-    widened_data,
-    widened_dtype,
+    widen_data,
+    widen_dtype,
 )
 from ctk.repro_templates.program.program_nested import as_value, form_of, leaves_of
 from ctk.repro_templates.program.program_state import (
@@ -163,12 +163,12 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
     Raises:
         PrecisionRefused: A float64 play is requested, and the program has no such form.
     """
-    change = widened_data if how.in_float64 else None
+    change = widen_data if how.in_float64 else None
     if how.nudged:
         change = partial(neighbours, towards=how.nudged * math.inf)
     if change is None:
         return _calls_made(program, how, compiled)
-    with changed_data([program.model, *map(arguments_named, program.calls)], change):
+    with change_data([program.model, *map(arguments_named, program.calls)], change):
         return _calls_made(program, how, compiled)
 
 
@@ -180,10 +180,10 @@ def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[P
     is_wanted = torch.is_grad_enabled() and (how.backward or not is_inference)
     played: list[Played] = []
     earlier: dict[str, Tensor] = {}
-    with torch.set_grad_enabled(is_wanted), widened_dtype(is_wide=how.in_float64):
+    with torch.set_grad_enabled(is_wanted), widen_dtype(is_wide=how.in_float64):
         for number, (given, more) in enumerate(calls):
             tape: Tape | None = [] if how.records else None
-            with seeded(SEED + 1 + number), around_call(how, number, tape):
+            with seed_all(SEED + 1 + number), around_call(how, number, tape):
                 before = generator_states()
                 if number == last and program.between is not None:
                     program.between(program.model)
@@ -207,7 +207,7 @@ def calls_played(program: Playable, how: How) -> list[tuple[Arguments, str]]:
     calls = list(program.calls)
     own = [*(program.again() for _ in range(how.calls - len(calls))), *calls]
     wanted = [] if program.says_calls else how.more
-    made = {"sizes": resized, "values": revalued}
+    made = {"sizes": resize_arguments, "values": exchange_values}
     more = [(each, name) for name in wanted for each in made[name](own[-1])]
     return [*((each, "") for each in own), *more]
 
@@ -241,9 +241,9 @@ def one_call(
         raise
     except BaseException as caught:  # SystemExit as well: it is the program's
         error = caught
-    if error is None or raised(error).name != BROKEN_DEVICE:
+    if error is None or describe_error(error).name != BROKEN_DEVICE:
         return what_is_left(model, given, before, result, error, earlier)
-    said = raised(error)  # the device answers no more in this process
+    said = describe_error(error)  # the device answers no more in this process
     return Played(Run({}, before, drew_random=False), error=said, exception=error)
 
 
@@ -276,7 +276,7 @@ def what_is_left(
     if error is not None:
         run = Run(keeps, after, drew, layout=layout_of(held, known))
         is_compiling = is_raised_compiling(error)
-        return Played(run, "", raised(error), is_compiling, exception=error)
+        return Played(run, "", describe_error(error), is_compiling, exception=error)
     outs = {name_of_result(leaf.path): leaf.value for leaf in leaves_of(result, "out")}
     values = {name: clone_value(as_value(value)) for name, value in outs.items()}
     layout = layout_of({**outs, **held}, known)
@@ -312,7 +312,7 @@ def propagate(result: object) -> None:
 
 
 @contextlib.contextmanager
-def seeded(seed: int = SEED) -> Generator[None, None, None]:
+def seed_all(seed: int = SEED) -> Generator[None, None, None]:
     """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
     numpy = _numpys_generator()
     kept, numpys = random.getstate(), numpy.get_state() if numpy else None

@@ -21,7 +21,7 @@ from ctk.repro_templates.program.program_compare import (
     compare_plays,
 )
 from ctk.repro_templates.program.program_play import How, Played
-from ctk.repro_templates.program.program_values import read_values, unpacked, write_values
+from ctk.repro_templates.program.program_values import read_values, unpack, write_values
 
 Values = Mapping[str, Any]
 """The calls of one side, packed, as `calls`.
@@ -49,15 +49,15 @@ def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
         Died: Eager does not finish.
         CannotTell: The compiler under test is missing, or does not take its options.
     """
-    eager = EagerPlays(partial(played_by, side, False), how)
+    eager = EagerPlays(partial(play_by, side, False), how)
     try:
-        compiled = played_by(side, True, eager.how)
+        compiled = play_by(side, True, eager.how)
     except Died as end:
         return Comparison("fails", (difference_of(end),))
     return compare_plays(eager, compiled, strides=strides)
 
 
-def played_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
+def play_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
     """Return the calls of one side.
 
     Raises:
@@ -69,7 +69,7 @@ def played_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
         raise CannotTell(values["refused"])
     if "died" in values:
         raise Died(values["died"])
-    return unpacked(values["calls"])
+    return unpack(values["calls"])
 
 
 def difference_of(end: Died) -> CallDifference:

@@ -1,6 +1,6 @@
 """Results of one side of a program as a file: numbers and texts as JSON, tensors as their memory.
 
-    write_values({"calls": packed(played)}, path)      ->    unpacked(read_values(path)["calls"])
+    write_values({"calls": pack(played)}, path)      ->    unpack(read_values(path)["calls"])
 
 It is not a pickle: reading it runs nothing. Tensors keep dtype, shape and strides, and come back on
 the CPU, dense; a tensor of a class of its own comes back as its plain parts. Other values come back
@@ -26,17 +26,17 @@ LONGEST_BITS = 10_000
 """Bits of an int that is written in decimal: Python refuses to read longer ones."""
 
 
-def packed(calls: Sequence[Played]) -> tuple[object, ...]:
+def pack(calls: Sequence[Played]) -> tuple[object, ...]:
     """Return the results of calls as nested tuples of numbers, texts and tensors."""
-    return tuple(packed_call(each) for each in calls)
+    return tuple(pack_call(each) for each in calls)
 
 
-def unpacked(calls: Any) -> list[Played]:
+def unpack(calls: Any) -> list[Played]:
     """Return the calls that `packed` packed, without the exceptions themselves."""
-    return [unpacked_call(*each) for each in calls]
+    return [unpack_call(*each) for each in calls]
 
 
-def packed_call(call: Played) -> tuple[object, ...]:
+def pack_call(call: Played) -> tuple[object, ...]:
     """Return the results of one call as nested tuples."""
     run, error = call.run, call.error
     said = None if error is None else (error.name, error.message, error.is_check, error.is_own)
@@ -46,7 +46,7 @@ def packed_call(call: Played) -> tuple[object, ...]:
     return pairs, layout, call.form, said, call.is_compiling, call.drew, tape, call.more
 
 
-def unpacked_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
+def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
     """Return the call that `packed_call` packed."""
     values, generators, drew_random, is_seeded = pairs
     shared, differentiable = (frozenset(each) for each in layout)

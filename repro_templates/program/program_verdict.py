@@ -30,7 +30,7 @@ from ctk.repro_templates.program.program_sides import (
     in_own_process,
     write_outcome,
 )
-from ctk.repro_templates.program.program_values import packed, read_values, write_values
+from ctk.repro_templates.program.program_values import pack, read_values, write_values
 
 SIDE = "--side"
 
@@ -64,7 +64,7 @@ def main_of_program(repro: ProgramRepro) -> int:
         asked = read_values(Path(sys.argv[2]))
         tapes = tuple(list(tape) for tape in asked["tapes"])
         how = replace(How(**json.loads(asked["how"])), more=tuple(asked["more"]), tapes=tapes)
-        write_outcome(partial(played_side, repro, asked["compiled"], how), Path(sys.argv[3]))
+        write_outcome(partial(play_side, repro, asked["compiled"], how), Path(sys.argv[3]))
         return 0
     try:
         found = compare_sides(partial(side_of, repro), repro.how, strides=repro.strides)
@@ -104,7 +104,7 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
     """
     sys.stdout.flush()
     if not torch.cuda.is_initialized():
-        work = partial(played_side, repro, is_compiled, how)
+        work = partial(play_side, repro, is_compiled, how)
         return in_own_process(work, repro.timeout_seconds, partial(holds_too_much, repro))
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder) / "question", Path(folder) / "answer"
@@ -128,10 +128,10 @@ def holds_too_much(repro: ProgramRepro, pid: int) -> bool:
     return repro.memory_nbytes is not None and held_nbytes(pid) > repro.memory_nbytes
 
 
-def played_side(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
+def play_side(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
     """Play one side in this process."""
     sys.stdout = sys.stderr
     stance = contextlib.nullcontext() if is_compiled else eager_stance()
     with set_options(settings_of(repro.program)), stance:
         program = playable_of(repro.program)
-        return {"calls": packed(play(program, how, repro.compiled if is_compiled else None))}
+        return {"calls": pack(play(program, how, repro.compiled if is_compiled else None))}

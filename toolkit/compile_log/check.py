@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.same import same_inputs
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
-from ctk.repro_templates.graph.exceptions import alike, is_of_a_leaf, raised
+from ctk.repro_templates.graph.exceptions import alike, describe_error, is_of_a_leaf
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import Mismatch, identical
 from ctk.repro_templates.numbers.tolerance import TABLE
@@ -336,7 +336,9 @@ class Checker:
         if self._error is _NOT_RUN:
             self._error = run_eager(self._case).error
         own = self._error
-        return isinstance(own, Exception) and alike(raised(own), raised(error, compiling=False))
+        return isinstance(own, Exception) and alike(
+            describe_error(own), describe_error(error, compiling=False)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +361,7 @@ def _find_lost_error(before: Exception, after: Exception | None) -> Mismatch | N
     """Return the mismatch of a step after which the program's exception is absent."""
     if after is not None or is_of_a_leaf(before):
         return None
-    detail = f"{raised(before)}; nothing is raised after this step"
+    detail = f"{describe_error(before)}; nothing is raised after this step"
     return Mismatch(find_raising_node(before) or "", "missing-error", detail)
 
 

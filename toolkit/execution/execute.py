@@ -23,7 +23,7 @@ from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo import tensor_sources
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.graph.random_draws import same_draws
-from ctk.repro_templates.graph.running import STATES, Run, called, under
+from ctk.repro_templates.graph.running import STATES, Run, run_once, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.dynamo_context import dynamo_context
 from ctk.toolkit.execution.modes import reference_state
@@ -129,7 +129,7 @@ def run_private(
     state = reference_state(state) if dtype is not None else state
     with under(state, STATES), keep_python_state(gm):
         held = dict(held_tensors(private))
-        run = called(runner(private), owned, state, STATES, around, held=held)
+        run = run_once(runner(private), owned, state, STATES, around, held=held)
     if not run.is_seeded:
         return run_private(gm, inputs, modes, dtype=dtype, runner=runner, around=around)
     return Outcome(run, dtype=dtype)
@@ -204,7 +204,7 @@ def run_compiled(
         if not is_called:
             return Outcome(None)
         try:
-            return _call(lambda: called(call, owned, state, STATES, held=held), call, owned, then)
+            return _call(lambda: run_once(call, owned, state, STATES, held=held), call, owned, then)
         finally:
             if not has_lost_cuda():  # else the state is lost, and the outcome reports it
                 rewind()

@@ -35,9 +35,9 @@ from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last, user_traceback
-from ctk.repro_templates.graph.exceptions import alike, raised
+from ctk.repro_templates.graph.exceptions import alike, describe_error
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
-from ctk.repro_templates.program.program_play import SEED, seeded
+from ctk.repro_templates.program.program_play import SEED, seed_all
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.roles import Role, roles_of
@@ -101,7 +101,7 @@ def capture_cases(
     with (
         search_last(program.path.parent),
         set_options(program.settings),
-        seeded(),
+        seed_all(),
         collect_reasons(found),
         capturing_for(target, options),
     ):
@@ -327,7 +327,7 @@ def _raises_alike(program: UserProgram, error: Exception, *, backward: bool) -> 
     """Return whether the program raises the same exception without Dynamo."""
     stance = eager_stance()
     own = _eager_error(program, stance, backward=backward)
-    return own is not None and alike(raised(own), raised(error))
+    return own is not None and alike(describe_error(own), describe_error(error))
 
 
 def _check_eager(program: UserProgram, *, backward: bool) -> None:

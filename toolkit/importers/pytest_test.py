@@ -30,7 +30,7 @@ from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collect_
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import restore_settings
 from ctk.compiler.usercode.references import near_file
-from ctk.repro_templates.program.program_play import seeded
+from ctk.repro_templates.program.program_play import seed_all
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to
@@ -89,7 +89,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
         raise ProgramError(f"no such file: {file}{near_file(file.absolute())}")
     run, found = TestRun(request), Collected()
     torch.compiler.reset()
-    with seeded(), collect_reasons(found):
+    with seed_all(), collect_reasons(found):
         run.run(name)
     if not any(compiled.captured for compiled in run.compiled):
         raise _explain_nothing_compiled(name, run, found)

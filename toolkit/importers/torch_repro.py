@@ -31,7 +31,7 @@ from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import restore_settings
 from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.usercode.references import search_last, user_traceback
-from ctk.repro_templates.program.program_play import SEED, seeded
+from ctk.repro_templates.program.program_play import SEED, seed_all
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram
@@ -99,7 +99,7 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
     own = filter_savable(changed, script.path.name) if target_of(target).settings else {}
     config = {**own, **(request.config or {})}
     inputs = StoredInputs(script.folders)
-    with seeded():
+    with seed_all():
         _call(partial(module.load_args, inputs), "load_args", script.path)
         made: Any = getattr(module, "mod", None)
         model = made if made is not None else _call(module.Repro, "Repro", script.path)
@@ -169,7 +169,7 @@ def _has_gradients(program: UserProgram) -> bool:
     if not any(tensor.requires_grad for tensor in tensors_in(program.inputs)):
         return False
     try:
-        with eager_stance(), seeded():
+        with eager_stance(), seed_all():
             copies = [
                 value.detach().clone().requires_grad_(value.requires_grad)
                 if isinstance(value, torch.Tensor)
@@ -251,7 +251,7 @@ def _trace(model: torch.nn.Module, path: Path) -> GraphModule:
 def _load_script(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
     """Run the file, not as `__main__`; return its module and Inductor's options that it sets."""
     try:
-        with restore_settings() as changed, search_last(path.parent), seeded():
+        with restore_settings() as changed, search_last(path.parent), seed_all():
             module = load_file(path, fresh=True)
     except (Exception, SystemExit) as error:
         lost = _LOST.search(path.read_text(encoding="utf-8", errors="replace"))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
@@ -19,7 +19,7 @@ class SearchAborted(Exception):
     """The oracle or a callback raised `error`, so the search cannot continue."""
 
     def __init__(self, who: str, error: Exception) -> None:
-        super().__init__(f"{who} raised {said(error)}")
+        super().__init__(f"{who} raised {error_line(error)}")
         self.error = error
 
 

@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field
 
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.compiler.torch_compat.fx import operators
-from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import ContentCache
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -211,7 +211,7 @@ class Problem:
 
     def leave_out(self, step: str, error: Exception) -> None:
         """Record that a step raised: the search goes on without it."""
-        self.left_out[step] = f"step {step} raised {said(error)}, and was left out"
+        self.left_out[step] = f"step {step} raised {error_line(error)}, and was left out"
         self.errors.append(error)
 
     def _report(self, case: Case, verdict: Verdict) -> None:

@@ -42,9 +42,9 @@ from ctk.repro_templates.program.program_compare import (
     compare_plays,
 )
 from ctk.repro_templates.program.program_play import How, Played, one_call, what_is_left
-from ctk.repro_templates.program.program_sides import Died, played_by
+from ctk.repro_templates.program.program_sides import Died, play_by
 from ctk.repro_templates.program.program_state import tensors_of
-from ctk.repro_templates.program.program_values import packed
+from ctk.repro_templates.program.program_values import pack
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import encode
@@ -248,9 +248,7 @@ class WatchedCalls:
         if way == "dynamo":
             call = torch.compile(self.function, backend="eager", dynamic=self.dynamic)
         with around:
-            return {
-                "calls": packed([one_call(call, _root(self.function), Arguments(args, kwargs))])
-            }
+            return {"calls": pack([one_call(call, _root(self.function), Arguments(args, kwargs))])}
 
     def __str__(self) -> str:
         owner = _root(self.function)
@@ -272,13 +270,13 @@ def _play_in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
     """
     if how != How():
         raise PrecisionRefused("a call that a program makes is compared in its own state only")
-    return played_by(lambda *_: keeper.ask("eager"), False, how)
+    return play_by(lambda *_: keeper.ask("eager"), False, how)
 
 
 def _compare_with(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
     """Compare the call, made in another way, with eager; `flaky` if its fork ended."""
     try:
-        played = played_by(lambda *_: keeper.ask(way), True, eager.how)
+        played = play_by(lambda *_: keeper.ask(way), True, eager.how)
     except (Died, CannotTell) as end:
         return Comparison("flaky", detail=str(end))
     return compare_plays(eager, played, strides=False)

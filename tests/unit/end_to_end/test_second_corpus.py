@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.repro_templates.program.program_arguments import Arguments, resized, revalued
+from ctk.repro_templates.program.program_arguments import (
+    Arguments,
+    exchange_values,
+    resize_arguments,
+)
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -136,7 +140,7 @@ def test_a_program_that_takes_no_other_sizes_is_not_given_any() -> None:
 
 def test_each_input_with_the_batch_size_gets_one_more_row() -> None:
     x, y, weight = torch.randn(3, 4, requires_grad=True), torch.arange(3), torch.randn(4, 3)
-    (found,) = resized(Arguments((x, [y], 7), {"weight": weight}))
+    (found,) = resize_arguments(Arguments((x, [y], 7), {"weight": weight}))
     grown, labels, seven = found.args
     assert isinstance(grown, torch.Tensor) and grown.shape == (4, 4) and grown.requires_grad
     assert isinstance(labels, list) and torch.equal(labels[0], torch.tensor([0, 1, 2, 2]))
@@ -145,16 +149,16 @@ def test_each_input_with_the_batch_size_gets_one_more_row() -> None:
 
 def test_other_values_are_the_same_numbers_elsewhere() -> None:
     x, mask, n = torch.arange(4.0).reshape(2, 2).t(), torch.tensor([True, False]), torch.tensor(3)
-    (found,) = revalued(Arguments((x, {"mask": mask}, n)))
+    (found,) = exchange_values(Arguments((x, {"mask": mask}, n)))
     rolled, table, same = found.args
     assert isinstance(rolled, torch.Tensor) and rolled.tolist() == [[3.0, 0.0], [2.0, 1.0]]
     assert rolled.stride() == x.stride() and table == {"mask": mask} and same is n
-    assert not revalued(Arguments((torch.ones(3), mask, n)))
-    assert not revalued(Arguments((torch.ones(3, device="meta"),)))
+    assert not exchange_values(Arguments((torch.ones(3), mask, n)))
+    assert not exchange_values(Arguments((torch.ones(3, device="meta"),)))
 
 
 def test_views_of_each_other_and_single_rows_are_left_alone() -> None:
     x = torch.randn(4, 4)
-    assert not resized(Arguments((x, x[1:])))
-    assert not resized(Arguments((torch.randn(1, 4),)))
-    assert not resized(Arguments((3,)))
+    assert not resize_arguments(Arguments((x, x[1:])))
+    assert not resize_arguments(Arguments((torch.randn(1, 4),)))
+    assert not resize_arguments(Arguments((3,)))

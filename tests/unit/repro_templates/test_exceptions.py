@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.repro_templates.graph.exceptions import Raised, alike, raised
+from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error
 
 SAME = {
     "kernel": (
@@ -57,28 +57,28 @@ OTHER = {
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_error_in_other_words(name):
     eager, compiled = SAME[name]
-    assert alike(raised(eager), raised(compiled))
+    assert alike(describe_error(eager), describe_error(compiled))
 
 
 @pytest.mark.parametrize("name", OTHER)
 def test_another_error(name):
     eager, compiled = OTHER[name]
-    assert not alike(raised(eager), raised(compiled))
+    assert not alike(describe_error(eager), describe_error(compiled))
 
 
 def test_what_a_compiler_raises_on_its_own_account_is_no_check_of_the_program():
-    eager = raised(IndexError("index 9 is out of bounds for dimension 0"))
-    assert not alike(eager, raised(AssertionError("index out of range in a pass"), compiling=True))
+    eager = describe_error(IndexError("index 9 is out of bounds for dimension 0"))
+    assert not alike(eager, describe_error(AssertionError("index out of range in a pass"), compiling=True))
     own = Raised("RuntimeError", "index out of range in self", is_check=False)
     assert not alike(eager, own)
-    assert alike(raised(IndexError("index out of range in self")), own)
+    assert alike(describe_error(IndexError("index out of range in self")), own)
 
 
 def test_a_fake_tensors_check_while_compiling_is_one_of_the_program():
-    eager = raised(RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"))
+    eager = describe_error(RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"))
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2, 3, device="meta") @ torch.empty(4, 5, device="meta")
-    assert alike(eager, raised(caught.value, compiling=True))
+    assert alike(eager, describe_error(caught.value, compiling=True))
 
 
 def test_dynamo_says_what_a_fake_tensor_raised():
@@ -90,24 +90,24 @@ def test_dynamo_says_what_a_fake_tensor_raised():
         torch.compile(program, backend="eager")(torch.ones(2, 3), torch.ones(4, 5))
     with pytest.raises(RuntimeError) as eager:
         program(torch.ones(2, 3), torch.ones(4, 5))
-    assert raised(caught.value).name in ("RuntimeError", "ValueError")
-    assert alike(raised(eager.value), raised(caught.value))
+    assert describe_error(caught.value).name in ("RuntimeError", "ValueError")
+    assert alike(describe_error(eager.value), describe_error(caught.value))
 
 
 def of_a_raise(error):
     with pytest.raises(type(error)) as caught:
         raise error
-    return raised(caught.value)
+    return describe_error(caught.value)
 
 
 def test_what_the_programs_own_code_raises_keeps_its_type():
     own = of_a_raise(ValueError("no"))
     assert alike(own, of_a_raise(ValueError("no")))
     assert not alike(own, of_a_raise(KeyError("no")))
-    assert alike(of_a_raise(AssertionError("no rows")), raised(RuntimeError("no rows")))
+    assert alike(of_a_raise(AssertionError("no rows")), describe_error(RuntimeError("no rows")))
     with pytest.raises(RuntimeError) as caught:
         torch.ones(2).view(3)
-    assert not raised(caught.value).is_own
+    assert not describe_error(caught.value).is_own
 
 
 def test_torchscript_keeps_neither_type_nor_words():
@@ -115,10 +115,10 @@ def test_torchscript_keeps_neither_type_nor_words():
         "The following operation failed in the TorchScript interpreter.\n"
         "Traceback of TorchScript (most recent call last):\n  here\nRuntimeError: "
     )
-    eager = raised(IndexError("Target 7 is out of bounds."))
-    assert alike(eager, raised(RuntimeError(f"{text}\n")))
-    assert alike(eager, raised(RuntimeError(f"{text}index out of range\n")))
-    assert not alike(eager, raised(RuntimeError(f"{text}the matrix is singular\n")))
+    eager = describe_error(IndexError("Target 7 is out of bounds."))
+    assert alike(eager, describe_error(RuntimeError(f"{text}\n")))
+    assert alike(eager, describe_error(RuntimeError(f"{text}index out of range\n")))
+    assert not alike(eager, describe_error(RuntimeError(f"{text}the matrix is singular\n")))
 
 
 def test_a_message_that_cannot_be_read():
@@ -126,4 +126,4 @@ def test_a_message_that_cannot_be_read():
         def __str__(self):
             raise ValueError
 
-    assert "ValueError" in raised(Unreadable()).message
+    assert "ValueError" in describe_error(Unreadable()).message

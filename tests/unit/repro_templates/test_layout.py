@@ -7,7 +7,7 @@ from ctk.repro_templates.numbers.layout import (
     LAYOUT,
     Layout,
     compare_layouts,
-    counted,
+    layout_kinds,
     layout_of,
     share,
     visible_strides,
@@ -59,8 +59,8 @@ def test_strides_that_a_program_can_notice():
 
 
 def test_the_failure_that_is_looked_for_is_the_one_that_counts():
-    assert counted(None, strides=True) == LAYOUT
-    assert counted(None, strides=False) == ("alias", "requires-grad")
-    assert counted("stride", strides=False) == ("stride",)
-    assert counted("alias", strides=True) == ("alias",)
-    assert counted("accuracy", strides=True) == ()
+    assert layout_kinds(None, strides=True) == LAYOUT
+    assert layout_kinds(None, strides=False) == ("alias", "requires-grad")
+    assert layout_kinds("stride", strides=False) == ("stride",)
+    assert layout_kinds("alias", strides=True) == ("alias",)
+    assert layout_kinds("accuracy", strides=True) == ()

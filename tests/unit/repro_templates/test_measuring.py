@@ -11,7 +11,7 @@ from ctk.repro_templates.graph.measuring import (
     CHANCE,
     FLOOR_NBYTES,
     LOOKS,
-    decided,
+    decide,
     extra_memory,
     repeatable,
     slowdown,
@@ -42,11 +42,11 @@ def test_how_many_rounds_are_no_chance(count: int, least: int) -> None:
 
 
 def test_pairs_decide_or_do_not() -> None:
-    assert decided([(1.0, 3.0)] * 10, 1.5) == "fails"
-    assert decided([(1.0, 1.2)] * 10, 1.5) == "passes"
-    assert decided([(1.0, 1.0), (1.0, 2.0)] * 5, 1.5) is None
-    assert decided([(1.0, 3.0)] * 9 + [(50.0, 3.0)], 1.5) is None
-    assert decided([(1.0, 3.0)] * 19 + [(50.0, 3.0)], 1.5) == "fails"
+    assert decide([(1.0, 3.0)] * 10, 1.5) == "fails"
+    assert decide([(1.0, 1.2)] * 10, 1.5) == "passes"
+    assert decide([(1.0, 1.0), (1.0, 2.0)] * 5, 1.5) is None
+    assert decide([(1.0, 3.0)] * 9 + [(50.0, 3.0)], 1.5) is None
+    assert decide([(1.0, 3.0)] * 19 + [(50.0, 3.0)], 1.5) == "fails"
 
 
 def test_a_slow_call_is_told_in_the_fewest_rounds_it_takes() -> None:

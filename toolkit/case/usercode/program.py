@@ -35,7 +35,7 @@ from ctk.compiler.torch_compat.process.settings import is_setting, may_be
 from ctk.compiler.usercode.python_files import is_loaded, load_file
 from ctk.compiler.usercode.references import near_file, search_last, user_traceback
 from ctk.repro_templates.program.program_arguments import Arguments
-from ctk.repro_templates.program.program_play import seeded, settings_of
+from ctk.repro_templates.program.program_play import seed_all, settings_of
 
 USAGE = "a program is FILE.py or FILE.py:build,example"
 
@@ -87,7 +87,7 @@ def load_program(spec: str) -> UserProgram:
             value of a wrong type. The message names the line in the file.
     """
     path, build, example = parse_spec(spec)
-    with search_last(path.parent), seeded():
+    with search_last(path.parent), seed_all():
         module = _load_module(path)
         functions = {name: _function(module, name, path) for name in (build, example)}
         model = _call(functions[build], build, path)

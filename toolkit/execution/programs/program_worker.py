@@ -26,11 +26,11 @@ from ctk.repro_templates.program.program_play import (
     compile_keywords,
     play,
     playable_of,
-    seeded,
+    seed_all,
     settings_of,
 )
 from ctk.repro_templates.program.program_sides import Died, Values, compare_sides, in_own_process
-from ctk.repro_templates.program.program_values import packed
+from ctk.repro_templates.program.program_values import pack
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.execution.programs.program_protocol import (
@@ -116,16 +116,16 @@ def _convert_difference(found: CallDifference) -> PlayedDifference:
 
 def _play_one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
     sys.path.append(str(path.parent))
-    with seeded():
+    with seed_all():
         names = vars(load_file(path, fresh=True))
         program = playable_of(names)
         with set_options(settings_of(names)):
             if not is_compiled:
                 with eager_stance():
-                    return {"calls": packed(play(program, how))}
+                    return {"calls": pack(play(program, how))}
             torch.compiler.reset()
             with capturing_for(plan.target, plan.config):
-                calls = packed(play(program, how, _compile_with(plan, path.parent, names)))
+                calls = pack(play(program, how, _compile_with(plan, path.parent, names)))
             return {"calls": calls, "breaks": list(dynamo.graph_breaks())}
 
 

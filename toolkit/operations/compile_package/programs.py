@@ -16,7 +16,7 @@ from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.torch_compat.aot.exported import sizes_that_vary
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last, user_traceback
-from ctk.repro_templates.program.program_play import seeded
+from ctk.repro_templates.program.program_play import seed_all
 from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.importers import exported
 from ctk.toolkit.importers.program import accepts, merge_options
@@ -68,7 +68,7 @@ def _exported(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgr
     model, path = program.model, program.path
     if isinstance(model, torch.export.ExportedProgram):
         return model
-    with search_last(path.parent), set_options(program.settings), seeded():
+    with search_last(path.parent), set_options(program.settings), seed_all():
         _play_before(program)
         call = program.inputs, program.kwargs
         if program.dynamic_shapes is not None:

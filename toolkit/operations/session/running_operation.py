@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.options.choices import InputsMode
-from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import describe
@@ -158,7 +158,7 @@ class Operation:
             if not seen:
                 raise
             self.record_errors("the bisection", error)
-            return Search(seen[0], reason=f"the bisection raised {said(error)}")
+            return Search(seen[0], reason=f"the bisection raised {error_line(error)}")
         seen_last = found.judgement.signature
         if seen_last is None or not seen_last.is_cut_off:  # with another limit: another story
             self.journal.note(key, found)
@@ -221,7 +221,7 @@ class Operation:
     def record_errors(self, what: str, *errors: Exception) -> None:
         """Record internal errors that the operation survives, and keep their tracebacks."""
         for error in errors:
-            self._problems.append(f"{what} raised {said(error)}")
+            self._problems.append(f"{what} raised {error_line(error)}")
             logger.debug("ctk: %s raised", what, exc_info=error)
         self.keep_tracebacks(errors)
 

@@ -21,12 +21,12 @@ from functools import partial
 
 from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
-from ctk.repro_templates.graph.exceptions import Raised, alike, is_of_a_leaf, raised
+from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, is_of_a_leaf
 from ctk.repro_templates.graph.judging import RunJudgement, judge_runs
 from ctk.repro_templates.graph.running import Run
-from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.repro_templates.numbers.errors import Mismatch
-from ctk.repro_templates.numbers.layout import counted
+from ctk.repro_templates.numbers.layout import layout_kinds
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -72,11 +72,11 @@ def judge(
     eager = run_eager(case) if eager_raised is None else _lost_outcome(eager_raised)
     report_alive()
     if isinstance(eager.error, CtkError):
-        return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
+        return Judgement(Verdict.INVALID, detail=f"eager raises {error_line(eager.error)}")
     if is_of_a_leaf(eager.error):
         return Judgement(Verdict.INVALID, detail=LEAF)
     if eager.error is not None and eager_raised is None and has_lost_cuda():
-        raise LostAccelerator(f"{raised(eager.error).message}\n{NEXT_ISOLATE}")
+        raise LostAccelerator(f"{describe_error(eager.error).message}\n{NEXT_ISOLATE}")
     try:
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
@@ -92,7 +92,7 @@ def judge(
         compiled.run,
         eager_again=partial(_eager_again, case),
         reference=partial(_reference, case, eager),
-        layouts=counted(expected.kind if expected else None, strides=case.modes.strides),
+        layouts=layout_kinds(expected.kind if expected else None, strides=case.modes.strides),
     )
     return _judgement(finding, expected)
 
@@ -126,17 +126,19 @@ def _judge_error(
     case: Case, error: BaseException, compiled: Outcome, expected: Signature | None
 ) -> Judgement:
     """Judge a program that raises in eager: the exception is its result."""
-    wanted = raised(error) if not isinstance(error, _Lost) else Raised(LOST_NAME, str(error))
+    wanted = (
+        describe_error(error) if not isinstance(error, _Lost) else Raised(LOST_NAME, str(error))
+    )
     if compiled.error is not None:
-        seen = raised(compiled.error, compiling=compiled.phase == "compile")
+        seen = describe_error(compiled.error, compiling=compiled.phase == "compile")
         if alike(wanted, seen):
             return Judgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
         message = f"{seen.message}; eager raises {wanted}"
         where = find_raise_site(compiled.error)
         return _answer(Signature("other-error", seen.name, where, message=message), expected)
     again = error if isinstance(error, _Lost) else run_eager(case).error
-    if again is None or not alike(wanted, raised(again)):
-        second = raised(again) if again is not None else "nothing"
+    if again is None or not alike(wanted, describe_error(again)):
+        second = describe_error(again) if again is not None else "nothing"
         detail = f"eager raises {wanted}, and {second} when it is run again"
         return Judgement(Verdict.FLAKY, detail=detail)
     message = f"{wanted.message}; only eager raises it"

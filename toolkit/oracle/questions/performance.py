@@ -23,7 +23,7 @@ from ctk.repro_templates.graph.measuring import (
     uses_gpu,
 )
 from ctk.repro_templates.graph.running import STATES
-from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -53,7 +53,7 @@ def judge_measured(
     """
     eager = run_eager(case)
     if eager.error is not None:
-        return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
+        return Judgement(Verdict.INVALID, detail=f"eager raises {error_line(eager.error)}")
     found: list[Measured] = []
 
     def compare(call: Callable[..., object], inputs: Sequence[object]) -> None:

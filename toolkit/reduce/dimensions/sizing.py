@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
-from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
@@ -157,7 +157,7 @@ def _sizing(case: Case) -> Sizing | Untraceable:
     try:
         trace = trace_sizes(case)
     except Exception as error:  # data decides, or an operator has no fake implementation
-        return Untraceable(said(error))
+        return Untraceable(error_line(error))
     sizing = Sizing(case, solve_relations(trace))
     if sizing.check({}) is None:
         return Untraceable("it does not run on them as it is")

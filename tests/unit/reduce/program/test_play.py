@@ -14,8 +14,8 @@ from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import How, Playable, play, playable_of
-from ctk.repro_templates.program.program_sides import Died, compare_sides, in_own_process, played_by
-from ctk.repro_templates.program.program_values import packed, read_values, write_values
+from ctk.repro_templates.program.program_sides import Died, compare_sides, in_own_process, play_by
+from ctk.repro_templates.program.program_values import pack, read_values, write_values
 
 
 def names_of(text):
@@ -29,7 +29,7 @@ def judged(text, compiled, *, strides=False, **how):
 
     def side(is_compiled, how):
         program = playable_of(names_of(text))
-        return {"calls": packed(play(program, how, compiled if is_compiled else None))}
+        return {"calls": pack(play(program, how, compiled if is_compiled else None))}
 
     return compare_sides(side, How(**how), strides=strides)
 
@@ -115,7 +115,7 @@ def test_state_in_a_module_of_the_user_is_compared(tmp_path, monkeypatch):
     def side(is_compiled, how):
         def work():
             program = playable_of(names_of(HELPED))
-            return {"calls": packed(play(program, how, off if is_compiled else None))}
+            return {"calls": pack(play(program, how, off if is_compiled else None))}
 
         return in_own_process(work, 60.0)
 
@@ -272,8 +272,8 @@ def test_a_float64_reference_is_given_the_random_numbers_of_eager():
 def test_what_a_call_gave_comes_back_from_another_process():
     text = PLAIN.replace("x * 2", "{'y': x.t(), 'n': CALLS}")
     (call,) = play(playable_of(names_of(text)), How(records=True))
-    read = in_own_process(lambda: {"calls": packed([call])}, 60)
-    (found,) = played_by(lambda *_: read, False, How())
+    read = in_own_process(lambda: {"calls": pack([call])}, 60)
+    (found,) = play_by(lambda *_: read, False, How())
     assert compare_plays(EagerPlays(lambda _: [call], How()), [found]).answer == "passes"
     assert (found.form, found.run.layout, found.tape) == (call.form, call.run.layout, [])
 
@@ -281,7 +281,7 @@ def test_what_a_call_gave_comes_back_from_another_process():
 def test_a_process_that_ends_is_told():
     died = {"died": "signal 11"}
     (found,) = compare_sides(
-        lambda is_compiled, _: died if is_compiled else {"calls": packed([])}, How(), strides=False
+        lambda is_compiled, _: died if is_compiled else {"calls": pack([])}, How(), strides=False
     ).differences
     assert (found.kind, found.detail) == ("signal", "11")
     with pytest.raises(Died):
@@ -294,7 +294,7 @@ def test_a_compiler_that_is_missing_is_no_failure():
             raise error
 
         values = in_own_process(work, 30.0)
-        return lambda is_compiled, _: values if is_compiled else {"calls": packed([])}
+        return lambda is_compiled, _: values if is_compiled else {"calls": pack([])}
 
     for error in (CannotTell("no such backend"), ConfigError("no such backend")):
         with pytest.raises(CannotTell, match="no such backend"):
