@@ -68,7 +68,9 @@ def test_another_error(name):
 
 def test_what_a_compiler_raises_on_its_own_account_is_no_check_of_the_program():
     eager = describe_error(IndexError("index 9 is out of bounds for dimension 0"))
-    assert not alike(eager, describe_error(AssertionError("index out of range in a pass"), compiling=True))
+    assert not alike(
+        eager, describe_error(AssertionError("index out of range in a pass"), compiling=True)
+    )
     own = Raised("RuntimeError", "index out of range in self", is_check=False)
     assert not alike(eager, own)
     assert alike(describe_error(IndexError("index out of range in self")), own)
