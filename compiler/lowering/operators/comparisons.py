@@ -15,20 +15,20 @@ aten = torch.ops.aten
 
 
 def _comparison(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+    def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y])
         return apply(name, operand(x, dtype, rounded=True), operand(y, dtype, rounded=True))
 
-    return lowered
+    return lower
 
 
 def _logic(name: str) -> Callable[[Builder, Array, Array], Array]:
     """Return the lowering of a logical operation, for which all but zero is true."""
 
-    def lowered(_: Builder, x: Array, y: Array) -> Array:
+    def lower(_: Builder, x: Array, y: Array) -> Array:
         return apply(name, cast(x, torch.bool), cast(y, torch.bool))
 
-    return lowered
+    return lower
 
 
 def _logical_not(_: Builder, x: Array) -> Array:
@@ -36,11 +36,11 @@ def _logical_not(_: Builder, x: Array) -> Array:
 
 
 def _bitwise(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+    def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y])
         return apply(name, operand(x, dtype), operand(y, dtype))
 
-    return lowered
+    return lower
 
 
 def _bitwise_not(_: Builder, x: Array) -> Array:
@@ -50,21 +50,21 @@ def _bitwise_not(_: Builder, x: Array) -> Array:
 def _number_test(name: str) -> Callable[[Builder, Array], Array]:
     """Return the lowering of a question that is never true of integers."""
 
-    def lowered(_: Builder, x: Array) -> Array:
+    def lower(_: Builder, x: Array) -> Array:
         if not x.dtype.is_floating_point:
             return cast(filled(x, 0), torch.bool)
         return apply(name, raised(x))
 
-    return lowered
+    return lower
 
 
 def _is_infinity(value: float) -> Callable[[Builder, Array], Array]:
-    def lowered(_: Builder, x: Array) -> Array:
+    def lower(_: Builder, x: Array) -> Array:
         if not x.dtype.is_floating_point:
             return cast(filled(x, 0), torch.bool)
         return equal(raised(x), value)
 
-    return lowered
+    return lower
 
 
 def _signbit(_: Builder, x: Array) -> Array:

@@ -40,10 +40,10 @@ def _new_full(b: Builder, x: object, size: object, value: Any, **_: object) -> A
 
 
 def _filled(value: Number) -> Callable[..., Array]:
-    def lowered(b: Builder, *_: object, **__: object) -> Array:
+    def lower(b: Builder, *_: object, **__: object) -> Array:
         return constant(value, b.result.dtype, sizes_of(b.result.shape))
 
-    return lowered
+    return lower
 
 
 def _scalar_tensor(b: Builder, value: Any, **_: object) -> Array:

@@ -23,7 +23,7 @@ def _each(operator: object) -> Callable[..., list[Array]]:
     """
     lowering = _ONE[operator]
 
-    def lowered(b: Builder, first: Any, *args: Any, **kwargs: Any) -> list[Array]:
+    def lower(b: Builder, first: Any, *args: Any, **kwargs: Any) -> list[Array]:
         listed = first if isinstance(first, (list, tuple)) else args[0]
         count = len(listed)
 
@@ -37,19 +37,19 @@ def _each(operator: object) -> Callable[..., list[Array]]:
             results.append(lowering(b, *given, **named))
         return results
 
-    return lowered
+    return lower
 
 
 def _with_value(operator: object) -> Callable[..., list[Array]]:
     """Return the lowering of an operator whose last operand is called `value`."""
     each = _each(operator)
 
-    def lowered(
+    def lower(
         b: Builder, x: Sequence[Array], y: Sequence[Array], z: Sequence[Array], value: Any = 1
     ) -> list[Array]:
         return each(b, x, y, z, value=value)
 
-    return lowered
+    return lower
 
 
 TABLE: Mapping[object, Callable[..., list[Array]]] = {

@@ -24,27 +24,27 @@ def _floating(x: Array) -> Array:
 def _function(name: str) -> Callable[[Builder, Array], Array]:
     """Return the lowering of a function of floats; integers become floats."""
 
-    def lowered(_: Builder, x: Array) -> Array:
+    def lower(_: Builder, x: Array) -> Array:
         return apply(name, _floating(x))
 
-    return lowered
+    return lower
 
 
 def _two(name: str) -> Callable[[Builder, Operand, Operand], Array]:
     """Return the lowering of a function of two floats."""
 
-    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+    def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y], to_float=True)
         return apply(name, operand(x, dtype), operand(y, dtype))
 
-    return lowered
+    return lower
 
 
 def _scaled(factor: float) -> Callable[[Builder, Array], Array]:
-    def lowered(_: Builder, x: Array) -> Array:
+    def lower(_: Builder, x: Array) -> Array:
         return _floating(x) * factor
 
-    return lowered
+    return lower
 
 
 def _reciprocal(_: Builder, x: Array) -> Array:
@@ -54,10 +54,10 @@ def _reciprocal(_: Builder, x: Array) -> Array:
 def _rounding(name: str) -> Callable[[Builder, Array], Array]:
     """Return the lowering of a rounding; integers stay as they are."""
 
-    def lowered(_: Builder, x: Array) -> Array:
+    def lower(_: Builder, x: Array) -> Array:
         return apply(name, raised(x)) if x.dtype.is_floating_point else x
 
-    return lowered
+    return lower
 
 
 def _round_decimals(b: Builder, x: Array, *, decimals: int = 0) -> Array:
@@ -86,19 +86,19 @@ def _heaviside(_: Builder, x: Array, values: Array) -> Array:
 def _xlogy(name: str) -> Callable[[Builder, Operand, Operand], Array]:
     """Return the lowering of `x * log(y)`, which is 0 for x = 0 and NaN for y = NaN."""
 
-    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+    def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y], to_float=True)
         left, right = operand(x, dtype), operand(y, dtype)
         product = where(equal(left, 0), left, left * apply(name, right))
         return where(apply("isnan", right), right, product)
 
-    return lowered
+    return lower
 
 
 def _logaddexp(exp: str, log: str, scale: float) -> Callable[[Builder, Array, Array], Array]:
     """Return the lowering of the log of a sum of powers."""
 
-    def lowered(_: Builder, x: Array, y: Array) -> Array:
+    def lower(_: Builder, x: Array, y: Array) -> Array:
         dtype = promoted([x, y], to_float=True)
         left, right = operand(x, dtype), operand(y, dtype)
         same_infinity = apply("isinf", left) & apply("eq", left, right)
@@ -106,7 +106,7 @@ def _logaddexp(exp: str, log: str, scale: float) -> Callable[[Builder, Array, Ar
         total = apply("maximum", left, right) + (apart * scale if scale != 1 else apart)
         return where(same_infinity, left, total)
 
-    return lowered
+    return lower
 
 
 def _nan_to_num(

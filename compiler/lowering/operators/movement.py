@@ -218,12 +218,12 @@ def _diag_embed(b: Builder, x: Array, offset: int = 0, dim1: int = -2, dim2: int
 
 
 def _triangle(name: str) -> Callable[..., Array]:
-    def lowered(_: Builder, x: Array, diagonal: int = 0) -> Array:
+    def lower(_: Builder, x: Array, diagonal: int = 0) -> Array:
         row, column = iota(x.shape, len(x.shape) - 2), iota(x.shape, len(x.shape) - 1)
         inside = apply(name, column - row, constant(diagonal, torch.int64))
         return guarded(inside, x, constant(0, x.dtype))
 
-    return lowered
+    return lower
 
 
 def _as_result(b: Builder, x: Array, *_: object, **__: object) -> Array:

@@ -28,20 +28,20 @@ aten = torch.ops.aten
 def _unary(name: str) -> Callable[[Builder, Array], Array]:
     """Return the lowering of an operation of floats and integers."""
 
-    def lowered(_: Builder, x: Array) -> Array:
+    def lower(_: Builder, x: Array) -> Array:
         return apply(name, raised(x))
 
-    return lowered
+    return lower
 
 
 def binary(name: str, *, to_float: bool = False) -> Callable[[Builder, Operand, Operand], Array]:
     """Return the lowering of an operation on two tensors, or a tensor and a number."""
 
-    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+    def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y], to_float=to_float)
         return apply(_of_type(name, dtype), operand(x, dtype), operand(y, dtype))
 
-    return lowered
+    return lower
 
 
 def _of_type(name: str, dtype: torch.dtype) -> str:
@@ -55,7 +55,7 @@ _OF_BOOLS = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}
 def _scaled(name: str) -> Callable[..., Array]:
     """Return the lowering of `x + alpha * y` or `x - alpha * y`."""
 
-    def lowered(b: Builder, x: Operand, y: Operand, alpha: Any = 1) -> Array:
+    def lower(b: Builder, x: Operand, y: Operand, alpha: Any = 1) -> Array:
         dtype = promoted([x, y])
         on_cpu = b.device.type == "cpu"  # where eager rounds a number to the type, but for `mul`
         left, right = (operand(each, dtype, rounded=on_cpu) for each in (x, y))
@@ -63,7 +63,7 @@ def _scaled(name: str) -> Callable[..., Array]:
             right = apply(_of_type("mul", dtype), right, operand(alpha, dtype))
         return apply(_of_type(name, dtype), left, right)
 
-    return lowered
+    return lower
 
 
 def _rsub(b: Builder, x: Array, y: Operand, alpha: Any = 1) -> Array:
@@ -101,13 +101,13 @@ def _floor_divide(_: Builder, x: Operand, y: Operand) -> Array:
 def _rest(name: str) -> Callable[[Builder, Operand, Operand], Array]:
     """Return the lowering of a remainder; eager rounds a number to the type of the tensor."""
 
-    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+    def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y])
         if not dtype.is_floating_point:
             return _integers(name, x, y, dtype)
         return apply(name, *(operand(each, dtype, rounded=True) for each in (x, y)))
 
-    return lowered
+    return lower
 
 
 def _integers(name: str, x: Operand, y: Operand, dtype: torch.dtype) -> Array:
@@ -216,7 +216,7 @@ def _clamp_max(b: Builder, x: Array, high: Operand) -> Array:
 def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
     """Return the lowering of a maximum or minimum in which a NaN loses against a number."""
 
-    def lowered(_: Builder, x: Array, y: Array) -> Array:
+    def lower(_: Builder, x: Array, y: Array) -> Array:
         dtype = promoted([x, y])
         left, right = operand(x, dtype), operand(y, dtype)
         best = apply(_of_type(name, dtype), right, left)  # the left one of 0.0 and -0.0
@@ -224,7 +224,7 @@ def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
             return best
         return where(apply("isnan", left), right, where(apply("isnan", right), left, best))
 
-    return lowered
+    return lower
 
 
 def _where(_: Builder, condition: Array, x: Operand, y: Operand) -> Array:

@@ -73,10 +73,10 @@ def _best(b: Builder, kind: Any, x: Array, axes: Sequence[int], *, keepdim: bool
 
 
 def _extreme(kind: str) -> Callable[..., Array]:
-    def lowered(b: Builder, x: Array, dim: Sequence[int] = (), keepdim: bool = False) -> Array:
+    def lower(b: Builder, x: Array, dim: Sequence[int] = (), keepdim: bool = False) -> Array:
         return _best(b, kind, x, axes_of(x, dim), keepdim=keepdim)
 
-    return lowered
+    return lower
 
 
 def _aminmax(
@@ -89,16 +89,16 @@ def _aminmax(
 def _with_position(kind: Any) -> Callable[..., tuple[Array, ...]]:
     """Return the lowering of an extreme along a dimension, and where it is."""
 
-    def lowered(b: Builder, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, ...]:
+    def lower(b: Builder, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, ...]:
         return b.reduce(kind, _ordered(x), axes_of(x, dim), keepdim=keepdim)
 
-    return lowered
+    return lower
 
 
 def _position(kind: Any) -> Callable[..., Array]:
     """Return the lowering of where an extreme is, along a dimension or in all."""
 
-    def lowered(b: Builder, x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    def lower(b: Builder, x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
         if dim is not None:
             return b.reduce(kind, _ordered(x), axes_of(x, dim), keepdim=keepdim)[1]
         flat = reshaped(_ordered(x), (product(x.shape),))
@@ -106,7 +106,7 @@ def _position(kind: Any) -> Callable[..., Array]:
         full = (ONE,) * len(x.shape) if keepdim else ()
         return moved(found, full, lambda _: ())
 
-    return lowered
+    return lower
 
 
 def _ordered(x: Array) -> Array:
@@ -115,12 +115,12 @@ def _ordered(x: Array) -> Array:
 
 
 def _truth(kind: Any) -> Callable[..., Array]:
-    def lowered(b: Builder, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    def lower(b: Builder, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
         """Reduce over some dimensions: over none if their list is empty, where others take all."""
         axes = () if isinstance(dim, (list, tuple)) and not dim else axes_of(x, dim)
         return b.reduce(kind, cast(x, torch.bool), axes, keepdim=keepdim)[0]
 
-    return lowered
+    return lower
 
 
 def _count_nonzero(b: Builder, x: Array, dim: Any = None) -> Array:

@@ -18,12 +18,12 @@ aten = torch.ops.aten
 def _running(kind: Any) -> Callable[..., Array]:
     """Return the lowering of a running sum or product; integers have 64 bits."""
 
-    def lowered(b: Builder, x: Array, dim: int, *, dtype: Any = None) -> Array:
+    def lower(b: Builder, x: Array, dim: int, *, dtype: Any = None) -> Array:
         result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
         wide = cast(cast(x, result), b.accumulator(result))
         return b.scan(kind, wide, axis_of(x, dim)) if x.shape else wide
 
-    return lowered
+    return lower
 
 
 def _logcumsumexp(b: Builder, x: Array, dim: int) -> Array:

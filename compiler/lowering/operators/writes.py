@@ -39,7 +39,7 @@ def _in_place(operator: object) -> Callable[..., View]:
     """Return the lowering of the form in place of an operator."""
     lowering = _FUNCTIONAL[operator]
 
-    def lowered(b: Builder, x: Array, *args: Any, **kwargs: Any) -> View:
+    def lower(b: Builder, x: Array, *args: Any, **kwargs: Any) -> View:
         target = _target(b)
         if _reads(b, target):
             raise NotLowered("it reads elements that it writes at other positions")
@@ -49,7 +49,7 @@ def _in_place(operator: object) -> Callable[..., View]:
             b.write(target, result)
         return target
 
-    return lowered
+    return lower
 
 
 def _target(b: Builder) -> View:
