@@ -1,6 +1,7 @@
 """minify: the smallest graph of a failing compile that fails for the same reason, with its repro.
 
-The failure is bisected first: its culprit guides the reducer, and holds it to that failure. `diagnose` reduces through here as well, so both ask the same questions.
+The failure is bisected first: its culprit guides the reducer, and holds it to that failure.
+`diagnose` reduces through here as well, so both ask the same questions.
 
 OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
 OUT/neighbour/    the closest case that passes

@@ -73,7 +73,8 @@ def minimize(
         max_seconds: Stop after so long.
         jobs: How many candidates are asked about at the same time, each in a fork of this process,
             with the same result; 0: one per core. What `fails` changes stays in its fork, which
-            runs torch on one thread, and CUDA must not be in use (toolkit/oracle/executors/predicate_forks.py).
+            runs torch on one thread, and CUDA must not be in use
+            (toolkit/oracle/executors/predicate_forks.py).
         on_progress: Called after each call of `fails`.
 
     Returns:
