@@ -36,7 +36,7 @@ def test_a_case_that_never_ends_is_ended(tmp_path: Path) -> None:
     said = ctk("check", endless_case(tmp_path), seconds=2)
     assert said.code == said.data["exit_code"] == 125, said.out + said.err
     assert "did nothing for 2 seconds" in said.err
-    assert said.err.count("the command goes on with --isolate --timeout 2") == 1
+    assert said.err.count("the command continues with --isolate --timeout 2") == 1
     (graph,) = said.data["graphs"]
     assert graph["judgement"]["verdict"] == "timeout"
 

@@ -199,4 +199,4 @@ def test_the_command(tmp_path: Path) -> None:
     assert data["same"] is False and data["inputs"][0]["what"] == "x"
     assert ctk("diff", left, left).first.endswith("are the same")
     refused = ctk("diff", left, right, "-t", "ctk")
-    assert refused.code == 2 and "--target says how to compile" in refused.out + refused.err
+    assert refused.code == 2 and "--target is about a compile" in refused.out + refused.err

@@ -137,7 +137,7 @@ def test_a_deadly_compile_is_asked_again_in_a_child(
     deadly = write(tmp_path, "deadly.py", DEADLY)
     said = ctk(command, good, "--target", f"{deadly}:{target}", "--json", folder=tmp_path)
     assert said.code == 1, said.out + said.err
-    assert said.err.count("the command goes on with --isolate") == 1
+    assert said.err.count("the command continues with --isolate") == 1
     (graph,) = said.data["graphs"]
     assert graph.get("judgement", graph)["signature"]["kind"] == seen
     assert not left_behind(tmp_path)
@@ -149,7 +149,7 @@ def test_a_candidate_that_kills_the_process_loses_nothing(tmp_path: Path) -> Non
     options = ("--target", f"{backend}:compile", "--out", tmp_path / "small", "--json")
     said = ctk("minify", program, *options, folder=tmp_path)
     assert said.code == 1, said.out + said.err
-    assert said.err.count("the command goes on with --isolate --resume --out") == 1
+    assert said.err.count("the command continues with --isolate --resume --out") == 1
     assert json.loads((tmp_path / "small" / "diagnosis.json").read_text())["state"] == "finished"
     assert not left_behind(tmp_path)
 
@@ -195,7 +195,7 @@ def test_the_answer_of_a_killed_command_tells_how_to_go_on(good: Path, tmp_path:
     options = ("--target", f"{deadly}:abort", "--no-isolate", "--out", "kept")
     said = ctk("minify", good, *options, folder=tmp_path)
     assert said.code == 125
-    assert f"What is known so far is kept: {tmp_path / 'kept'}\n" in said.out
+    assert f"Results so far: {tmp_path / 'kept'}\n" in said.out
     assert "--no-isolate --out kept --resume\n" in said.out
 
 
