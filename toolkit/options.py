@@ -311,7 +311,7 @@ def options_of(make: Callable[..., AnyOptions], keywords: Mapping[str, Any]) -> 
         TypeError: A keyword is unknown or missing.
         ConfigError: A value has another type than its option.
     """
-    names = [field.name for field in dataclasses.fields(make)]  # type: ignore[arg-type]  # a class
+    names = [field.name for field in dataclasses.fields(make)]  # type: ignore[arg-type]  # `make` is a dataclass
     for name in keywords:
         if name not in names:
             raise TypeError(f"unexpected keyword argument {name!r}{nearest(name, names)}")

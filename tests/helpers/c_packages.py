@@ -45,19 +45,19 @@ class Recorded:
 def recording():
     """Record the schedules and the kernels of compiles."""
     found = Recorded()
-    load, callable_of = c_compile.load, schedule_compile._Compilation.callable_of
+    load, box_schedule = c_compile.load, schedule_compile.box_schedule
 
     def recorded_load(codes: Sequence[KernelCode], flags: Sequence[str]) -> Any:
         found.codes.append(list(codes))
         return load(codes, flags)
 
-    def recorded_callable(self: Any, schedule: Schedule, compiled: Any) -> Any:
+    def recorded_box(schedule: Schedule, *arguments: Any) -> Any:
         found.schedules.append(schedule)
-        return callable_of(self, schedule, compiled)
+        return box_schedule(schedule, *arguments)
 
     with (
         patch.object(c_compile, "load", recorded_load),
-        patch.object(schedule_compile._Compilation, "callable_of", recorded_callable),
+        patch.object(schedule_compile, "box_schedule", recorded_box),
     ):
         yield found
 

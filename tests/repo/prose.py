@@ -17,6 +17,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.helpers.project import PACKAGES, ROOT, name_of, python_files, tree_of
@@ -105,6 +106,7 @@ def texts(*folders: str) -> Iterator[Text]:
             yield from (Text(path, line, kind, text) for line, text in find(path))
 
 
+@cache
 def shares() -> dict[str, Counter[str]]:
     """Return for each room how many texts it has, and how many of each kind hold a turn."""
     counts: dict[str, Counter[str]] = {}

@@ -72,11 +72,8 @@ def capture_cases(
     Dynamo is reset first: earlier compiles in this process would influence recompilations.
 
     Args:
-        program: What to run.
-        target: Target spec of the cases.
         config: Options of the target; they win over those of the program's `config()`.
         backward: Run the backward pass; graphs that have one get `modes.backward`.
-        dynamic: Capture with symbolic sizes wherever Dynamo can.
         keep: Called with each case before its graph is called, and again if the call shows that it
             has a backward pass.
 

@@ -62,7 +62,7 @@ def test_a_process_that_ended_has_a_cause_though_nobody_knows_in_which_call():
     killed = PlayAnswer((PlayedDifference("signal", "the compiled program", "11"),))
 
     class Stand:
-        def played(self, text, plan):
+        def play(self, text, plan):
             return PlayAnswer() if plan.fresh else killed
 
     found = cause_of(Stand(), "", EAGER, killed)

@@ -60,7 +60,7 @@ def test_where_there_is_no_certificate_the_next_step_is_said(tmp_path: Path) -> 
     assert f"has no {CERTIFICATE}" in said.out + said.err and "--resume" in said.out + said.err
     said = command("show", "out/case", "--why")
     assert "ctk minify out/case" in said.out + said.err
-    assert "is no case" in (nothing := command("show", ".", "--why")).out + nothing.err
+    assert "is not a case" in (nothing := command("show", ".", "--why")).out + nothing.err
     both = command("show", "out/case", "--why", "--times")
     assert both.code == 2 and "two questions" in both.out + both.err
 
