@@ -96,6 +96,7 @@ class OptionEffect:
 
 
 def option_words(option: str, value: str | None) -> str:
+    """Return the words for an option at a value: `without --config NAME`."""
     return f"without --config {option}" if value is None else f"with --config {option}={value}"
 
 

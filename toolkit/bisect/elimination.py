@@ -146,8 +146,8 @@ def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet 
     """Return the operator whose meta implementation disagrees with its kernel, if that matters.
 
     One run in eager finds the nodes whose values differ from the meta values of the log
-    (`find_meta_mismatches`). Without the meta implementation of a guilty operator (its kernel answers) the
-    case passes.
+    (`find_meta_mismatches`). Without the meta implementation of a guilty operator (its kernel
+    answers) the case passes.
 
     1. The failure is one of form (strides, type, shape), or an error: every such node is a suspect.
     2. Wrong numbers: strides of torch's own operators are no suspects; they often differ
