@@ -53,12 +53,8 @@ class Finding:
     """The result of the check for one step.
 
     Attributes:
-        step: The step.
         status: `ok`, `wrong`, or `unknown` when it could not be run.
         mismatch: The first wrong value in graph order, for `wrong`.
-        node: Name of the node that has it.
-        compared: How many values were compared.
-        reason: Why it is unknown.
     """
 
     step: CompileStep

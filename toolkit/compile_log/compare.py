@@ -55,7 +55,6 @@ class ValueDifference:
         side: `both` if both compiles have the step; else the side that has it, whose value before
             the step is compared with the one after.
         value: Its name: a node, `output.N` or `input.N`.
-        node: The node behind it.
         left: Error of the left value against float64; None if it cannot be measured.
         right: The same of the right value.
     """
@@ -215,7 +214,6 @@ def _rewrites(log: CompileLog, *, lowered: bool) -> Counter[tuple[str, str, tupl
     """Count the rewrites of a compile.
 
     Args:
-        log: The compile.
         lowered: Whether to count those of code generation, which differ for different graphs.
     """
     return Counter(

@@ -47,8 +47,6 @@ class DispatchTrace:
 
     Attributes:
         captured: The graph to be traced: the captured one after its passes.
-        decompositions: The decompositions so far.
-        is_over: Whether the traced graph was seen.
     """
 
     captured: GraphModule | None = None

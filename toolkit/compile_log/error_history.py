@@ -37,10 +37,7 @@ class ErrorSize:
     """Error of a value against its reference: the largest over its elements.
 
     Attributes:
-        max_abs: Largest absolute error.
-        max_rel: Largest error relative to its element of the reference.
         max_ulp: Largest error in units in the last place of the value's dtype.
-        rms: Root mean square of the absolute errors.
     """
 
     max_abs: float
@@ -56,10 +53,7 @@ class ErrorChange:
     Attributes:
         step: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         value: Name of the value: a node, `output.N` or `input.N`.
-        node: The node behind it.
-        dtype: Its dtype, without `torch.`.
         before: Its error before the step: eager's own.
-        after: Its error after the step.
     """
 
     step: str
@@ -115,7 +109,6 @@ def measure_error(value: Tensor, exact: Tensor) -> ErrorSize:
     """Return the error of a value; infinite for NaN or Inf at a finite reference.
 
     Args:
-        value: Of a floating or complex dtype; its last place is the unit of `max_ulp`.
         exact: The reference, of the same shape and at least the same precision.
     """
     wide, truth = _real(value), _real(exact)
@@ -147,10 +140,6 @@ def last_place(size: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the distance from each number to the next larger one of a dtype.
 
     For float32: 2**-23 for 1.0 up to (not including) 2.0, 2**-22 for 2.0.
-
-    Args:
-        size: Absolute values, in float64.
-        dtype: Floating or complex.
     """
     limits = torch.finfo(dtype)
     exponent = torch.frexp(size.clamp(min=limits.tiny)).exponent - 1

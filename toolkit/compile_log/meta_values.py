@@ -38,9 +38,6 @@ class MetaMismatch:
 
     Attributes:
         where: The step that computed the metadata: `dispatch/meta.OPERATOR`.
-        node: Name of the node.
-        operator: Its target.
-        graph: The traced graph.
         mismatch: Of kind `shape`, `dtype` or `stride`.
     """
 

@@ -51,8 +51,6 @@ class CompileStep:
         where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         before: The graph before it, whose values must survive. For one kernel of many: its nodes.
         after: The graph after it; None for a kernel, which has `values`.
-        numerics: As the step declares.
-        record: The pass that made it.
         kernels: For a kernel: its id; for the call of a graph with many kernels: all their ids.
         inputs: Values for the placeholders of `before`; None: those of the stage.
         values: The results of a kernel by node; for a whole graph its results as `output.0` and

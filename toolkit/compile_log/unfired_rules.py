@@ -20,8 +20,6 @@ class WhyNot:
     """The effect of a rule, or a whole pass, in one run of the pass.
 
     Attributes:
-        step: The pass.
-        fired: The number of its rewrites.
         reason: Why there is none; None if there is one, or would be now.
         notes: Of the pass, on the nodes that it considered.
     """
@@ -43,7 +41,6 @@ def explain_rule(log: CompileLog, name: str) -> list[WhyNot]:
     """Return the effect of a rule in each run of its pass, in the order of the compile.
 
     Args:
-        log: Of the compile.
         name: A rule, or a pass: all its rules, or the pass itself if it has none.
 
     Raises:
@@ -78,7 +75,6 @@ def explain_operator(log: CompileLog, name: str, chosen: tuple[str, ...]) -> Why
     """Return whether an operator was decomposed in a compile, and why not.
 
     Args:
-        log: Of the compile.
         name: `decompose.`, and the operator.
         chosen: The operators to decompose, by `Config.decompositions`.
 

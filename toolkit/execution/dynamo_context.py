@@ -33,7 +33,6 @@ def dynamo_context(
     Args:
         gm: A private copy of the graph; the metadata of its nodes is replaced.
         inputs: Real inputs, one per placeholder. A compiler may run the program on them.
-        dynamic: `Case.dynamic`.
 
     Raises:
         CaseError: `dynamic` does not fit the inputs, or an input has no fake form outside Dynamo.

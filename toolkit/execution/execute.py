@@ -48,7 +48,6 @@ def run_eager(case: Case, *, dtype: torch.dtype | None = None) -> Outcome:
     """Run a case in eager.
 
     Args:
-        case: Only read.
         dtype: `torch.float64` gives the reference: see `run_reference`. None: unchanged dtypes.
     """
     if dtype is None:
@@ -60,10 +59,6 @@ def run_eager(case: Case, *, dtype: torch.dtype | None = None) -> Outcome:
 
 def run_reference(case: Case, eager: Outcome) -> Outcome:
     """Run a case in eager with all floats in float64 (`upcast_graph`), and equal draws.
-
-    Args:
-        case: Only read.
-        eager: Its eager run.
 
     Returns:
         The float64 results, with `dtype=torch.float64`. If the program has no float64 form:
@@ -90,11 +85,8 @@ def run_upcast(
     """Run a graph with all floats in float64.
 
     Args:
-        gm: Only read.
-        inputs: One value per placeholder; only read.
         modes: Those of the program; its autocast regions are left out.
         is_random: Draw the numbers that a run in the program's own dtypes draws (random_draws.py).
-        runner: The interpreter.
 
     Raises:
         PrecisionRefused: The program has no float64 form.
@@ -117,11 +109,7 @@ def run_private(
     """Run a private copy of a graph under `modes`; the exceptions of the program pass through.
 
     Args:
-        gm: Only read.
-        inputs: One value per placeholder; only read.
-        modes: State and seed.
         dtype: `torch.float64` upcasts the whole program. None: as it is.
-        runner: The interpreter.
         around: Entered for the call and the gradients.
     """
     private, owned = private_copy(gm, inputs, dtype=dtype)
@@ -136,11 +124,7 @@ def run_private(
 
 
 def _refuse_control_flow(case: Case, error: BaseException) -> None:
-    """Refuse an exception that asks Dynamo to trace again: no Dynamo runs here.
-
-    Raises:
-        CaseError: `error` is such an exception.
-    """
+    """Refuse an exception that asks Dynamo to trace again: no Dynamo runs here."""
     if isinstance(error, dynamo.control_flow()):
         raise CaseError(
             f"{case.name} cannot be compiled without Dynamo, which would trace again "
@@ -162,10 +146,8 @@ def run_compiled(
     compiles.
 
     Args:
-        case: Only read.
         observer: Passed to the target. The state of its graphs is restored after the call, so that
             they can be run again.
-        target: The target; None: the one named by `case.target`.
         is_called: False: only compile; the outcome has no run.
         then: Called after the first call, under the same modes, with the compiled function and its
             inputs; its exceptions count as those of the compiled program.

@@ -27,12 +27,7 @@ class Endless(CtkError):
 
 @dataclass(slots=True)
 class Rounds:
-    """Counts calls of sub-graphs.
-
-    Attributes:
-        limit: Allowed calls in one run; None: no limit.
-        most: The most calls in any run so far.
-    """
+    """Counts calls of sub-graphs."""
 
     limit: int | None = None
     most: int = 0
@@ -57,9 +52,6 @@ _ROUNDS: ContextVar[Rounds | None] = ContextVar("_ROUNDS", default=None)
 @contextmanager
 def limit_rounds(program: Module) -> Generator[None]:
     """Count the calls of a graph's sub-graphs inside the block, if `Rounds.count_calls` is active.
-
-    Args:
-        program: The graph; its sub-graphs have a hook inside the block.
 
     Raises:
         Endless: They exceed the limit; raised inside the block.

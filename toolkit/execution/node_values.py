@@ -47,7 +47,6 @@ def graph_values(
         dtype: `torch.float64` upcasts the whole program (`upcast_graph`), with the same random
             numbers. None: as it is.
         modes: State and seed of the run. None: the current state and the last seed of torch.
-        values: Filled as the graph runs; None: a new dict.
         changed: By node, a function applied to its value before it is read. Not in float64.
 
     Raises:
@@ -71,13 +70,7 @@ def graph_values(
 def values_and_error(
     gm: GraphModule, inputs: Sequence[object], *, modes: Modes | None = None
 ) -> tuple[dict[str, object], Exception | None]:
-    """Return `graph_values`, and the exception of the graph: then the values up to that node.
-
-    Args:
-        gm: Only read.
-        inputs: Real values, one per placeholder; only read.
-        modes: As for `graph_values`.
-    """
+    """Return `graph_values`, and the exception of the graph: then the values up to that node."""
     values: dict[str, object] = {}
     try:
         return graph_values(gm, inputs, modes=modes, values=values), None

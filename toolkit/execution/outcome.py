@@ -17,8 +17,6 @@ class Outcome:
 
     Attributes:
         run: The results of the call; None if it raised.
-        error: The exception, with its traceback.
-        phase: The phase that raised.
         dtype: `torch.float64` for a float64 reference; None: the program's own dtypes.
         note: Why a float64 run was not possible.
     """

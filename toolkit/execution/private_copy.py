@@ -41,7 +41,6 @@ def private_copy(
 
     Args:
         gm: The graph; neither it nor its tensors change.
-        inputs: One value per placeholder; only read.
         dtype: `torch.float64` makes it the float64 reference (`upcast_graph`). None: as it is.
         lazy: Leave out the graph's Python code (for an Interpreter); False for a compiler.
 

@@ -75,9 +75,7 @@ class Loaded:
     """A loaded subject.
 
     Attributes:
-        cases: The graphs, in order; none if Dynamo captures none.
         program: Returns the program of the graphs; None for cases and graphs.
-        uncaptured: Why there is no case.
     """
 
     cases: list[Case]

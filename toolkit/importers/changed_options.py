@@ -22,12 +22,7 @@ NOISE = (
 
 
 def filter_savable(changed: Mapping[str, object], of: str) -> dict[str, object]:
-    """Return the changed options of Inductor that a case can hold; log the others.
-
-    Args:
-        changed: The changed options, by name.
-        of: The script or test that changed them, for the log.
-    """
+    """Return the changed options of Inductor that a case can hold; log the others."""
     wanted = {key: value for key, value in changed.items() if not key.startswith(NOISE)}
     saved, lost = json_options(wanted)
     kept: dict[str, object] = {}

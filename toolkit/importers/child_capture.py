@@ -48,10 +48,6 @@ def needs_child(request: CaseOptions) -> bool:
 def capture_in_child(spec: str, request: CaseOptions) -> list[Case] | None:
     """Return the cases of a program up to and including the graph whose eager call breaks CUDA.
 
-    Args:
-        spec: As for `load_program`.
-        request: Choices for the compile; its config holds JSON.
-
     Returns:
         At least one case; None if the child ends in another way, which the caller then repeats.
 

@@ -137,11 +137,7 @@ def refuse_pickles(path: Path) -> None:
 
 
 def _refuse_bomb(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse an archive that is much larger than its file; torch itself compresses nothing.
-
-    Raises:
-        TrustError: Its entries exceed `MOST_TIMES` the size of the file.
-    """
+    """Refuse an archive that is much larger than its file; torch itself compresses nothing."""
     nbytes, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if nbytes > MOST_TIMES * packed:
         raise TrustError(

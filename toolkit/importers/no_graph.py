@@ -28,7 +28,6 @@ def explain_no_graph(found: Collected, model: object = None) -> tuple[str, ...]:
     3. it traced frames without an operation on tensors; 4. it was given no frame.
 
     Args:
-        found: The frames and reasons of Dynamo.
         model: The compiled object, if known: its line stands in for lines inside of torch.
     """
     known = definition(model) if model is not None else Reason("")

@@ -185,7 +185,6 @@ def make_recording_backend(
     """Return a Dynamo backend that appends each graph to `captured` and runs it in eager.
 
     Args:
-        captured: Filled in order of capture; inputs and modes are those of the first call.
         seen: Called with the number of a graph before its first call, and after it if the modes
             changed.
         backward: Set `modes.backward` where an output can be differentiated.
@@ -331,9 +330,6 @@ def _check_eager(program: UserProgram, *, backward: bool) -> None:
     """Run the program without a compiler in two ways, of which one must work.
 
     With the backend `eager`, Dynamo still captures the parts that the program itself compiles.
-
-    Raises:
-        EagerError: Both fail.
     """
     first = _eager_error(program, eager_stance(), backward=backward)
     if first is None:

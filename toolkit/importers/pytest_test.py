@@ -49,11 +49,7 @@ class RecordedBackend:
     """A backend of a test, and the graphs that it was called with.
 
     Attributes:
-        test: The id of the test.
         target: The target spec; None for a backend that no other process can import.
-        shown: The name of the backend in messages.
-        config: Its options.
-        captured: The graphs, in order.
         settings: The options of Inductor that are set while each graph is compiled.
     """
 

@@ -26,8 +26,6 @@ class StoredInputs:
 
     Attributes:
         folders: Folders that may hold `storages`; the first that has a storage wins.
-        values: The inputs so far.
-        made_up: Indices of inputs whose values are made up.
     """
 
     folders: tuple[Path, ...]

@@ -55,9 +55,7 @@ class TorchScript:
     """The facts in the text of a script.
 
     Attributes:
-        path: The script.
         after: The layer that produced its graph: `aot` or `dynamo`.
-        options: The keywords of its `run_repro(...)`.
     """
 
     path: Path

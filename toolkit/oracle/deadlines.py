@@ -59,8 +59,6 @@ class TimeLimits:
     """The time limits of one search.
 
     Attributes:
-        limit_seconds: The limit of the user; None: unlimited.
-        answers: Nodes and seconds of the last answers.
         factor: How many times the expected time a candidate may take.
         proved: Number of limits in a row that ran out and proved right.
     """
@@ -96,7 +94,6 @@ class TimeLimits:
 
         Args:
             ask: Asks; a resumed search may ask with the same limit again.
-            nodes: As for `seconds`.
         """
         limit = self.seconds(nodes)
         answer = ask(limit)
@@ -148,8 +145,6 @@ class Deadlines:
     """The layer that gives each candidate of a search a deadline.
 
     Attributes:
-        inner: The layer below.
-        limits: The time limits.
         is_by_size: Whether the time of an answer depends on the size of the graph.
     """
 

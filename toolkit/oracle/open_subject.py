@@ -38,11 +38,7 @@ class OpenSubject:
 
     Attributes:
         cases: The graphs, in order; none where Dynamo gives none of the program.
-        executor: Answers questions about the cases.
         question: Makes the question about the whole program; None for cases and graphs.
-        uncaptured: Why there is no case.
-        timeout_seconds: Longest time of one question; None: the default.
-        memory_nbytes: Memory limit of one question; None: the default.
     """
 
     cases: list[Case]
@@ -154,11 +150,6 @@ def first_failing(
     cases: Iterable[Case], ask: Callable[[Case], T], judgement_of: Callable[[T], Judgement]
 ) -> tuple[Case, T]:
     """Ask about each case until one shows its failure; there is at least one case.
-
-    Args:
-        cases: The graphs of one program, in order.
-        ask: Asks about one case.
-        judgement_of: Returns the judgement of an answer.
 
     Returns:
         The first case that reproduces, with its answer; else the most informative one.

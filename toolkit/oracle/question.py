@@ -15,7 +15,6 @@ class Question:
     """Does this case fail, in this way, if this is left out of its compile?
 
     Attributes:
-        case: The case to judge.
         expected: The failure to look for; None: any failure.
         veto: Left out of the compile; an empty veto only observes; None: the compile is unobserved.
         deadline_seconds: Longest time until the answer; None: the limit of the layer below.
@@ -41,7 +40,6 @@ class Oracle(Protocol):
         """Answer a question.
 
         Args:
-            question: The question.
             known_only: Only look the answer up; nothing is compiled or run.
 
         Raises:

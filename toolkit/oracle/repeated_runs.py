@@ -59,12 +59,7 @@ LEAST_RATE = 0.1
 @document
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """How often the given case fails.
-
-    Attributes:
-        asked: Number of runs.
-        failed: Number of runs that reproduce the failure.
-    """
+    """How often the given case fails."""
 
     asked: int
     failed: int
@@ -96,7 +91,6 @@ class Flakiness:
         given: Failure rate of the case at the start: the given one, or the smallest one of the
             first search if its answers were the first to differ.
         error_probability: Upper bound for some candidate wrongly believed to pass.
-        most_runs: The most runs of one question.
     """
 
     given: FailureRate
@@ -120,7 +114,6 @@ def rate_of(answers: Sequence[Judgement], again: Callable[[int], Judgement]) -> 
     each time, so it does not rule out chance.
 
     Args:
-        answers: The answers so far.
         again: Asks once more; gets the number of answers so far.
     """
     found, started = list(answers), time.monotonic()
@@ -130,13 +123,7 @@ def rate_of(answers: Sequence[Judgement], again: Callable[[int], Judgement]) -> 
 
 
 def ask_until_failing(oracle: Oracle, question: Question, most: int) -> list[Judgement]:
-    """Return the runs of a case that passed at first, up to the first that does not pass.
-
-    Args:
-        oracle: Answers by chance.
-        question: About the case.
-        most: Number of runs.
-    """
+    """Return the runs of a case that passed at first, up to the first that does not pass."""
     answers: list[Judgement] = []
     while len(answers) < most:
         answers.append(oracle.ask(replace(question, run=len(answers) + 1)))
@@ -183,13 +170,7 @@ def check_workable(rate: FailureRate, name: str, next_step: str = _NEXT) -> None
 
 
 def runs_needed(rate: float, number: int, error: float = ERROR) -> int:
-    """Return after how many passing runs a candidate is believed to pass.
-
-    Args:
-        rate: How often the given case fails.
-        number: Number of the candidate, from 1.
-        error: For all candidates together.
-    """
+    """Return after how many passing runs a candidate is believed to pass."""
     share = error / (number * (number + 1))
     return 1 if rate >= 1 else max(1, math.ceil(math.log(share) / math.log(1 - rate)))
 
@@ -200,10 +181,7 @@ class RepeatedRuns:
 
     Attributes:
         inner: The layer below, which answers by chance; `Question.run` numbers the runs.
-        rate: How often the given case fails.
-        asked: Number of answered questions, of this process and earlier ones.
         error: Probability that some candidate that passed would have failed.
-        most_runs: The most runs of one question.
     """
 
     inner: Oracle

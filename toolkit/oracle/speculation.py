@@ -54,12 +54,7 @@ _REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Answers one question at a time.
-
-    Attributes:
-        oracle: Judges a case.
-        executor: Runs it; stopped when the answer is not wanted any more.
-    """
+    """Answers one question at a time."""
 
     oracle: Oracle
     executor: Executor
@@ -71,11 +66,6 @@ class _Task:
 
     Attributes:
         question: Dropped once answered: a speculative answer may never be collected.
-        deadline_seconds: Its deadline.
-        state: Whether a lane works on it.
-        lane: Works on it.
-        started: Start time (`time.monotonic`).
-        answer: The result.
         error: Raised instead.
         losses: Number of lanes that have ended over it.
     """
@@ -110,7 +100,6 @@ class Speculative(Closeable):
 
     Args:
         lanes: Answer one question each at a time; the first also looks up known answers.
-        digests: Of the tensors of cases.
     """
 
     def __init__(self, lanes: Sequence[Lane], digests: Digests | None = None) -> None:
@@ -290,13 +279,7 @@ def _stop(task: _Task) -> None:
 def speculating(
     executor: Executor, oracle_over: Callable[[Executor], Oracle], digests: Digests
 ) -> Generator[Oracle]:
-    """Yield the oracle of an executor; it asks ahead if the executor has several members.
-
-    Args:
-        executor: Runs the questions.
-        oracle_over: Returns the oracle over one executor.
-        digests: Of the tensors of cases.
-    """
+    """Yield the oracle of an executor; it asks ahead if the executor has several members."""
     if len(executor.members) == 1:
         yield oracle_over(executor)
         return

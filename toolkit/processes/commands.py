@@ -38,9 +38,6 @@ class CommandEnd:
 
     Attributes:
         code: Its exit code; a negative one is the signal that ended it. None: it passed a limit.
-        output: Its standard output and standard error.
-        seconds: Its run time.
-        exceeded: The limit that it passed.
     """
 
     code: int | None
@@ -60,14 +57,6 @@ def run_group(
     stderr: int | BinaryIO | None = None,
 ) -> Generator["subprocess.Popen[bytes]"]:
     """Run a command as the leader of a session; when the block is left, its group is killed.
-
-    Args:
-        words: The program and its arguments; no shell parses them.
-        environ: Its environment.
-        folder: Its working folder; None: that of this process.
-        stdin: As for `subprocess.Popen`, like the next two.
-        stdout: Where its output goes.
-        stderr: Where its errors go.
 
     Raises:
         ProgramError: It cannot be started.
@@ -98,11 +87,6 @@ def run_command_group(
     variables: Mapping[str, str] | None = None,
 ) -> CommandEnd:
     """Run a command, wait for its end, and end all processes that it started.
-
-    Args:
-        words: The program and its arguments; no shell parses them.
-        seconds: Time limit; None: no limit.
-        variables: Added to the environment of this process.
 
     Raises:
         ProgramError: It cannot be started.

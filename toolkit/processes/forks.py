@@ -29,7 +29,6 @@ def fork_process(run: Callable[[], int], *, leads_group: bool = True) -> int:
     process: it ends with the status that `run` returns, 1 if `run` raises. Nothing is flushed.
 
     Args:
-        run: The work of the child.
         leads_group: Whether the child leads a process group, so that Ctrl-C does not reach it.
     """
     parent = os.getpid()
@@ -55,8 +54,6 @@ class ForkedChild:
     """A forked process that reads requests and writes answers.
 
     Attributes:
-        pid: Its process id.
-        requests: The writing end of its requests.
         answers: The reading end of its answers; unbuffered, so that `select` works on it.
     """
 
@@ -77,8 +74,6 @@ class ForkedChild:
         Args:
             serve: Called in the child with its requests (unbuffered) and its answers; returns the
                 exit status.
-            unused: Descriptors of this process that the child closes.
-            leads_group: As for `fork_process`.
         """
         request_out, request_in = os.pipe()
         answer_out, answer_in = os.pipe()

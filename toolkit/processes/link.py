@@ -21,7 +21,6 @@ class Work:
     """The running work on a saved case.
 
     Attributes:
-        doing: `compiling it`; empty when it is done.
         command: The command to run next if the work kills this process; empty for a case that is
             not on disk.
     """
@@ -35,9 +34,7 @@ class Watch:
     """Limits at which the supervisor kills the working half.
 
     Attributes:
-        seconds: Longest time without a sign of life.
         nbytes: Memory of the working half and its descendants; None: no limit.
-        what: The running work, for messages.
         is_patient: Whether a program with slow steps gets more time (`silence_allowed`).
         repeats: Whether the supervisor may repeat the work in children.
     """
@@ -54,7 +51,6 @@ class Link:
     """The writing end of the notes.
 
     Attributes:
-        descriptor: The pipe, non-blocking.
         compiled: The limits of compiled programs in this process; None: no limits.
     """
 
@@ -137,13 +133,7 @@ def report_resumable(folder: Path, command: str) -> None:
 
 @contextlib.contextmanager
 def report_work(case: Path, doing: str, command: str) -> Generator[None]:
-    """Name the work of the block to the supervisor, if there is one, in case it kills this process.
-
-    Args:
-        case: The folder of the saved case.
-        doing: `compiling it`.
-        command: The command to run next; empty for a case that is not on disk.
-    """
+    """Name the work of the block to the supervisor, if there is one, in case it kills this process."""
     link = find_link()
     if link is None:
         yield
@@ -209,14 +199,9 @@ class Notes:
 
     Attributes:
         command: The command at work; None before it starts.
-        as_json: Whether it prints JSON.
         exit_code: The exit code of its answer; None before the answer was printed.
         works: The last work on each saved case.
         asking: The running function of the user; empty: none.
-        resumable: The folder to resume.
-        go_on: The command that resumes it.
-        is_writing: Whether a result is being written.
-        watch: The limits; None: no limits.
         watch_at: The time at which they were set (`time.monotonic`).
         alive_at: The time of the last note (`time.monotonic`).
         slowest_seconds: The longest silence without limits.

@@ -66,10 +66,6 @@ def name_limit(nbytes: int | None, default: str | None = None) -> str:
 
     The default limit depends on the free memory, which varies: its name is the magnitude, so that
     an operation resumed on the same machine reuses its answers.
-
-    Args:
-        nbytes: The limit that the user set; None for the default.
-        default: The name of the default; None: that of this machine.
     """
     if nbytes is not None:
         return str(nbytes)

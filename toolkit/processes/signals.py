@@ -43,12 +43,7 @@ def handle_terminate_as_interrupt() -> Generator[None]:
 
 
 def hide_from_forks(echo_descriptor: int) -> None:
-    """Remove the SIGTERM handler and the signal echo from processes that this one forks.
-
-    Args:
-        echo_descriptor: Gets the number of each signal that this process catches
-            (`signal.set_wakeup_fd`).
-    """
+    """Remove the SIGTERM handler and the signal echo from processes that this one forks."""
     forking = threading.local()
 
     def block() -> None:

@@ -60,10 +60,7 @@ class End:
 
     Attributes:
         status: Its exit status; a negative one is the signal that killed it.
-        notes: Its notes.
-        signals: The signals that were sent to the command.
         gave_up: The parent killed it: it had not ended in time after a signal or its answer.
-        pid: Its process id.
         exceeded: The limit that it had set and for which the parent killed it.
         watched_seconds: How long that limit had been set.
     """

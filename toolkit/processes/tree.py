@@ -49,7 +49,6 @@ def find_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     A process that forks and ends during a read hides its child from it: two reads must agree.
 
     Args:
-        root: Their ancestor.
         spare: Left out, with all below them.
     """
     found = _look_below(root, spare)
@@ -79,7 +78,6 @@ def kill_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
 
     Args:
         root: An ancestor that adopts orphans, or has none.
-        spare: Processes that live on, with all below them.
     """
     killed: list[int] = []
     deadline = time.monotonic() + _END_SECONDS
@@ -100,11 +98,7 @@ def kill_processes(pids: Collection[int]) -> Collection[int]:
 
 
 def find_carriers(variable: str) -> list[int]:
-    """Return the living processes of this user, not this one, that were started with `NAME=VALUE`.
-
-    Args:
-        variable: An entry of the environment that a process was started with.
-    """
+    """Return the living processes of this user, not this one, that were started with `NAME=VALUE`."""
     wanted = variable.encode()
     found: list[int] = []
     for pid in process_ids():
@@ -125,9 +119,6 @@ class CoreWaits:
         a thread that computes, alone on its core             0.00 s of a second
         the same beside three others on that core             0.75 s
         a deadlock                                            0.00 s
-
-    Attributes:
-        nanoseconds: By thread.
     """
 
     nanoseconds: dict[int, int] = field(default_factory=dict[int, int])

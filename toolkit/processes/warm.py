@@ -116,10 +116,6 @@ class WarmServer(Closeable):
     """The client's side of a warm server; a context manager that ends it.
 
     Attributes:
-        requests: Its stdin.
-        answers: Its stdout.
-        log: The file of its stderr.
-        pid: Its process id.
         end: Waits for its end once its stdin is closed, and kills it if it does not end.
     """
 
@@ -134,8 +130,6 @@ class WarmServer(Closeable):
         """Start a server in a process of its own and wait until it is ready.
 
         Args:
-            module: The module to run; it calls `become_server`.
-            failure: The first line of the error.
             end_seconds: How long it may take to end after its stdin is closed.
 
         Raises:

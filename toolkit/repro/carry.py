@@ -35,7 +35,6 @@ class Carried:
     """The code that a script needs besides its own text.
 
     Attributes:
-        imports: Import statements of other packages, sorted.
         source: The definitions, each before its uses.
     """
 
@@ -80,7 +79,6 @@ def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = 
     """Return the code of some modules that a script needs.
 
     Args:
-        text: The script's own source.
         modules: Modules that may define the names that it uses.
         extra: More (module, name) to carry.
 

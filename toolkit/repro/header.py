@@ -49,17 +49,7 @@ def docstring_of(
     versions: Versions,
     failure: str | None,
 ) -> str:
-    """Return the docstring of a script.
-
-    Args:
-        case: The failure.
-        plan: Its target as the script sees it.
-        target: The resolved target.
-        culprit_pass: The culprit, if known.
-        clean_run: The result of a run in a clean process.
-        versions: Of the writing process.
-        failure: Text of the failure; None: the signature of the case.
-    """
+    """Return the docstring of a script."""
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
     headline = case.name if failure else headline

@@ -53,7 +53,6 @@ def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
     """Find which sizes must be symbolic.
 
     Args:
-        case: Only read.
         arguments: The placeholders that `forward` takes, without sizes that it reads off tensors.
     """
     tensors = {k: v for k, v in inputs_by_name(case).items() if isinstance(v, torch.Tensor)}
@@ -124,14 +123,7 @@ def _names_memory(case: Case) -> bool:
 def _write_shared_storages(
     inputs: Mapping[str, object], sources: Sources, lines: list[str], *, has_parts: bool
 ) -> dict[str, str]:
-    """Write each storage that several inputs share; return the sources of its views.
-
-    Args:
-        inputs: By name.
-        sources: Collects data and helpers.
-        lines: Gets the lines that make the storages.
-        has_parts: Whether to write the storage of an input that is a part of it.
-    """
+    """Write each storage that several inputs share; return the sources of its views."""
     groups: dict[int, list[tuple[str, torch.Tensor]]] = {}
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel():

@@ -46,10 +46,6 @@ class ModuleText:
 def module_text(case: Case, sources: Sources) -> ModuleText:
     """Write the graph of a case and its sub-graphs as classes.
 
-    Args:
-        case: Only read.
-        sources: Collects the constants that are too large for a literal.
-
     Raises:
         CaseError: A part of the graph cannot be written; the message names the node.
     """

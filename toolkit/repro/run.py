@@ -55,7 +55,6 @@ class ReproRun:
 
     Attributes:
         exit_code: Of the process; negative for a signal, 124 past the time limit.
-        output: Standard output, then standard error.
         says: `reproduced` only for the failure that the script was written for.
         verdict: The verdict line of the script; empty if it printed none.
     """
@@ -77,14 +76,9 @@ def write_repro(
     """Write `repro.py` with its data file and `sources/` into an existing folder.
 
     Args:
-        case: The failure to show.
         folder: Exists. Files are written under temporary names and renamed, the script last.
-        culprit_pass: The guilty pass, for the header (`joint/fold`).
         limits: Of a program that hangs or whose memory grows.
         failure: The failure in the header; None: the signature of the case.
-
-    Returns:
-        The path of the script.
 
     Raises:
         CaseError: The graph, an input or a source cannot be written.
@@ -101,9 +95,6 @@ def write_verified_repro(
     timeout_seconds: float = 600.0,
 ) -> tuple[Path, ReproRun]:
     """Write a repro, run it in a clean process, and record the result in its header.
-
-    Returns:
-        The path of the script, and the run.
 
     Raises:
         CaseError: As for `write_repro`.
@@ -126,7 +117,6 @@ def run_repro(
     may have been untrusted before.
 
     Args:
-        path: The script.
         python: The interpreter; it needs torch, and the target of the case.
         timeout_seconds: Wall-clock limit, for the script and all processes that it starts.
     """

@@ -79,12 +79,7 @@ _INPUTS = '''def inputs():
 
 @dataclass(frozen=True, slots=True)
 class ScriptLimits:
-    """Limits of the compiled program; exceeding one is a failure.
-
-    Attributes:
-        seconds: Of time.
-        nbytes: Of memory; None: no limit.
-    """
+    """Limits of the compiled program; exceeding one is a failure."""
 
     seconds: float = TIMEOUT_SECONDS
     nbytes: int | None = None
@@ -123,11 +118,8 @@ def render_script(
     """Return the script of a case.
 
     Args:
-        case: The failure; nothing of it is changed.
         plan: Its sources, config and target as the script sees them.
-        culprit_pass: The culprit, if known (`joint/fold`).
         clean_run: The result of a run in a clean process, for the header.
-        versions: For the header; None: those of this process.
         limits: Of time and memory; None: those of the failure.
         failure: Text of the failure for the header; None: the signature of the case.
 

@@ -50,11 +50,9 @@ class Sources:
     """The data file of one script, and the helper functions that its sources call.
 
     Attributes:
-        data: Contents of the data file: contiguous tensors by name.
         helpers: Names of the helper functions that the script must define (`randn`, `placed`,
             `stored`, `strided`, `inference`), and `shared` if inputs share memory.
         default_dtype: Of `torch.tensor([0.5])` in the script.
-        seeds: Seeds to try for `randn`.
     """
 
     data: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
@@ -88,8 +86,6 @@ def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
 
     Args:
         tensor: Any strided tensor; it is only read.
-        name: Its name in the data file, should it go there.
-        sources: Collects data and helpers.
 
     Raises:
         CaseError: The tensor is a subclass, sparse or quantized.
@@ -121,8 +117,6 @@ def view_source(
     Args:
         tensor: The view, perhaps of another dtype.
         storage: One-dimensional, from the first byte of the shared storage on.
-        storage_name: A local variable of the script.
-        sources: Collects helpers.
     """
     base = storage_name if tensor.dtype == storage.dtype else f"{storage_name}.view({tensor.dtype})"
     place = f"{tuple(tensor.shape)}, {tensor.stride()}, {tensor.storage_offset()}"

@@ -19,10 +19,8 @@ class Subject:
     """The compiler of a watched graph, and its options.
 
     Attributes:
-        target: The compiler.
         config: Its options in the program; may hold functions.
         saved_config: The options as JSON values, for the case.
-        sources: The user's files that target and options name.
         importable: Whether another process can find the target by its name.
         in_script: Whether target or options are defined in the running script: importing them
             means running it.
@@ -44,14 +42,7 @@ class Subject:
 def describe_failure(
     case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()
 ) -> str:
-    """Return the announcement of a failure; its first line can stand alone.
-
-    Args:
-        case: The case, with the signature of the failure.
-        folder: The folder of the saved case.
-        inputs: How its inputs are saved.
-        details: Measured errors, the first wrong pass.
-    """
+    """Return the announcement of a failure; its first line can stand alone."""
     lines = [
         f"ctk: {case.name} fails with target {case.target}: {case.signature}",
         *(f"  {detail}" for detail in details),

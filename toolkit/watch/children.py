@@ -45,9 +45,7 @@ class Children:
     Attributes:
         graphs: Number of graphs that they compiled.
         processes: Number of children that compiled a graph.
-        failures: The failures in them.
         unwatched: Number of Python processes that were started but not watched.
-        missing: The parts of their dumps that could not be written.
     """
 
     graphs: int = 0

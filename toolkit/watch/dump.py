@@ -86,7 +86,6 @@ class DumpWriter:
     """Writes the events of one compile; `write` is the `on_event` of a `Recorder`.
 
     Attributes:
-        folder: The case folder of the graph; created with the first event.
         missed: Called once with the reason why the rest of the dump is missing.
     """
 
@@ -204,12 +203,7 @@ def run_guarded(
     """Run an action of ctk inside the user's program: an exception becomes one log line.
 
     Args:
-        action: The action.
         what: Its name in the log line (`the dump to DIR/graph0`).
-        missed: Called with the error.
-
-    Returns:
-        Whether it succeeded.
     """
     try:
         action()

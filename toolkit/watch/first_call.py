@@ -60,8 +60,6 @@ class FirstCall:
     """The result of the check of a first call.
 
     Attributes:
-        signature: The failure; None if there is none.
-        error: The exception of the compiled graph, if it raised one.
         details: Sentences on measured errors and the first wrong pass.
         note: Why there is no verdict; empty if there is one.
         hidden: Sentences on passes that change values without effect on the results: no failure.
@@ -114,9 +112,6 @@ def check_first_call(
     crosswise.
 
     Args:
-        case: Copies of the captured graph and the inputs, with the modes of the call; only read.
-        subject: The compiler.
-        compiled: The program's own compiled graph.
         log: The events of its compile, calls included, to check every pass; None: only compare
             results.
     """

@@ -156,8 +156,6 @@ class Installed(Closeable):
     """The hooks of a process, until `uninstall()`; also a context manager.
 
     Attributes:
-        session: Graphs and failures so far, and the dump folder.
-        undo: Restores Dynamo's backend lookup.
         lookups: Number of backends that Dynamo has looked up: at least one per `torch.compile`.
         inherited: Whether a watched script started this process.
     """

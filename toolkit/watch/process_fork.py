@@ -53,12 +53,7 @@ def find_obstacle() -> str:
 
 @dataclass(slots=True)
 class Keeper(Closeable):
-    """A waiting fork of this process as it was at the start; a context manager that ends it.
-
-    Attributes:
-        child: The fork.
-        folder: The folder of its answers.
-    """
+    """A waiting fork of this process as it was at the start; a context manager that ends it."""
 
     child: ForkedChild
     folder: tempfile.TemporaryDirectory[str]

@@ -59,11 +59,6 @@ def folder_nbytes(folder: Path) -> int:
 def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[RemovedDump, ...], int]:
     """Remove the oldest dumps below `root` until all of them fit into the quota.
 
-    Args:
-        root: The dump folder (`CTK_DUMP`).
-        quota_nbytes: Bytes that all dumps together may take.
-        keep: The dump being written; never removed.
-
     Returns:
         The removed dumps, and the bytes that remain over the quota.
     """

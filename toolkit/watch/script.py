@@ -36,13 +36,10 @@ class RunSummary:
     """The result of a watched script.
 
     Attributes:
-        graphs: Number of compiled graphs.
-        failures: The failures of compiles and checked calls.
         folder: The dumps of this run; None if nothing was compiled.
         exit_code: The script's own: 0, the argument of `sys.exit`, 1 for an exception.
         error: The exception that ended the script; its traceback starts in the script.
         why: Why nothing was compiled, if that is so and known.
-        missing: The parts of the dumps that could not be written.
         children: The results of its child processes; `failures` and `missing` include theirs.
         uncompared: Why calls were not compared with eager end to end.
     """
@@ -64,11 +61,6 @@ def run_script(
     """Run a script as `__main__` under watch, in this process.
 
     `sys.argv` and `sys.path` are the script's while it runs.
-
-    Args:
-        path: The script.
-        args: Its arguments, without its name.
-        options: Those of `ctk.debug_compile`.
 
     Raises:
         ProgramError: The file does not exist.

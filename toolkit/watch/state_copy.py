@@ -25,11 +25,7 @@ from ctk.toolkit.watch.watch_session import WatchOptions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateCopy:
-    """A graph and its inputs before the first call.
-
-    Attributes:
-        case: Copies of both; only read.
-    """
+    """A graph and its inputs before the first call."""
 
     case: Case
     _undo: Callable[[], None]
@@ -40,13 +36,7 @@ class StateCopy:
 
 
 def copy_state(options: WatchOptions, case: Case, args: tuple[object, ...]) -> StateCopy | None:
-    """Return a copy of the state that a first call can reach; None if not needed or not possible.
-
-    Args:
-        options: A check and a fallback need the copy.
-        case: The case of the graph; holds the program's own tensors.
-        args: The program's own inputs.
-    """
+    """Return a copy of the state that a first call can reach; None if not needed or not possible."""
     if options.check == "off" and options.on_failure == "raise":
         return None
     made: list[StateCopy] = []

@@ -37,7 +37,6 @@ class WatchOptions:
         dump: Folder of the dumps of all processes.
         check: Compare with eager at the first call: nothing, the results, or every pass.
         on_failure: The effect of a failure on the running program.
-        inputs: How a case saves its inputs (weights are inputs).
         quota_nbytes: Limit of `dump`; None: no limit.
         calls: Number of first calls of each compiled callable that are compared with eager end to
             end, if `check` is on.
@@ -81,9 +80,6 @@ class WatchSession:
     """The record of one watched process; thread-safe.
 
     Attributes:
-        options: The options of the hooks.
-        failures: The failures so far.
-        graphs: Number of graphs compiled so far.
         missing: The parts of dumps that could not be written so far.
         uncompared: Why calls were not compared with eager, each reason once.
         book: Folder of the run whose book gets each of these (children.py), if any.

@@ -44,11 +44,8 @@ class WatchedCase:
     """One watched graph and its case folder.
 
     Attributes:
-        session: The record of the process.
-        subject: The compiler.
         case: A private copy of the graph, never compiled: it is saved, and run in eager. Its inputs
             are the program's own tensors, only read, and released after the first call.
-        folder: Its case folder.
         command: The next command for the saved case; empty while it is not saved.
     """
 
@@ -111,9 +108,6 @@ class WatchedCase:
         """Mark the case folder, record the failure, and announce it with the next commands.
 
         Args:
-            signature: The failure.
-            error: The exception, if there is one.
-            details: Sentences for the announcement.
             backward: Whether it needs the backward pass.
             at: Graph and inputs before the failing call; None: as saved.
 

@@ -61,10 +61,7 @@ def compile_watched(
     """Compile one graph under watch; the result checks its first call and observes all calls.
 
     Args:
-        session: The record of the process.
-        subject: Target and options.
         gm: The captured graph; passed to the compiler after a private copy was made.
-        example_inputs: One value per placeholder, real or symbolic.
 
     Raises:
         Exception: The exception of the compiler, with `on_failure="raise"`.
@@ -141,11 +138,7 @@ class _Watch:
         return self._call(compiled, args)
 
     def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> StateCopy | None:
-        """Prepare the program's own first call; other threads wait for it.
-
-        Returns:
-            The case on copies of the program's state, if the options need it.
-        """
+        """Prepare the program's own first call; other threads wait for it."""
         try:
             self._watched.update_modes()
             state = copy_state(self._options, self._watched.case, args)
@@ -197,12 +190,7 @@ class _Watch:
             raise
 
     def _check(self, compiled: Compiled, before: Case) -> None:
-        """Compare the first call with eager, and apply `on_failure` to a failure.
-
-        Raises:
-            MiscompileError: Wrong values, with `on_failure="raise"`.
-            Exception: The exception of the compiled graph on copies of its inputs, likewise.
-        """
+        """Compare the first call with eager, and apply `on_failure` to a failure."""
         differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
         modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
         log = self._recorder.log if self._options.check == "pass" else None
@@ -267,9 +255,6 @@ def apply_on_failure(
     """Apply `on_failure` to a failed check; return whether eager takes over.
 
     Args:
-        on_failure: The rule.
-        case: The graph.
-        announced: The announcement of the failure.
         error: The exception of the compiled graph; None for wrong values.
 
     Raises:

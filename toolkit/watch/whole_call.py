@@ -78,16 +78,7 @@ def is_in_copy() -> bool:
 
 @dataclass(slots=True, eq=False)
 class WatchedCalls:
-    """The calls of one compiled callable.
-
-    Attributes:
-        session: The record of the process.
-        target: The name of its target.
-        function: The function in eager.
-        compiled: The compiled function.
-        dynamic: The argument of `torch.compile`.
-        made: Number of calls so far.
-    """
+    """The calls of one compiled callable."""
 
     session: WatchSession
     target: str
@@ -145,12 +136,7 @@ class WatchedCalls:
         return result
 
     def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
-        """Compare the program's call with calls in forks, and report the differences.
-
-        Args:
-            keeper: Makes the call in other ways.
-            real: Reads the results and state after the program's own call.
-        """
+        """Compare the program's call with calls in forks, and report the differences."""
         answers: list[tuple[EndToEnd, bool]] = []
 
         def compare() -> None:
@@ -216,11 +202,7 @@ class WatchedCalls:
         )
 
     def _report(self, answer: EndToEnd, *, has_raised: bool) -> None:
-        """Record a failure in the session, on disk and in the log.
-
-        Raises:
-            MiscompileError: With `on_failure="raise"`, unless the call has raised itself.
-        """
+        """Record a failure in the session, on disk and in the log."""
         cause = f" ({answer.cause})" if answer.cause else ""
         summary = f"{answer.judgement.signature}; layer {answer.layer}{cause}, {answer.line}"
         name = f"call{self.made} of {self}"
@@ -263,11 +245,7 @@ def _describe_excess(model: object) -> str:
 
 
 def _play_in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
-    """Make the call in eager, in a fork.
-
-    Raises:
-        PrecisionRefused: `how` differs from the program's own call.
-    """
+    """Make the call in eager, in a fork."""
     if how != How():
         raise PrecisionRefused("a call that a program makes is compared in its own state only")
     return play_by(lambda *_: keeper.ask("eager"), False, how)
@@ -297,11 +275,7 @@ def _line_of(function: Callable[..., Any]) -> str:
 
 
 def watch_calls(session_of: Callable[[object], WatchSession | None]) -> Callable[[], None]:
-    """Compare the first calls of functions compiled from now on; return the undo function.
-
-    Args:
-        session_of: Returns the session that watches a backend; None if it is not watched.
-    """
+    """Compare the first calls of functions compiled from now on; return the undo function."""
 
     def wrap(compiled: Any, function: Any, backend: object, dynamic: bool | None) -> Any:
         session = session_of(backend)

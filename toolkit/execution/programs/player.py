@@ -33,7 +33,6 @@ class Player(Closeable):
 
     Args:
         path: The program that the texts are edits of: they can import its neighbours.
-        timeout_seconds: Time limit of one side.
         memory_nbytes: Memory limit of one side and its processes; None: most of the free memory.
     """
 
@@ -70,8 +69,6 @@ class Player(Closeable):
         """Return the oracle of a reduction.
 
         Args:
-            plan: The plan with which a program must fail.
-            expected: The failure.
             passing: A counterfactual plan with which it must pass, to keep the cause the same.
         """
 
@@ -125,10 +122,6 @@ def judge_answer(seen: PlayAnswer, expected: Signature | None = None) -> Judgeme
 
     The first difference counts; with an expected failure, all differences of that call do: a wrong
     value in a call often changes Python state as well.
-
-    Args:
-        seen: The differences between both sides.
-        expected: The failure to look for; None: any.
     """
     if seen.unanswered:
         return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)

@@ -14,15 +14,11 @@ class Plan:
     """How a program is compiled and played.
 
     Attributes:
-        target: Target spec.
-        config: Options of the target, JSON values.
         dynamic: As for `torch.compile`; None leaves the choice to Dynamo.
         calls: Minimum number of calls; those before the last have its inputs, unless the file has
             `warmups()`.
         more: Calls after those of the program, with other sizes or values, if possible.
-        backward: Run the backward pass of each call.
         fresh: Recompile before each call, so that no guard decides whether a graph is reused.
-        strides: Compare the strides of results.
     """
 
     target: str = "inductor"
@@ -41,9 +37,6 @@ class PlayQuestion:
     """A question: how do both sides of a program differ?
 
     Attributes:
-        path: The program's file.
-        plan: How it is played.
-        timeout_seconds: Time limit of one side.
         memory_nbytes: Memory limit of one side and all its processes; None: no limit.
     """
 
@@ -87,7 +80,6 @@ class PlayAnswer:
         differences: In the order of the program; empty if they agree.
         unanswered: Why there is no answer (the program itself fails); empty if there is one.
         is_flaky: The results of the program differ from run to run.
-        breaks: Why Dynamo broke graphs.
     """
 
     differences: tuple[PlayedDifference, ...] = ()

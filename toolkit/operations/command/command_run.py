@@ -27,13 +27,7 @@ HOOK = "ctk.toolkit.operations.command.steering:steer_here"
 @document
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """One run.
-
-    Attributes:
-        outcome: The meaning of its exit code.
-        ended: Its end in words.
-        asked: The suspects that its compiles announced.
-    """
+    """One run."""
 
     outcome: Outcome
     ended: str
@@ -44,11 +38,6 @@ def run_command(
     words: Sequence[str], left_out: Iterable[Suspect] = (), *, seconds: float | None = None
 ) -> CommandRun:
     """Run a command with some parts left out of its compiles; then its output is not shown.
-
-    Args:
-        words: The program and its arguments, without a shell.
-        left_out: The parts that its compiles leave out.
-        seconds: Time limit.
 
     Raises:
         ProgramError: There is no such program.

@@ -33,12 +33,8 @@ class CommandSearch:
     """The result of bisecting a command.
 
     Attributes:
-        first: The run with everything.
-        culprit: The pass or kernel, or None.
         rewrite: The one rewrite of that pass, if it is one alone.
         confirmed: Without that alone the command is good.
-        runs: Runs of the command used.
-        reason: Why there is no culprit, or no proof.
         excluded: Causes that were ruled out, a sentence each.
         is_flaky: The same run was good once and bad once, so that no culprit can be named.
     """
@@ -67,10 +63,7 @@ def bisect_command(
     """Find the culprit of a failing command that uses `torch.compile`, and prove it.
 
     Args:
-        words: The program and its arguments.
         seconds: Time limit of one run; a longer one is bad.
-        say: Called with a line per run.
-        run: Runs the command; replaced in tests.
 
     Raises:
         CaptureError: It fails, and compiles nothing that can be steered.

@@ -32,10 +32,6 @@ class BestCase:
 
     A resumed search visits the same cases again. Cases in the journal are skipped, so that the
     folder never returns to a larger one.
-
-    Args:
-        run: The operation.
-        folder: Of the case.
     """
 
     def __init__(self, run: Operation, folder: Path) -> None:

@@ -45,9 +45,7 @@ class Shown:
     """The failures of candidates that reproduce: other numbers, with a wide rule other messages.
 
     Attributes:
-        given: The failure of the given case.
         takes_others: Whether a candidate may show another failure.
-        digests: Of the tensors of cases.
         signatures: By the fingerprint of the candidate.
     """
 
@@ -74,15 +72,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A reduction and the files that it writes.
-
-    Attributes:
-        run: The operation.
-        best: Keeps the smallest case so far.
-        others: Keeps the other failures.
-        budget: For all searches together.
-        history: Records each answer.
-    """
+    """A reduction and the files that it writes."""
 
     run: Operation
     best: BestCase
@@ -101,8 +91,6 @@ class Work:
         """Reduce a case, and ask again about the smallest, whose signature is its own failure.
 
         Args:
-            given: The case.
-            stack: Its oracle.
             hints: Nodes that are tried first.
             guilty: Passes that may suffice for the failure.
             before: An earlier search of this reduction, whose counts are continued.
@@ -165,14 +153,7 @@ class Work:
 def start_work(
     run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
 ) -> Work:
-    """Return the reduction of the failing case of an operation.
-
-    Args:
-        run: Has the case.
-        folder: For the smallest case.
-        budget: The limits.
-        on_progress: Called after each question.
-    """
+    """Return the reduction of the failing case of an operation."""
     assert run.found is not None and run.found.case is not None
     history = History(run, run.found.case, on_progress)
     return Work(run, BestCase(run, folder), Others(run), budget, history)
@@ -195,10 +176,6 @@ def finish_reduction(
     """Write the result of a reduction, and finish the operation.
 
     Args:
-        work: The reduction and its files.
-        reduction: The result.
-        write: Writes its script.
-        minimal_search: The bisection of the smallest case.
         is_interrupted: Whether Ctrl-C was pressed; None: as the reduction records it.
     """
     run = work.run
@@ -225,7 +202,6 @@ def ask_options(run: Operation, smallest: Case) -> bool:
     """Record the options that matter to the smallest case and to the whole; False after Ctrl-C.
 
     Args:
-        run: Has the whole case; its search gets the options.
         smallest: Asked about first, as its compiles cost least; may be the whole case.
     """
     assert run.found is not None

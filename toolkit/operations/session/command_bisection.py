@@ -43,12 +43,7 @@ def bisect_with_journal(
     """Bisect a command with every answer on disk at once; return the result and the folder.
 
     Args:
-        words: The program and its arguments.
-        seconds: Longest time of one run.
         out: The folder; None for a new one here, or with `resume` the newest of the same command.
-        resume: Continue an earlier run.
-        say: Shows a line per run.
-        run: Runs the command; another one in tests.
 
     Raises:
         CaseError: There is no such folder to resume, it is in use, or its subject is another one.

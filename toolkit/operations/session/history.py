@@ -39,10 +39,7 @@ class Answered:
     Attributes:
         question: Its number, over all runs; 0 for the case as it was given.
         seconds: Since the start, over all runs.
-        step: Name of the step that asked.
-        verdict: The answer.
         call_nodes: Of the smallest case.
-        inputs: Their number.
         elements: Those of all inputs.
     """
 
@@ -56,13 +53,7 @@ class Answered:
 
 
 class History:
-    """Writes the history of one reduction; called after each answer.
-
-    Args:
-        run: The operation, whose folder it is written to.
-        given: The case that is reduced.
-        on_progress: Called after the line is written.
-    """
+    """Writes the history of one reduction; called after each answer."""
 
     def __init__(self, run: Operation, given: Case, on_progress: OnProgress | None) -> None:
         self._run, self._on_progress = run, on_progress

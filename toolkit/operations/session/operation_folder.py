@@ -69,14 +69,8 @@ def open_operation(
     """Load the cases, start the executor, and open the folder; closed at the end.
 
     Args:
-        name: The operation.
-        subject: Its subject.
-        inputs: Those of one call, for a graph or a callable.
         options: Its options. Without `out` the folder is a new one here, or with `resume` the
             newest of the same case.
-        keep: The part of the inputs that written cases keep.
-        jobs: Questions at the same time, and their machines.
-        choice: The question.
 
     Raises:
         CaseError: There is no such folder to resume, it is in use, or its subject is another one.
@@ -167,11 +161,7 @@ def reopen_journal(out: str | Path | None, default: str, header: Header) -> tupl
 
 
 def _newest(default: str, header: Header) -> Path:
-    """Return the newest folder of the same case that was left unfinished; else the newest.
-
-    Raises:
-        CaseError: There is none; the message holds a reason for each folder here.
-    """
+    """Return the newest folder of the same case that was left unfinished; else the newest."""
     found: list[tuple[bool, float, Path]] = []
     reasons: list[str] = []
     for folder in _folders(default):

@@ -28,9 +28,7 @@ class OperationEntry:
     """The folder of a bisect-pass, a minify or a diagnose.
 
     Attributes:
-        path: The folder.
         state: Its state; `unfinished` for a search that a budget has ended.
-        answer: The result so far, in one line.
         problems: Problems of the operation, or the reason why the folder cannot be read.
         age_seconds: Since the last write.
         go_on: The command to resume; None for a finished operation.

@@ -39,12 +39,9 @@ class OracleStack:
     """The oracle of one reduction, from the judge to the layer that remembers its verdicts.
 
     Attributes:
-        run: The operation, whose journal holds the answers.
-        judge: Reads the verdict.
         oracle: Answers each question once.
         runs: Answers a question again; each run has its own answer.
         identity: Names the judge in the journal.
-        limit_seconds: Longest time of an answer; None: unlimited.
         repeated: Repeats each question; None for an oracle whose answers are steady.
     """
 
@@ -89,8 +86,6 @@ def stack_for(run: Operation, judge: Judge, rate: FailureRate | None = None) -> 
                   Executor            in process, child, pool, cluster
 
     Args:
-        run: Holds the executor, the journal and the digests.
-        judge: Reads the verdict; a `SameFailure` is put on the executor of the operation.
         rate: How often the given case fails, for an oracle whose answers differ.
     """
     executor = run.subject.executor
@@ -130,7 +125,6 @@ def with_repeats(stack: OracleStack, given: Case, answers: list[Judgement]) -> O
     The failure rate of the case is in the journal.
 
     Args:
-        stack: The stack that asks once.
         given: A case that fails, at least once.
         answers: Its answers so far, one of them `reproduces`.
 

@@ -34,7 +34,6 @@ class Others:
     """The other failures of one operation.
 
     Attributes:
-        run: The operation.
         smallest: The smallest candidate that showed each, by the name of its folder.
         left_out: The failures beyond `MOST`.
     """

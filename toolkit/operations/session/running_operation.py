@@ -51,14 +51,6 @@ class Operation:
     """A running operation.
 
     Attributes:
-        subject: A program, and its graphs in order.
-        oracle: The executor and its journal.
-        journal: Holds the answers.
-        digests: Of the tensors of cases.
-        folder: Holds all files.
-        keep: How written cases keep their inputs.
-        say: Shows progress.
-        go_on: The command to resume.
         found: The diagnosis so far; None before the first verdict.
     """
 
@@ -139,7 +131,6 @@ class Operation:
         """Bisect a case, or recall the result; an internal error leaves no culprit.
 
         Args:
-            case: The case.
             on_failing: Called as soon as the failure was seen in this process.
         """
         key = question_key(fingerprint(case, self.digests), case.signature, None)

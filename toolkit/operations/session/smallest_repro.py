@@ -30,15 +30,7 @@ Written = tuple[Path | None, ReproRun | None, bool]
 def write_graph_repro(
     run: Operation, smallest: Case, folder: Path, culprit: str | None, *, is_interrupted: bool
 ) -> Written:
-    """Write the script of the smallest case and run it; after Ctrl-C it is not run.
-
-    Args:
-        run: The operation.
-        smallest: The case.
-        folder: Of the case.
-        culprit: The guilty pass, for the header.
-        is_interrupted: Whether Ctrl-C was pressed.
-    """
+    """Write the script of the smallest case and run it; after Ctrl-C it is not run."""
     subject = run.subject
     limits = limits_of(smallest.signature, subject.timeout_seconds, subject.memory_nbytes)
 
@@ -63,14 +55,6 @@ def write_decided_repro(
     """Write the script of a case about which a command or function of the user decides.
 
     The command judges the files that the user gets; the header of the script names it.
-
-    Args:
-        run: The operation.
-        smallest: The case.
-        folder: Of the case.
-        stack: Its oracle.
-        words: The command or function, for people.
-        is_interrupted: Whether Ctrl-C was pressed.
     """
 
     def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:

@@ -53,13 +53,7 @@ def refine_program(run: Operation) -> Diagnosis:
 
 
 def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Diagnosis:
-    """Name the culprit, reduce the program, write its repro, and finish the operation.
-
-    Args:
-        run: Has the failing program.
-        folder: For `program.py` and `repro.py`.
-        budget: Limits of the reduction.
-    """
+    """Name the culprit, reduce the program, write its repro, and finish the operation."""
 
     def explain(asked: ProgramQuestioned) -> Known:
         limits = Limits(budget.questions, budget.seconds)

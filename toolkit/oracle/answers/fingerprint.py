@@ -70,12 +70,7 @@ class Digests:
 
 
 def fingerprint(case: Case, digests: Digests | None = None) -> str:
-    """Return the fingerprint of a case: 32 hex digits.
-
-    Args:
-        case: Only read.
-        digests: Of the tensors; a caller with many questions keeps one.
-    """
+    """Return the fingerprint of a case: 32 hex digits."""
     digests = digests or Digests()
     versions = _versions(case)
     for each, seen, known in tuple(digests.recent):

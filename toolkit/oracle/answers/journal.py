@@ -46,7 +46,6 @@ class Header:
     """The subject of a journal; its answers hold for nothing else.
 
     Attributes:
-        operation: The operation.
         subject: Its name on the command line; null for an object of the caller of the library.
         options: The options as keywords of the library, for display.
         inputs: How written cases keep their inputs.
@@ -54,9 +53,6 @@ class Header:
         sources: Digest of each of the user's files that target and options name, or import, and of
             the modules whose functions the graphs call.
         variables: Digest of each environment variable that changes a compile.
-        torch: Version of torch.
-        ctk: Version of ctk.
-        schema: Version of the journal.
     """
 
     operation: OperationName
@@ -104,11 +100,7 @@ class Journal(Closeable):
             self.is_replay = False
 
     def recall(self, kind: type[T], key: str) -> T | None:
-        """Return the document of this type that was noted for a question, if there is one.
-
-        Raises:
-            CaseError: It has another form.
-        """
+        """Return the document of this type that was noted for a question, if there is one."""
         value = self._values.get((kind.__name__, key))
         if value is None:
             return None

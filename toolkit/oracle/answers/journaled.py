@@ -25,7 +25,6 @@ class Memo:
     """The answers in a journal, by question and limit.
 
     Attributes:
-        journal: Holds the answers.
         limit_seconds: Limit of a question without a deadline; None: unlimited.
         memory: Names the memory limit of a question.
     """
@@ -41,7 +40,6 @@ class Memo:
         resumed search takes the same path as the killed one.
 
         Args:
-            key: Names the question, without limits.
             deadline_seconds: None: the whole limit.
         """
         limit = self.limit_seconds if deadline_seconds is None else deadline_seconds
@@ -79,14 +77,10 @@ class Journaled:
     """The layer that remembers: it asks the layer below only for answers that the memo lacks.
 
     Attributes:
-        inner: The layer below.
-        memo: The answers.
-        digests: Of the tensors of cases.
         identity: Names the oracle below: a command, a function, a rule. Empty over an executor,
             whose questions say everything themselves.
         on_answer: Called with each answer, new or remembered. During speculation it is called when
             the answer arrives.
-        isolates: As `Executor.isolates`.
     """
 
     inner: Oracle
@@ -127,11 +121,6 @@ def question_key(case: str, expected: Signature | None, veto: Veto | None) -> st
     """Return the name of a question: the case, the failure to look for, and the veto.
 
     Of the failure only the fields that `Signature.matches` reads count.
-
-    Args:
-        case: Its fingerprint.
-        expected: The failure to look for.
-        veto: Left out of the compile.
     """
     wanted = encode(replace(expected, output=None, message="")) if expected else None
     left_out = None

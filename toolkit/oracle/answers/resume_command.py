@@ -26,8 +26,6 @@ def resume_command(header: Header, folder: Path, more: Mapping[str, object] | No
     """Return the command that resumes in a folder; a call, for an object of the caller.
 
     Args:
-        header: Of the journal.
-        folder: Of the operation.
         more: Options that the header does not hold.
 
     >>> header = Header("minify", "net.py", {"target": "inductor"}, "full", (), {})
@@ -77,10 +75,6 @@ def resume_hint(folder: Path) -> str | None:
 def other_command(folder: Path, operation: OperationName) -> str | None:
     """Return the command of another operation on the subject of a folder, with its options.
 
-    Args:
-        folder: The folder of an operation.
-        operation: The other operation.
-
     Returns:
         None where the folder has no journal, or its subject is an object of the caller or a case
         that needs trust.
@@ -100,8 +94,6 @@ def command_about(subject: str, operation: OperationName, options: Mapping[str, 
     """Return the command of an operation on a subject.
 
     Args:
-        subject: Its name on the command line.
-        operation: The operation.
         options: Keywords of operations; keywords without an option are left out.
     """
     told = {key: value for key, value in options.items() if key not in OTHER_QUESTION}

@@ -25,13 +25,7 @@ Read = Callable[[Tensor], str]
 
 @dataclass(slots=True)
 class TensorTexts:
-    """Describes the tensors of one case, in the order in which a program meets them.
-
-    Attributes:
-        read: Digests contents.
-        seen: The number of each tensor, by identity.
-        memory: The number of each piece of memory, by address.
-    """
+    """Describes the tensors of one case, in the order in which a program meets them."""
 
     read: Read
     seen: dict[int, int] = field(default_factory=dict[int, int])

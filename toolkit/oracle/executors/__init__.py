@@ -32,7 +32,6 @@ def executor_for(
     """Return the executor for questions about some cases, to be used in a `with` block.
 
     Args:
-        cases: The cases; a recorded crash or hang needs a child.
         isolate: Whether to ask in children; None leaves the choice to the other arguments.
         timeout_seconds: Time limit of one question; needs a child. A case that records a hang
             always has a limit.

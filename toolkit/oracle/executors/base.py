@@ -88,7 +88,6 @@ class Jobs:
     Attributes:
         count: Number of questions; 0: one per core.
         executor: `local`, or `ray`: on the machines of a Ray cluster.
-        resources: The resources of one question on the cluster, by name.
     """
 
     count: int = 1
@@ -138,11 +137,8 @@ class Needs:
     """The needs of the questions of one operation.
 
     Attributes:
-        isolate: Whether to ask in children; None leaves the choice to the other fields.
-        timeout_seconds: Time limit of one question.
         memory_nbytes: Memory limit of one question; None: the default.
         is_deadly: Whether a case records a crash or a hang.
-        jobs: How many questions may run at the same time, and where.
     """
 
     isolate: bool | None = None
@@ -154,13 +150,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorKind:
-    """One way to run questions.
-
-    Attributes:
-        name: Its name.
-        serves: Whether it fits some needs.
-        start: Returns an executor, which starts its processes with the first question.
-    """
+    """One way to run questions."""
 
     name: str
     serves: Callable[[Needs], bool]

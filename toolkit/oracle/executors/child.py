@@ -52,8 +52,6 @@ class ChildProcess(Executor):
             Each question may have a shorter one (`ctk.toolkit.oracle.deadlines`).
         memory_nbytes: Memory limit of one question and its processes; None takes `CTK_MEMORY`, else
             most of the free memory.
-        start: Starts a worker for questions about a target.
-        gate: The gate of the questions that share the memory of this machine.
     """
 
     isolates = True
@@ -136,11 +134,7 @@ class ChildProcess(Executor):
             return self._ask_workers(replace(question, memory_nbytes=most))
 
     def _ask_workers(self, question: ChildQuestion) -> Judgement:
-        """Ask a worker, and another one if it has ended meanwhile.
-
-        Raises:
-            CtkError: The oracle raised, or each worker has ended.
-        """
+        """Ask a worker, and another one if it has ended meanwhile."""
         log = ""
         for _ in range(_WORKERS_PER_QUESTION):
             worker = self._worker = self._worker or self._start(question.target)

@@ -16,11 +16,7 @@ _LOOK_SECONDS = 0.1
 
 
 class MemoryGate:
-    """The questions that run on one machine; thread-safe.
-
-    Args:
-        size: How many questions may run at the same time.
-    """
+    """The questions that run on one machine; thread-safe."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -48,7 +48,6 @@ class Pool(Executor):
     """Asks its first ready member; callers with several questions ask the members directly.
 
     Args:
-        members: At least one executor; all of them isolate.
         shared: The zygote or cluster that they share; closed after them.
     """
 

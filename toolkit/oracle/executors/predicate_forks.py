@@ -51,9 +51,6 @@ class PredicateForks(Closeable):
     """Asks a predicate, also speculatively; a context manager that ends the forks.
 
     Args:
-        ask: Judges a case; run in forks.
-        jobs: How many forks may run at the same time.
-        digests: Of the tensors of cases.
         on_answer: Called in this process with each requested answer, in order.
 
     Raises:
@@ -161,12 +158,6 @@ def ask_in_forks(
 ) -> Generator[Oracle]:
     """Return an oracle that asks a predicate: in this process with one job, in forks with more.
 
-    Args:
-        ask: Judges a case.
-        jobs: How many questions may run at the same time.
-        digests: Of the tensors of cases.
-        on_answer: Called in this process with each requested answer, in order.
-
     Raises:
         ConfigError: This process cannot be forked.
     """
@@ -199,11 +190,7 @@ def _error_for(status: int) -> CtkError:
 
 
 def _check_forkable() -> None:
-    """Check that this process can be forked.
-
-    Raises:
-        ConfigError: It cannot.
-    """
+    """Check that this process can be forked."""
     if not hasattr(os, "fork"):
         raise ConfigError("several jobs fork this process, which this system cannot; use jobs=1")
     if torch.cuda.is_initialized():

@@ -24,9 +24,7 @@ class ChildQuestion:
         target: The target of the case, which the worker imports before it forks.
         folder: The case, as `ctk.toolkit.case.store` saves it with full inputs.
         expected: The failure to look for; None: any.
-        timeout_seconds: Time limit of the child; None: no limit.
         busy_seconds: Largest extension of it for the time in which the child had no core.
-        memory_nbytes: Memory limit of the child and its processes; None: no limit.
         is_eager: Only run the program in eager, to see whether it crashes by itself.
         veto: Passes, rewrites and kernels to leave out; None leaves the compile unobserved.
         eager_raised: The error of eager in an earlier child, which lost CUDA by it; else None.

@@ -46,12 +46,7 @@ class _Size:
 
 
 class RemoteExecutor(Executor):
-    """Judges on a machine of a cluster, one question at a time.
-
-    Args:
-        machines: The cluster.
-        size: Resources and limits of a question.
-    """
+    """Judges on a machine of a cluster, one question at a time."""
 
     isolates = True
 
@@ -114,11 +109,7 @@ class RemoteExecutor(Executor):
         return _read_judgement(line)
 
     def _check(self, machine: Machine) -> None:
-        """Check that a machine has the versions of this one, so that answers agree.
-
-        Raises:
-            CtkError: It has other versions.
-        """
+        """Check that a machine has the versions of this one, so that answers agree."""
         if self._is_checked:
             return
         theirs = machine.call("versions", is_cancelled=self._cancelled.is_set)
@@ -160,7 +151,6 @@ def remote_pool(machines: Machines, needs: Needs) -> Pool:
     """Return a pool on a cluster.
 
     Args:
-        machines: The cluster; closed with the pool.
         needs: The jobs and their resources; 0 jobs: as many as fit.
 
     Raises:

@@ -63,12 +63,7 @@ def versions() -> str:
 
 
 class RemoteWorker:
-    """Answers one question at a time, which another thread may cancel.
-
-    Args:
-        timeout_seconds: As for `ChildProcess`.
-        memory_nbytes: As for `ChildProcess`.
-    """
+    """Answers one question at a time, which another thread may cancel."""
 
     def __init__(self, timeout_seconds: float | None, memory_nbytes: int | None) -> None:
         self._executor = ChildProcess(timeout_seconds, memory_nbytes)
@@ -83,9 +78,7 @@ class RemoteWorker:
         """Return a judgement or a failure as JSON.
 
         Args:
-            number: The number of the question, from 1.
             question: As JSON, without folder; with its time limit only if that is short.
-            case: The result of `pack`.
         """
         with self._changing:
             self._number = number

@@ -77,7 +77,6 @@ class _Clock:
     Attributes:
         ends_at: The deadline (`time.monotonic`); infinite without a limit.
         busy_seconds: How far it may still be extended.
-        waits: Of the child's processes.
     """
 
     ends_at: float
@@ -199,12 +198,7 @@ def _last_start(question: ChildQuestion) -> str | None:
 
 
 def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> Answer | ChildEnd:
-    """Return the child's answer, or how it ended.
-
-    Raises:
-        ParentGone: The parent closed its pipe meanwhile; the child has been killed.
-        Cancelled: The parent cancelled the question; the child has been killed.
-    """
+    """Return the child's answer, or how it ended."""
     clock = _Clock.of(question)
     with contextlib.suppress(BrokenPipeError):
         write_line(child.requests, question)

@@ -73,9 +73,6 @@ class Worker:
 def start_worker(target: str) -> Worker:
     """Start a worker in a process of its own and wait until it is ready.
 
-    Args:
-        target: The target of its questions.
-
     Raises:
         CtkError: It ended before it was ready.
     """

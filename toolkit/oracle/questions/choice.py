@@ -46,7 +46,6 @@ class Choice:
         match: Pattern of a failure in its output; None: its exit code decides.
         function: A function of the user.
         reference: Its name, under which another process finds it; empty if there is none.
-        code: Its digest (`digest_of`); empty if it has none.
         incomparable: Why the function cannot be compared with that of an earlier process.
         measured: The failure to measure: `slow` or `peak-memory`.
         same: The rule by which two failures are the same.
@@ -239,7 +238,6 @@ def digest_of(function: Callable[..., object], *, by_file: bool = False) -> str:
     Tensors and graphs in it count by their contents.
 
     Args:
-        function: Only read.
         by_file: Leave out the global names, which the text of its file determines.
 
     Raises:

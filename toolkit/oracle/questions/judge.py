@@ -49,9 +49,6 @@ def judge(
     """Judge whether a case still fails, and in the same way.
 
     Args:
-        case: Only read.
-        expected: The failure to look for; None: any failure.
-        observer: Passed to the target.
         eager_raised: Message of an eager kernel that broke CUDA for another process
             (`LostAccelerator`): only the compiled program runs here.
 

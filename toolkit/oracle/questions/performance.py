@@ -44,9 +44,7 @@ def judge_measured(
     """Measure a case.
 
     Args:
-        case: Only read.
         expected: The quantity, and the factor from which on it is a failure.
-        observer: Passed to the target.
 
     Returns:
         The judgement; or the outcome of a compiled program that raises.

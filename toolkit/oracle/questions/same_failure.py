@@ -24,8 +24,6 @@ class SameFailure:
        here, so that its answers hold for both rules.
 
     Attributes:
-        case: Has the signature to look for.
-        inner: Compiles and runs: an executor, or its journal.
         cause: The veto without which a candidate must pass.
         base: Left out of every compile, as the case fails without it as well; a question without
             kernels to generate is cheap.

@@ -47,10 +47,8 @@ class CommandOracle:
     """Asks a program about cases.
 
     Attributes:
-        words: The program and its arguments, with `{case}` or `{repro}` in them.
         match: Pattern of a failure in its output; None: its exit code decides.
         same: `strict`: it must end as with the given case; `any`: a run without end also counts.
-        limit_seconds: Longest time of a run whose question has no deadline.
         given: How it ended with the given case; None before the first failure.
     """
 
@@ -86,13 +84,7 @@ class CommandOracle:
     def judge_saved(
         self, folder: Path, script: Path, deadline_seconds: float | None = None
     ) -> Judgement:
-        """Run the program on a case that is on disk.
-
-        Args:
-            folder: The case.
-            script: Its repro.
-            deadline_seconds: Longest time of the run; None: the whole limit.
-        """
+        """Run the program on a case that is on disk."""
         words = fill_words(self.words, {CASE: str(folder), REPRO: str(script)})
         seconds = self.limit_seconds if deadline_seconds is None else deadline_seconds
         ended = run_command_group(words, seconds=seconds)

@@ -78,8 +78,6 @@ class FunctionOracle:
     """Asks a function about cases.
 
     Attributes:
-        function: Takes a case.
-        name: Its name, for messages and for the journal.
         code: Its digest; two functions may have one name.
     """
 
