@@ -261,7 +261,6 @@ class Checker:
     def _find_undetermined(
         self, graph: GraphModule, stage: Stage, given: Inputs, values: Values
     ) -> frozenset[str]:
-        """Return the names of the values that the program does not determine."""
         unwritten, modes = unwritten_nodes(graph), self._case.modes
         inputs = given or self._stage_values.inputs_of(stage, graph)
         if not unwritten or inputs is None:

@@ -162,7 +162,6 @@ def _pairs(
 def _values(
     left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]
 ) -> Iterator[ValueDifference]:
-    """Yield values that differ, in the order of the steps."""
     checkers = (Checker(*left), Checker(*right))
     steps = ([*compile_steps(left[1])], [*compile_steps(right[1])])
     names = tuple([_key(step) for step in side] for side in steps)

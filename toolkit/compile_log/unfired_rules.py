@@ -107,7 +107,6 @@ def _passes() -> set[str]:
 
 
 def _rule_named(name: str) -> tuple[str, AnyRule]:
-    """Return a rule and the name of its pass."""
     known = {
         rule.name: (owner, rule) for owner, table in rule_tables().items() for rule in table.rules
     }

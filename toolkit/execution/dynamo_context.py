@@ -90,7 +90,6 @@ def size_symbols(
 
 
 def _own_symbol(node: Node, *, known: frozenset[str], is_needed: bool) -> tuple[str | None, ...]:
-    """Return the symbol of a placeholder that is a size."""
     said = node.name if node.name in known else symbol_of(node)
     if said is None and (is_needed or node.type is torch.SymInt):
         said = node.name

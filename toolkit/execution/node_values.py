@@ -83,8 +83,6 @@ def _make_keeping_runner(
     values: dict[str, object],
     changed: Mapping[str, Callable[[object], None]] = NOTHING,
 ) -> type[Eager]:
-    """Return an interpreter that writes the value of each node into `values`."""
-
     class Keeping(runner):
         def run_node(self, n: Node) -> object:
             value = super().run_node(n)

@@ -136,7 +136,6 @@ def _case_of(
 
 
 def _make_no_graph_error(program: UserProgram, found: Collected) -> CaptureError:
-    """Return the error for a program of which Dynamo captured no graph."""
     first, *more = explain_no_graph(found, program.model)
     also = "".join(f"\n  also: {each}" for each in more)
     kind = CaptureError if switched_off_by() else NoGraphError

@@ -221,7 +221,6 @@ def slug(test: str) -> str:
 
 
 def _explain_nothing_compiled(name: str, run: TestRun, found: Collected) -> Exception:
-    """Return the error for a run that compiled nothing."""
     if run.problems:
         more = f" (and {len(run.problems) - 1} more)" if len(run.problems) > 1 else ""
         return ProgramError(f"{name}: nothing is compiled: {run.problems[0]}{more}")
@@ -234,7 +233,6 @@ def _explain_nothing_compiled(name: str, run: TestRun, found: Collected) -> Exce
 
 
 def _near_test(name: str) -> str:
-    """Return a hint with the nearest test of the file."""
     file, _, inner = name.partition("::")
     listing = TestRun(CaseOptions())
     listing.run(file, "--collect-only")
@@ -267,7 +265,6 @@ def _drop_output() -> Generator[None]:
 
 @contextlib.contextmanager
 def _restore_process_state() -> Generator[None]:
-    """Restore module path, environment and settings of torch after tests."""
     path = list(sys.path)
     with restore_settings():
         os.environ.pop("PYTEST_ADDOPTS", None)

@@ -200,7 +200,6 @@ class Speculative(Closeable):
             return task
 
     def _forget(self) -> None:
-        """Drop waiting tasks that are not wanted any more."""
         for key in [key for key, task in self._tasks.items() if task.state == "waiting"]:
             if key not in self._order:
                 del self._tasks[key]
@@ -228,7 +227,6 @@ class Speculative(Closeable):
         return took > _HANGS_AFTER * usual + RESTART_SECONDS or usual - took > RESTART_SECONDS
 
     def _work(self, lane: Lane) -> None:
-        """Run the thread of a lane."""
         while (task := self._next(lane)) is not None:
             answer, error = None, None
             assert task.question is not None

@@ -128,7 +128,6 @@ def _wait(
 
 
 def _end_carriers(mark: str) -> None:
-    """Kill the processes of a run that left its group."""
     for _ in range(_LOOKS):  # a process that forks during a look hides its child from that look
         if not kill_processes(find_carriers(f"{MARK}={mark}")):
             return

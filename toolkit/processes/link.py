@@ -133,7 +133,7 @@ def report_resumable(folder: Path, command: str) -> None:
 
 @contextlib.contextmanager
 def report_work(case: Path, doing: str, command: str) -> Generator[None]:
-    """Name the work of the block to the supervisor, if there is one, in case it kills this process."""
+    """Name the work of the block to the supervisor, in case it kills this process."""
     link = find_link()
     if link is None:
         yield

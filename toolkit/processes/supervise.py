@@ -76,8 +76,6 @@ class End:
 
 @dataclass(slots=True)
 class _Half:
-    """The working half, seen from the parent."""
-
     pid: int
     notes_pipe: int
     echo_pipe: int
@@ -165,7 +163,6 @@ def _find_watched_signals() -> set[signal.Signals]:
 
 
 def _attend(half: _Half, watched: set[signal.Signals]) -> End:
-    """Wait for the end of the working half."""
     while True:
         pid, status = os.waitpid(half.pid, os.WNOHANG | os.WUNTRACED)
         if pid and os.WIFSTOPPED(status):

@@ -98,7 +98,7 @@ def kill_processes(pids: Collection[int]) -> Collection[int]:
 
 
 def find_carriers(variable: str) -> list[int]:
-    """Return the living processes of this user, not this one, that were started with `NAME=VALUE`."""
+    """Return the other living processes of this user that were started with `NAME=VALUE`."""
     wanted = variable.encode()
     found: list[int] = []
     for pid in process_ids():

@@ -52,8 +52,6 @@ class _Module:
 
 @dataclass(slots=True)
 class _Closure:
-    """The names that were reached, by module."""
-
     wanted: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     imports: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 

@@ -74,7 +74,6 @@ def docstring_of(
 
 
 def _field(key: str, text: str) -> str:
-    """Return a line of the header, folded under its own text."""
     return textwrap.fill(
         f"{key + ':':<12}{text}",
         96,

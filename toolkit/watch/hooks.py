@@ -260,7 +260,6 @@ def make_named_target(backend: DynamoBackend) -> tuple[Target, bool]:
 def _watch_backend(
     session: WatchSession, name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
 ) -> DynamoBackend:
-    """Return the watching backend for the arguments of `torch.compile`."""
     options = keywords.get("options") or {}
     mode = keywords.get("mode")
     config = dict(options) if isinstance(options, Mapping) else {}

@@ -110,7 +110,6 @@ def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> i
 
 
 def _redirect_open_files(kept: set[int]) -> None:
-    """Redirect all open files, pipes and sockets to the null device."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         try:

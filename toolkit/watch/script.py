@@ -122,7 +122,6 @@ def _end_forked_child(process: int) -> None:
 
 
 def _explain_no_graph(handle: Installed, found: Collected) -> tuple[str, ...]:
-    """Return why a script compiled nothing."""
     if switched_off_by() or handle.lookups:
         return explain_no_graph(found)
     return ("it never calls torch.compile, or did before it was watched",)

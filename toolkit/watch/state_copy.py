@@ -36,7 +36,7 @@ class StateCopy:
 
 
 def copy_state(options: WatchOptions, case: Case, args: tuple[object, ...]) -> StateCopy | None:
-    """Return a copy of the state that a first call can reach; None if not needed or not possible."""
+    """Return a copy of the state of a first call; None if not needed or not possible."""
     if options.check == "off" and options.on_failure == "raise":
         return None
     made: list[StateCopy] = []

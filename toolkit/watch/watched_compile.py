@@ -153,7 +153,6 @@ class _Watch:
         return state
 
     def _release(self) -> None:
-        """Release the program's tensors and the events recorded for the check."""
         self._watched.forget_inputs()
         self._recorder.log.events.clear()
 
@@ -190,7 +189,6 @@ class _Watch:
             raise
 
     def _check(self, compiled: Compiled, before: Case) -> None:
-        """Compare the first call with eager, and apply `on_failure` to a failure."""
         differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
         modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
         log = self._recorder.log if self._options.check == "pass" else None

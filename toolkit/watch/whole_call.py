@@ -136,7 +136,6 @@ class WatchedCalls:
         return result
 
     def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
-        """Compare the program's call with calls in forks, and report the differences."""
         answers: list[tuple[EndToEnd, bool]] = []
 
         def compare() -> None:
@@ -202,7 +201,6 @@ class WatchedCalls:
         )
 
     def _report(self, answer: EndToEnd, *, has_raised: bool) -> None:
-        """Record a failure in the session, on disk and in the log."""
         cause = f" ({answer.cause})" if answer.cause else ""
         summary = f"{answer.judgement.signature}; layer {answer.layer}{cause}, {answer.line}"
         name = f"call{self.made} of {self}"
@@ -245,7 +243,6 @@ def _describe_excess(model: object) -> str:
 
 
 def _play_in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
-    """Make the call in eager, in a fork."""
     if how != How():
         raise PrecisionRefused("a call that a program makes is compared in its own state only")
     return play_by(lambda *_: keeper.ask("eager"), False, how)
@@ -261,13 +258,11 @@ def _compare_with(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
 
 
 def _root(function: Callable[..., Any]) -> object:
-    """Return the model that a callable belongs to, or itself."""
     owner = getattr(function, "__self__", None)
     return owner if owner is not None else function
 
 
 def _line_of(function: Callable[..., Any]) -> str:
-    """Return `FILE:LINE` of a callable."""
     owner = _root(function)
     forward = getattr(type(owner), "forward", None) if owner is not function else function
     code = getattr(forward, "__code__", None)

@@ -73,8 +73,6 @@ def bisect_command(
 
 
 class _Search:
-    """Runs one command with parts left out, and counts the runs."""
-
     def __init__(
         self,
         words: Sequence[str],

@@ -119,7 +119,6 @@ def _header(words: Sequence[str], seconds: float | None) -> Header:
 
 
 def _name(words: Sequence[str]) -> str:
-    """Return the name of the script or the program, for the folder."""
     script = next((word for word in words if word.endswith(".py")), words[0])
     return Path(script).stem or "command"
 

@@ -79,7 +79,6 @@ def reduce_for_user(
 
 
 def _stack(run: Operation, choice: Choice) -> tuple[Sequence[Case], OracleStack]:
-    """Return the cases to ask about, and their oracle."""
     cases = run.subject.cases
     if not cases:
         raise run.subject.uncaptured or CaptureError("there is no graph to reduce")

@@ -137,7 +137,6 @@ def _finish(
 
 
 def _search_of(search: Search, answer: EndToEnd) -> Search:
-    """Return the bisection with the result for the whole program."""
     reason = "" if answer.confirmed else "no graph shows it, and nothing makes the program pass"
     if not answer.cause or answer.layer is None:
         return replace(search, judgement=answer.judgement, reason=reason)

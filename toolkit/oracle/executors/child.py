@@ -151,7 +151,6 @@ class ChildProcess(Executor):
         )
 
     def _ask_worker(self, worker: Worker, question: ChildQuestion) -> Answer | None:
-        """Return the worker's answer; None if it has ended."""
         if self._cancelled.is_set():
             raise Cancelled
         try:

@@ -125,7 +125,6 @@ class PredicateForks(Closeable):
             self._forks.pop(unwanted[0]).child.end()
 
     def _wait(self) -> None:
-        """Wait for output or the end of any fork."""
         with selectors.DefaultSelector() as selector:
             for key, fork in self._forks.items():
                 selector.register(fork.child.answers, selectors.EVENT_READ, key)
@@ -141,7 +140,6 @@ class PredicateForks(Closeable):
         return _Fork(ForkedChild.start(partial(self._serve, case)))
 
     def _serve(self, case: Case, requests: BinaryIO, answers: BinaryIO) -> int:
-        """Be the fork: judge one case."""
         torch.set_num_threads(1)
         try:
             answer = self._ask(case)
@@ -190,7 +188,6 @@ def _error_for(status: int) -> CtkError:
 
 
 def _check_forkable() -> None:
-    """Check that this process can be forked."""
     if not hasattr(os, "fork"):
         raise ConfigError("several jobs fork this process, which this system cannot; use jobs=1")
     if torch.cuda.is_initialized():

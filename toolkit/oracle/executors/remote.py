@@ -38,8 +38,6 @@ DEFAULT_RESOURCES = {"CPU": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The resources and limits of each question."""
-
     resources: dict[str, float]
     timeout_seconds: float | None
     memory_nbytes: int | None

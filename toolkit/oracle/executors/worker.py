@@ -247,7 +247,6 @@ def _end(child: ForkedChild) -> int:
 
 
 def _fork(parent: ServerPipes) -> ForkedChild:
-    """Fork a child that answers questions."""
     return ForkedChild.start(_serve, unused=(parent.requests.fileno(), parent.answers.fileno()))
 
 

@@ -81,7 +81,6 @@ def _add_named(texts: Iterable[str], folders: Sequence[Path], found: dict[Path, 
 
 
 def _add(file: Path, found: dict[Path, None]) -> None:
-    """Add a file, and the files that it imports or names in turn."""
     file = Path(os.path.normpath(Path.cwd() / file))
     if file in found:
         return

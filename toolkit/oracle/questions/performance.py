@@ -72,7 +72,6 @@ def judge_measured(
 def _measure(
     case: Case, expected: Signature, call: Callable[..., object], inputs: Sequence[object]
 ) -> Measured:
-    """Measure both sides; called under the modes of the case."""
     assert expected.limit is not None, "a measured failure has a limit"
     program, owned = private_copy(case.graph, case.inputs, lazy=False)
     eager, compiled = _repeatable(case, program, owned), _repeatable(case, call, inputs)

@@ -60,7 +60,6 @@ class SameFailure:
         return None if self.rule == "any" or is_error_type else wanted
 
     def _apply_rule(self, judgement: Judgement) -> Judgement:
-        """Return the answer as the rule reads it."""
         wanted, seen = self.case.signature, judgement.signature
         if self.rule is None or wanted is None or seen is None or not judgement.fails:
             return judgement

@@ -99,7 +99,6 @@ class CommandOracle:
             self.given = judgement.signature.message
 
     def _write(self, case: Case, folder: Path) -> tuple[Path, Path]:
-        """Write the files that the words name; both may be in one folder."""
         place = folder / "case"
         if any(CASE in word for word in self.words):
             save_case(case, place, inputs="full", portable=False)
