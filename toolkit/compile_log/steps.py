@@ -3,7 +3,7 @@
 A step leads from one graph to the next: a pass, the partition into forward and backward, or a
 kernel: some or all nodes of a graph, and the values that the compiled kernel returned. The nodes of
 one kernel of many read the values that the other kernels returned in that call, so that an error of
-another kernel is not attributed to it. This module compares nothing.
+another kernel is not attributed to it.
 """
 
 import operator

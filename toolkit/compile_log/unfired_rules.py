@@ -21,7 +21,6 @@ class WhyNot:
 
     Attributes:
         reason: Why there is none; None if there is one, or would be now.
-        notes: Of the pass, on the nodes that it considered.
     """
 
     step: str

@@ -4,8 +4,6 @@ A target that is called outside of Dynamo needs the same inputs to fail in the s
 tensors, a SymInt for each symbolic size, `example_value` on the nodes, and a tracing context from
 which AOTAutograd takes the fake mode. Loading a case and editing its graph both lose or outdate
 that metadata; so it is always recomputed here.
-
-It does not rebuild Dynamo's guards and sources.
 """
 
 import contextlib

@@ -3,9 +3,6 @@
 Every run has its own copy of graph, inputs and buffers, the case's modes around it, and the same
 seed right before the call. repro_templates/graph/running.py makes the call and reads its results,
 here and in repros.
-
-It does not compare (repro_templates/numbers/compare.py), judge (oracle/questions/judge.py), or kill
-runs that hang (oracle/executors).
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""The ambient state of torch around a run: read it into `Modes`, apply it, restore it.
-
-It does not set environment variables.
-"""
+"""The ambient state of torch around a run: read it into `Modes`, apply it, restore it."""
 
 import dataclasses
 from collections.abc import Generator, Mapping

@@ -1,7 +1,4 @@
-"""Run a graph and keep every value, for pass-by-pass checks.
-
-It does not compare, and keeps no tuples of tensors: their elements are values of `getitem` nodes.
-"""
+"""Run a graph and keep every value, for pass-by-pass checks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,6 @@ class Outcome:
     """The results of a run, or its exception.
 
     Attributes:
-        run: The results of the call; None if it raised.
         dtype: `torch.float64` for a float64 reference; None: the program's own dtypes.
         note: Why a float64 run was not possible.
     """

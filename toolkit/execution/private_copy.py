@@ -4,8 +4,6 @@ A compiler rewrites its graph, and a program may write into its inputs and into 
 graph: parameters, buffers, constants, also in lists, and generators. An optimizer step holds its
 parameters and their state, `p = self.param; p.add_(grad, alpha=-0.1)`, and a copy of it writes into
 parameters of its own.
-
-It does not copy the Python variables of functions (python_state.py).
 """
 
 import contextlib

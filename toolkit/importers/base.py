@@ -1,7 +1,4 @@
-"""The contract of an importer: load one kind of file or name of a command line as cases.
-
-An importer loads and captures; it does not judge.
-"""
+"""The contract of an importer: load one kind of file or name of a command line as cases."""
 
 import dataclasses
 from collections.abc import Callable

@@ -6,8 +6,6 @@
 
 A failed assertion in a program's own eager call (an index out of range) is a result of the program
 to compare with. Captured in this process, it would leave no CUDA for that.
-
-It does not capture callables of the library, which no other process can load.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Explain why Dynamo captured no graph of a program: the reason, and the line of the program.
-
-It does not collect the reasons (compiler/torch_compat/dynamo/capture_reasons.py does).
-"""
+"""Explain why Dynamo captured no graph of a program: the reason, and the line of the program."""
 
 from pathlib import Path
 

@@ -38,7 +38,6 @@ class OpenSubject:
 
     Attributes:
         cases: The graphs, in order; none where Dynamo gives none of the program.
-        question: Makes the question about the whole program; None for cases and graphs.
     """
 
     cases: list[Case]

@@ -11,9 +11,6 @@ on them meanwhile, each in a thread of its own, so that an answer may be there w
 An answer depends on its question alone, so it does not matter when it is computed; which answers
 count, and in which order, is up to the caller. A case is identified by its fingerprint. The
 deadline is a part of the question: an answer that a shorter deadline has cut off is asked again.
-
-The layer does not guess the next questions (`reduce/lookahead.py` does), and asks nothing that the
-journal holds.
 """
 
 import statistics
@@ -66,8 +63,6 @@ class _Task:
 
     Attributes:
         question: Dropped once answered: a speculative answer may never be collected.
-        error: Raised instead.
-        losses: Number of lanes that have ended over it.
     """
 
     question: Question | None
@@ -97,9 +92,6 @@ class Speculative(Closeable):
     """The layer that asks ahead; a context manager that stops all lanes. For one thread.
 
     An exception of a lane is raised where its question is asked, and never if it is not.
-
-    Args:
-        lanes: Answer one question each at a time; the first also looks up known answers.
     """
 
     def __init__(self, lanes: Sequence[Lane], digests: Digests | None = None) -> None:

@@ -1,7 +1,4 @@
-"""Restore the descriptors of the standard streams after user code that may close or redirect them.
-
-It does not restore Python's stream objects (`toolkit/cli/shell/streams.py`).
-"""
+"""Restore the standard streams' descriptors after user code that may close or redirect them."""
 
 import os
 from collections.abc import Generator

@@ -34,7 +34,6 @@ class Watch:
     """Limits at which the supervisor kills the working half.
 
     Attributes:
-        nbytes: Memory of the working half and its descendants; None: no limit.
         is_patient: Whether a program with slow steps gets more time (`silence_allowed`).
         repeats: Whether the supervisor may repeat the work in children.
     """
@@ -198,10 +197,6 @@ class Notes:
     """All notes so far, as the supervisor reads them.
 
     Attributes:
-        command: The command at work; None before it starts.
-        exit_code: The exit code of its answer; None before the answer was printed.
-        works: The last work on each saved case.
-        asking: The running function of the user; empty: none.
         watch_at: The time at which they were set (`time.monotonic`).
         alive_at: The time of the last note (`time.monotonic`).
         slowest_seconds: The longest silence without limits.

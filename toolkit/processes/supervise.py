@@ -13,8 +13,6 @@ Both are in one process group, so that Ctrl-C and Ctrl-Z of a terminal reach bot
 4. kills them if they pass a limit that the child has set (link.py, `Watch`).
 
 The child dies with the parent (Linux).
-
-It does not interpret the end of a child (toolkit/cli/shell/supervision.py).
 """
 
 import contextlib
@@ -100,7 +98,6 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
     Args:
         grace_seconds: Longest silence of the child after a signal that ends it, and longest life
             after its answer; None: no limit.
-        cleans_up: Whether the processes of the child end with it, and carry the mark `CTK_OWNER`.
     """
     notes_in, notes_out = os.pipe()
     echo_in, echo_out = os.pipe()

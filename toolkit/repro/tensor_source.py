@@ -84,9 +84,6 @@ def scalar_source(value: object, name: str) -> str:
 def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     """Return the source of a tensor: values, dtype, device, strides, `requires_grad`, Parameter.
 
-    Args:
-        tensor: Any strided tensor; it is only read.
-
     Raises:
         CaseError: The tensor is a subclass, sparse or quantized.
     """

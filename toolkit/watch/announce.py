@@ -1,7 +1,4 @@
-"""The text for a failing watched compile: the failure, its folder, and the next commands.
-
-It does not write to the log.
-"""
+"""The text for a failing watched compile: the failure, its folder, and the next commands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +17,6 @@ class Subject:
 
     Attributes:
         config: Its options in the program; may hold functions.
-        saved_config: The options as JSON values, for the case.
         importable: Whether another process can find the target by its name.
         in_script: Whether target or options are defined in the running script: importing them
             means running it.

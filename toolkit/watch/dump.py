@@ -200,11 +200,7 @@ def find_dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None
 def run_guarded(
     action: Callable[[], object], what: str, missed: Callable[[str], None] | None = None
 ) -> bool:
-    """Run an action of ctk inside the user's program: an exception becomes one log line.
-
-    Args:
-        what: Its name in the log line (`the dump to DIR/graph0`).
-    """
+    """Run an action of ctk inside the user's program: an exception becomes one log line."""
     try:
         action()
     except Exception as error:

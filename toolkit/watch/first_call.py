@@ -20,8 +20,6 @@ instead of later), a compile of the twin, and, if a bit differs, the graph in fl
 mismatch costs one more compile: it is judged again from scratch, so that random numbers and races
 are not reported as miscompiles. A `log` adds the graph before and after each pass that changed it,
 twice.
-
-It does not check later calls, other sizes or other data.
 """
 
 import dataclasses

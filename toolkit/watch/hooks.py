@@ -157,7 +157,6 @@ class Installed(Closeable):
 
     Attributes:
         lookups: Number of backends that Dynamo has looked up: at least one per `torch.compile`.
-        inherited: Whether a watched script started this process.
     """
 
     session: WatchSession

@@ -1,7 +1,4 @@
-"""The record of a watched process: its options, dump folder, graphs and failures.
-
-It does not compile or judge (watched_compile.py).
-"""
+"""The record of a watched process: its options, dump folder, graphs and failures."""
 
 import itertools
 import logging
@@ -80,8 +77,6 @@ class WatchSession:
     """The record of one watched process; thread-safe.
 
     Attributes:
-        missing: The parts of dumps that could not be written so far.
-        uncompared: Why calls were not compared with eager, each reason once.
         book: Folder of the run whose book gets each of these (children.py), if any.
     """
 

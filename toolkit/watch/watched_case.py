@@ -1,7 +1,4 @@
-"""The case of a watched graph on disk: saved before the compile, marked by each failure.
-
-It does not run the graph, or apply `on_failure`.
-"""
+"""The case of a watched graph on disk: saved before the compile, marked by each failure."""
 
 import dataclasses
 import logging
@@ -110,9 +107,6 @@ class WatchedCase:
         Args:
             backward: Whether it needs the backward pass.
             at: Graph and inputs before the failing call; None: as saved.
-
-        Returns:
-            The announcement. An exception is announced once, however often it is caught.
         """
         modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
         failing = dataclasses.replace(self.case, signature=signature, modes=modes)

@@ -34,11 +34,7 @@ class Plan:
 @document
 @dataclass(frozen=True, slots=True)
 class PlayQuestion:
-    """A question: how do both sides of a program differ?
-
-    Attributes:
-        memory_nbytes: Memory limit of one side and all its processes; None: no limit.
-    """
+    """A question: how do both sides of a program differ?"""
 
     path: str
     plan: Plan

@@ -33,7 +33,6 @@ class CommandSearch:
     """The result of bisecting a command.
 
     Attributes:
-        rewrite: The one rewrite of that pass, if it is one alone.
         confirmed: Without that alone the command is good.
         excluded: Causes that were ruled out, a sentence each.
         is_flaky: The same run was good once and bad once, so that no culprit can be named.

@@ -42,12 +42,7 @@ from ctk.toolkit.reduce.suspected_nodes import suspects_step
 
 @dataclass(slots=True)
 class Shown:
-    """The failures of candidates that reproduce: other numbers, with a wide rule other messages.
-
-    Attributes:
-        takes_others: Whether a candidate may show another failure.
-        signatures: By the fingerprint of the candidate.
-    """
+    """The failures of candidates that reproduce: other numbers, with a wide rule other messages."""
 
     given: Signature | None
     takes_others: bool
@@ -91,8 +86,6 @@ class Work:
         """Reduce a case, and ask again about the smallest, whose signature is its own failure.
 
         Args:
-            hints: Nodes that are tried first.
-            guilty: Passes that may suffice for the failure.
             before: An earlier search of this reduction, whose counts are continued.
         """
         steps = (only_these(guilty), suspects_step(hints), *STEPS)
@@ -173,11 +166,7 @@ def finish_reduction(
     *,
     is_interrupted: bool | None = None,
 ) -> Diagnosis:
-    """Write the result of a reduction, and finish the operation.
-
-    Args:
-        is_interrupted: Whether Ctrl-C was pressed; None: as the reduction records it.
-    """
+    """Write the result of a reduction, and finish the operation."""
     run = work.run
     is_over = reduction.reason == "interrupted" if is_interrupted is None else is_interrupted
     others = work.others.finish()
@@ -199,11 +188,7 @@ def finish_reduction(
 
 
 def ask_options(run: Operation, smallest: Case) -> bool:
-    """Record the options that matter to the smallest case and to the whole; False after Ctrl-C.
-
-    Args:
-        smallest: Asked about first, as its compiles cost least; may be the whole case.
-    """
+    """Record the options that matter to the smallest case and to the whole; False after Ctrl-C."""
     assert run.found is not None
     search, case = run.found.search, run.found.case
     try:

@@ -37,10 +37,7 @@ class Answered:
     """A line: the answer to a question, and how large the smallest case was after it.
 
     Attributes:
-        question: Its number, over all runs; 0 for the case as it was given.
-        seconds: Since the start, over all runs.
         call_nodes: Of the smallest case.
-        elements: Those of all inputs.
     """
 
     question: int

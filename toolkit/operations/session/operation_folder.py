@@ -1,7 +1,6 @@
 """Start an operation in a new folder, or resume it in the folder of an earlier run.
 
-A resumed operation has the same cases, options, sources, torch and ctk. A folder without an answer
-is removed again, so that a mistyped option leaves none behind.
+A folder without an answer is removed again, so that a mistyped option leaves none behind.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Find the folders of operations below a folder, with the state and the command to resume each.
 
-Reads `diagnosis.json` and the header of the journal without trusting them: the command to resume
-grants no trust.
+The files are not trusted, and the command to resume grants no trust.
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,6 @@ class OperationEntry:
 
     Attributes:
         state: Its state; `unfinished` for a search that a budget has ended.
-        problems: Problems of the operation, or the reason why the folder cannot be read.
         age_seconds: Since the last write.
         go_on: The command to resume; None for a finished operation.
     """

@@ -35,7 +35,6 @@ class Others:
 
     Attributes:
         smallest: The smallest candidate that showed each, by the name of its folder.
-        left_out: The failures beyond `MOST`.
     """
 
     run: Operation

@@ -48,11 +48,7 @@ class Done:
 
 
 class Operation:
-    """A running operation.
-
-    Attributes:
-        found: The diagnosis so far; None before the first verdict.
-    """
+    """A running operation."""
 
     def __init__(
         self,
@@ -128,11 +124,7 @@ class Operation:
         return found
 
     def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
-        """Bisect a case, or recall the result; an internal error leaves no culprit.
-
-        Args:
-            on_failing: Called as soon as the failure was seen in this process.
-        """
+        """Bisect a case, or recall the result; an internal error leaves no culprit."""
         key = question_key(fingerprint(case, self.digests), case.signature, None)
         known = self.journal.recall(Search, key)
         if known is not None:

@@ -1,8 +1,7 @@
 """Silence the warnings of torch about candidates, which are odd programs that no user wrote.
 
 Warnings that are errors (`-W error`) stay errors, and `TORCH_LOGS` keeps the whole log of torch.
-Records below a warning are untouched, as only a user setting shows them. The output of programs
-and of children is not hidden.
+Records below a warning are untouched, as only a user setting shows them.
 """
 
 import logging

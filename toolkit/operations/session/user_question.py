@@ -1,8 +1,7 @@
 """The reduction of a case with another question than whether it compiles wrongly.
 
 The question is a command or function of the user, time or memory. Nothing is bisected, because a
-pass that is left out means nothing to a command, and little for time. Search, folder, journal and
-script are those of a wrong compile.
+pass that is left out means nothing to a command, and little for time.
 """
 
 from collections.abc import Sequence

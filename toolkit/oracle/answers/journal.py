@@ -48,7 +48,6 @@ class Header:
     Attributes:
         subject: Its name on the command line; null for an object of the caller of the library.
         options: The options as keywords of the library, for display.
-        inputs: How written cases keep their inputs.
         cases: Fingerprint of each case that was loaded, target, options and modes included.
         sources: Digest of each of the user's files that target and options name, or import, and of
             the modules whose functions the graphs call.
@@ -81,7 +80,6 @@ class Journal(Closeable):
     """The journal of a running operation; a context manager, closed at the end. For any thread.
 
     Attributes:
-        remembered: Number of lines of an earlier run.
         is_replay: Whether all answers so far were remembered.
     """
 

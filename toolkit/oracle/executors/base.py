@@ -137,7 +137,6 @@ class Needs:
     """The needs of the questions of one operation.
 
     Attributes:
-        memory_nbytes: Memory limit of one question; None: the default.
         is_deadly: Whether a case records a crash or a hang.
     """
 

@@ -85,12 +85,7 @@ class ChildProcess(Executor):
             return self.ask_saved(saved)
 
     def ask_saved(self, question: ChildQuestion) -> Judgement:
-        """Judge a case that is on disk.
-
-        Args:
-            question: Without a time limit, it gets the limit of this executor; its memory limit is
-                set here.
-        """
+        """Judge a case that is on disk."""
         whole = self.limit_seconds
         limit = whole if question.timeout_seconds is None else question.timeout_seconds
         busy = 0.0 if limit is None or limit == whole else (whole or _BUSY * limit) - limit

@@ -1,7 +1,4 @@
-"""Several executors of one kind, each of which answers one question at a time.
-
-It does not choose the questions that run at the same time (`ctk.toolkit.oracle.speculation`).
-"""
+"""Several executors of one kind, each of which answers one question at a time."""
 
 import os
 import time

@@ -1,9 +1,7 @@
 """The worker on another machine: takes a case as bytes, and judges it in a child there.
 
-    here   pack(case) -> bytes, question -> JSON
-    there  RemoteWorker.answer(number, question, case) -> JSON
-
-It does not depend on the cluster that runs it (ray_cluster.py).
+here   pack(case) -> bytes, question -> JSON
+there  RemoteWorker.answer(number, question, case) -> JSON
 """
 
 import io

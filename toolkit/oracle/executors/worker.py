@@ -75,7 +75,6 @@ class _Clock:
     """The deadline of one question, extended while its processes wait for a core.
 
     Attributes:
-        ends_at: The deadline (`time.monotonic`); infinite without a limit.
         busy_seconds: How far it may still be extended.
     """
 

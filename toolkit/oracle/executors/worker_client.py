@@ -1,7 +1,4 @@
-"""Start and end the workers of worker.py: one in a process of its own, or several of one zygote.
-
-It does not build questions (child.py).
-"""
+"""Start and end the workers of worker.py: one in a process of its own, or several of one zygote."""
 
 import os
 import socket

@@ -52,10 +52,6 @@ def judge(
         eager_raised: Message of an eager kernel that broke CUDA for another process
             (`LostAccelerator`): only the compiled program runs here.
 
-    Returns:
-        REPRODUCES with the failure seen; DIFFERENT when it is not `expected`; PASSES, INVALID or
-        FLAKY.
-
     Raises:
         TargetError: The target is unknown or cannot be imported.
         ConfigError: The target does not take the case's config.

@@ -45,9 +45,6 @@ def judge_measured(
 
     Args:
         expected: The quantity, and the factor from which on it is a failure.
-
-    Returns:
-        The judgement; or the outcome of a compiled program that raises.
     """
     eager = run_eager(case)
     if eager.error is not None:

@@ -7,7 +7,7 @@
 3. A run that does not end is a `timeout`; it is the failure only if the given case does the same.
 
 The program starts without a shell. A mark within text of several words (`sh -c "grep x {repro}"`)
-is replaced by a path in shell quotes, any other one by the plain path. Nothing is compiled here.
+is replaced by a path in shell quotes, any other one by the plain path.
 """
 
 import hashlib
@@ -49,7 +49,6 @@ class CommandOracle:
     Attributes:
         match: Pattern of a failure in its output; None: its exit code decides.
         same: `strict`: it must end as with the given case; `any`: a run without end also counts.
-        given: How it ended with the given case; None before the first failure.
     """
 
     words: tuple[str, ...]
