@@ -1,7 +1,4 @@
-"""The `eager` code generator: takes every graph, optimises nothing. It is the ground truth.
-
-Weights that passes meant for oneDNN are packed once (`packing.py`).
-"""
+"""The `eager` code generator: takes every graph, optimises nothing. It is the ground truth."""
 
 from collections.abc import Sequence
 

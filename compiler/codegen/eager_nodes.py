@@ -1,7 +1,6 @@
 """Run a graph as it stands, its operators one after the other, as vetoed kernels do.
 
-Nothing is optimised. Gradient mode, autocast and random state are those of the caller. Some nodes
-of a graph run in eager as the module that `fx/extract.py` makes of them.
+Some nodes of a graph run in eager as the module that `fx/extract.py` makes of them.
 """
 
 import operator

@@ -41,7 +41,6 @@ class Codegen:
         compile: Compiles an aten-level graph and leaves it unchanged. The example inputs are one
             value per placeholder, real or fake. Raises `CodegenUnsupported` when it cannot take the
             graph; its kernels so far are forgotten then.
-        suffix: The suffix of a file with its code.
     """
 
     name: str
@@ -55,11 +54,8 @@ class ObservedKernel:
 
     Attributes:
         id: Unique in the compile.
-        nodes: Names of the nodes that it computes; empty for the whole graph.
         vetoed: The generator must run these nodes in eager.
         seconds: Time to make it; None until it is made.
-        source: Prints its code.
-        ir: Prints its loop IR.
     """
 
     id: KernelId
@@ -84,13 +80,7 @@ class ObservedKernel:
         """Record the code of the kernel (if vetoed, of its nodes), and return a function to call.
 
         Args:
-            run: Computes the nodes. It returns one value per name in `results`, a single one as it
-                is or in a tuple.
-            source: Prints the code; called only with an observer.
-            results: Names of the nodes whose values `run` returns; empty for a kernel that is the
-                whole graph.
-            seconds: Time to make it, where kernels are not made one after the other.
-            ir: Prints the loop IR; called only with an observer.
+            results: Names of the nodes whose values `run` returns; empty for a whole graph.
 
         Returns:
             `run`; with an observer, wrapped to record its values and exceptions.
@@ -119,13 +109,9 @@ class KernelContext:
         return self._copy
 
     def kernel(self, name: str = "", nodes: Sequence[str] = ()) -> ObservedKernel:
-        """Return the next kernel, which the observer may have vetoed.
+        """Return the next kernel (without nodes, the whole graph); the observer may have vetoed it.
 
         The order of the calls numbers kernels of one name, so it must not depend on vetoes.
-
-        Args:
-            name: What to call it, within the graph; empty for a kernel that is the whole graph.
-            nodes: Names of the nodes that it computes; empty for all.
         """
         full = f"{self.stage}.{name}" if name else self.stage
         kernel_id = self.numbering.kernel_id(self._codegen.name, full)
@@ -148,12 +134,7 @@ class KernelContext:
         return KernelId(self._codegen.name, self.stage), None
 
     def records(self, graph: GraphModule, reason: str | None) -> list[KernelRecord]:
-        """Return the records of the kernels, for an observer.
-
-        Args:
-            graph: A copy of the graph, for the observer to keep.
-            reason: The reasons of generators that refused it before.
-        """
+        """Return the records of the kernels, for an observer."""
         return [
             KernelRecord(
                 kernel.id,

@@ -48,7 +48,6 @@ def with_packed_weights(gm: GraphModule) -> GraphModule:
 
 
 def _compute_packed(gm: GraphModule) -> None:
-    """Put packed weights where a graph packs constants itself."""
     calls = [node for node in gm.graph.nodes if onednn.packs(node.target)]
     for number, node in enumerate(calls):
         if any(each.op != "get_attr" for each in node.all_input_nodes):
@@ -73,14 +72,12 @@ def _pack(gm: GraphModule, weight: Node, settings: tuple[object, ...] | None) ->
 
 
 def _weight_position(node: Node) -> int:
-    """Return which argument of a node is a weight to pack; 0 for none."""
     if node.target in (onednn.linear(), onednn.convolution()):
         return 1
     return 2 if node.target in (onednn.linear_binary(), onednn.convolution_binary()) else 0
 
 
 def _settings(node: Node) -> tuple[object, ...] | None:
-    """Return padding, stride, dilation, groups and the input size of a convolution."""
     if node.target in (onednn.linear(), onednn.linear_binary()):
         return None
     first, x = _weight_position(node) + 2, tensor_of(node.args[0])

@@ -1,7 +1,4 @@
-"""Ask code generators in order until one takes the graph, notify the observer, and log refusals.
-
-The pipeline calls `generate`. The generators are in the table CODEGENS.
-"""
+"""Ask code generators in order until one takes the graph, notify the observer, and log refusals."""
 
 import logging
 import warnings
@@ -54,9 +51,6 @@ def generate(
     """Compile a graph with `Config.codegen`, or with the first of `Config.fallback` that takes it.
 
     Args:
-        gm: Functional aten graph; left unchanged.
-        example_inputs: One value per placeholder, real or fake.
-        stage: Stage whose graph this is; the names of its kernels begin with it.
         numbering: Of the compile. Its config lists the generators, and the policy for an unexpected
             exception (`on_failure`): `raise` it, `fallback` to the next generator, or `warn` and do
             so. A refusal (`CodegenUnsupported`) does not count as a failure: the next one is asked.
@@ -102,9 +96,7 @@ AUTO = "auto"
 def generators(config: Config, gm: GraphModule | None = None) -> list[Codegen]:
     """Return the generators that a compile asks, in order, each once.
 
-    Args:
-        config: Options of the compile.
-        gm: The graph; without one, only the names are checked.
+    Without a graph only the names are checked.
 
     Raises:
         ConfigError: A name is not in the table.
@@ -122,13 +114,11 @@ def generators(config: Config, gm: GraphModule | None = None) -> list[Codegen]:
 
 
 def _for_devices(gm: GraphModule | None) -> str:
-    """Return the generator for a graph: that for GPUs if one of its values is on one."""
     values = (tensor_of(node) for node in gm.graph.nodes) if gm is not None else ()
     return "triton" if any(value is not None and value.is_cuda for value in values) else "c"
 
 
 def _announce(stage: Stage, config: Config, refusals: Sequence[_Refusal], taken_by: str) -> None:
-    """Log in one line the refusals of a graph, and the generator that took it."""
     if not refusals:
         return
     why = "; ".join(str(refusal) for refusal in refusals)
@@ -159,7 +149,6 @@ def _observed(
     observer: Observer,
     refusals: Sequence[_Refusal],
 ) -> BoxedCallable:
-    """Announce the kernels to the observer, and watch the calls for it."""
     graph = context.copy_of(gm)
     reason = "; ".join(str(refusal) for refusal in refusals) or None
     records = context.records(graph, reason)

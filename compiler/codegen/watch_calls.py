@@ -1,7 +1,4 @@
-"""Watch the calls of compiled graphs and kernels: values of the first call, place of exceptions.
-
-Used only with an observer, by the code generators of ctk and by the adapters of others.
-"""
+"""Watch the calls of compiled graphs and kernels: values of the first call, place of exceptions."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -34,13 +31,8 @@ class WatchedGraph:
     """A compiled graph, and the observer of its calls.
 
     Attributes:
-        observer: Receives exceptions, and the values of the first call if it keeps calls.
-        stage: Stage of the graph.
-        graph: A copy, for the observer.
-        kernels: The kernels that a call runs.
         donated: Positions of inputs whose memory the compiled code may reuse, so that their
             contents after a call mean nothing; the record shows them unchanged.
-        returned: Collects the values of its kernels.
     """
 
     observer: Observer = field(repr=False)
@@ -131,15 +123,7 @@ def watch_kernel(
     observer: Observer,
     returned: Returned,
 ) -> Callable[..., Any]:
-    """Wrap a kernel: record its values while a call is recorded, and place its exceptions.
-
-    Args:
-        run: A kernel; returns one value per name, a single one as it is or in a tuple.
-        kernel: Its id.
-        names: The nodes whose values it returns.
-        observer: Receives exceptions.
-        returned: Collects the values.
-    """
+    """Wrap a kernel: record its values while a call is recorded, and place its exceptions."""
 
     keep_launches = observer.keep_launches
 

@@ -38,12 +38,7 @@ class COptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class PrintedKernel:
-    """A kernel that is printed, and not compiled.
-
-    Attributes:
-        code: Its function.
-        kernel: How it is called.
-    """
+    """A kernel that is printed, and not compiled."""
 
     code: KernelCode
     kernel: CKernel
@@ -99,7 +94,6 @@ def _only_printed(*given: int) -> Any:
 def _printed(
     kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], options: COptions
 ) -> tuple[list[KernelCode], list[float]]:
-    """Return the code of kernels, and the time before and after each."""
     names = Names()
     check_bounds = "address" in options.sanitize
     codes: list[KernelCode] = []

@@ -43,13 +43,7 @@ static inline int64_t finish(const fault_t* fault) {
 
 @dataclass(slots=True)
 class Faults:
-    """The checks of one kernel, numbered from 1.
-
-    Attributes:
-        checks: The subject of each.
-        limits: C code for the number of elements of each buffer; empty: not checked.
-        node: The node of the printed statement.
-    """
+    """The checks of one kernel, numbered from 1; `limits` is empty if accesses are not checked."""
 
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
     checks: list[Check] = field(default_factory=list[Check])

@@ -31,9 +31,6 @@ _CALLED = {
 def features_of(command: Sequence[str]) -> frozenset[str]:
     """Return the features that the code of a compiler's command may use, as Linux calls them.
 
-    Args:
-        command: Of `toolchain.command_with`.
-
     Raises:
         CodegenUnsupported: The compiler does not say.
     """

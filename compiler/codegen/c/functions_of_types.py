@@ -115,7 +115,6 @@ _REDUCTIONS = {
 
 
 def _made(text: str, dtype: Dtype) -> str:
-    """Put a type into a text."""
     bits = dtype.itemsize * 8
     words = {
         "T": C_TYPES[dtype], "U": f"uint{bits}_t", "I": f"int{bits}_t", "WIDTH": str(bits),

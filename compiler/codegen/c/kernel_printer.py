@@ -45,8 +45,6 @@ class KernelCode:
     """A kernel as C.
 
     Attributes:
-        name: The name of the function.
-        text: The function.
         checks: Its checks, numbered from 1; empty if it returns nothing.
         names: The identifiers that are local to this function.
     """
@@ -76,14 +74,7 @@ class KernelCode:
 def kernel_code(
     kernel: Kernel, buffers: Mapping[str, Buffer], *, name: str, check_bounds: bool = False
 ) -> KernelCode:
-    """Print a kernel.
-
-    Args:
-        kernel: Fused or not.
-        buffers: All that it reads and writes, and maybe others.
-        name: The name of the C function, within its file.
-        check_bounds: Check each load and store against the size of its buffer.
-    """
+    """Print a kernel."""
     return _KernelPrinter(kernel, buffers, name, check_bounds).code()
 
 
@@ -136,7 +127,6 @@ class _KernelPrinter:
         return ", ".join(parts) or "void"
 
     def _loops(self, loops: tuple[Var, ...], sweeps: tuple[Sweep, ...]) -> None:
-        """Print the outer loops from here on, and the sweeps within them."""
         if not loops:
             self.printer.keep(kept_values(sweeps, self.values.numbers, self.plan))
             for sweep in sweeps:
@@ -226,7 +216,6 @@ class _KernelPrinter:
         return start, grouped(values.index(step))
 
     def _tiles(self, loop: Var, words: list[str], sweeps: tuple[Sweep, ...]) -> None:
-        """Print the loop over columns: tiles of them, and the sweeps for each."""
         name, size = self.values.names.of(loop.name), self.values.index(loop.size)
         words = words if writes_apart(self.kernel, loop) else []
         width = self.plan.width
@@ -244,7 +233,6 @@ class _KernelPrinter:
             ReducePrinter(self.printer, sweep, self.plan.chunks).print()
 
     def _threads(self) -> list[str]:
-        """Return the words of a pragma that share a loop among threads, if that pays."""
         work = work_of(self.kernel)
         if self.plan.chunks > 1 or (work.number is not None and work.number < GRAIN):
             return []

@@ -4,10 +4,6 @@ A bisection compiles the same graph again and again, and a model has many equal 
 identity of a function is its text with local names numbered and without comments, the functions
 that it calls, and the command that compiles it. Another printer, other flags or a planted fault
 change the identity, and the function is compiled.
-
-The last `LIMIT` functions stay loaded; a library goes when none of its functions is kept or bound.
-The functions of a graph are one file; those of a large graph are as many as there are processors,
-and are compiled at the same time. Nothing is left on disk.
 """
 
 from __future__ import annotations
@@ -39,13 +35,7 @@ _LARGE = 6000
 
 @dataclass(frozen=True, slots=True)
 class LoadedLibrary:
-    """A function that can be called.
-
-    Attributes:
-        library: The library that holds it.
-        name: Its name there.
-        seconds: Its share of the time to compile; 0 if it was loaded before.
-    """
+    """A function that can be called; `seconds` to compile it are 0 if it was loaded before."""
 
     library: Library
     name: str
@@ -86,10 +76,6 @@ os.register_at_fork(
 
 def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[LoadedLibrary]:
     """Return functions, in order, compiled if need be.
-
-    Args:
-        codes: The functions, each of its own name.
-        flags: Of the compiler, besides the usual ones.
 
     Raises:
         CodegenUnsupported: There is no C compiler, or it does not take the code.
@@ -137,7 +123,6 @@ def _key(code: KernelCode, command: Sequence[str]) -> str:
 
 
 def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[LoadedLibrary]:
-    """Compile and load functions."""
     if not codes:
         return []
     started = time.perf_counter()
@@ -157,11 +142,6 @@ def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loade
 
 
 def _opened(path: Path) -> Library:
-    """Load a library.
-
-    Raises:
-        CodegenUnsupported: The system does not load it.
-    """
     try:
         return load_library(path.read_bytes())
     except ArtifactError as error:
@@ -169,7 +149,6 @@ def _opened(path: Path) -> Library:
 
 
 def _groups(codes: Sequence[KernelCode]) -> list[list[KernelCode]]:
-    """Return the functions of each file, in order, about as much text in each."""
     total = sum(len(code.text) for code in codes)
     count = min(os.cpu_count() or 1, len(codes), 1 + total // _LARGE)
     groups: list[list[KernelCode]] = [[] for _ in range(count)]

@@ -23,12 +23,7 @@ _WRAPPING = (torch.int8, torch.int16, torch.uint8)
 
 
 def operation_code(op: Op, args: Sequence[str]) -> str:
-    """Return an operation as a C expression.
-
-    Args:
-        op: The operation.
-        args: The code of its operands.
-    """
+    """Return an operation as a C expression."""
     if op.name == "cast":
         return cast_code(args[0], op.args[0].dtype, op.dtype)
     if op.name == "where":

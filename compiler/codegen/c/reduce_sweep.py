@@ -36,11 +36,7 @@ from ctk.compiler.sizes.index import Var
 
 
 class ReducePrinter:
-    """Prints one sweep that reduces.
-
-    Attributes:
-        single: The whole reduction is one loop, and no accumulators are combined.
-    """
+    """Prints one sweep that reduces; a `single` one combines no accumulators."""
 
     def __init__(self, printer: SweepPrinter, sweep: Sweep, chunks: int) -> None:
         self.printer = printer
@@ -69,7 +65,6 @@ class ReducePrinter:
         self.totals.bind()
 
     def _stores(self, loops: tuple[Var, ...]) -> None:
-        """Print a sweep of stores only, its iterations shared among threads."""
         first, *rest = loops
         words = ["parallel for"] if loops == self.sweep.inner else []
         words += ["simd"] if not rest and self.printer.tile is None else []
@@ -116,7 +111,6 @@ class ReducePrinter:
             totals.add_counts({name: f"{counts[name]}[{chunk}]" for name in totals.counts})
 
     def _declare_chunks(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Declare arrays with an element for each chunk: of each result, and of each count."""
         values, tile = self.values, self.printer.tile
         width = "" if tile is None else f"[{tile.width}]"
         arrays: dict[str, str] = {}
@@ -133,7 +127,6 @@ class ReducePrinter:
         return arrays, counts
 
     def _loops(self, loops: list[Var], start: str, stop: str) -> None:
-        """Print the loops from the outermost on, which goes from `start` to `stop`."""
         first, *rest = loops
         end = stop or self.values.index(first.size)
         if rest:

@@ -1,8 +1,7 @@
 """Choose values that a row keeps between its sweeps instead of computing them twice.
 
 A softmax needs `exp(x - max)` for the sum and again for the result. Its row is short enough for the
-cache nearest to the processor, so the first sweep writes the exponentials to an array of the row's
-length, and the second reads them.
+nearest cache, so the first sweep writes the exponentials to an array, and the second reads them.
 """
 
 from __future__ import annotations

@@ -23,14 +23,7 @@ from ctk.compiler.sizes.index import Var
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Columns that are computed side by side.
-
-    Attributes:
-        var: The loop over them.
-        start: Name of the first.
-        stop: Name of the one behind the last.
-        width: How many there are at most.
-    """
+    """Columns that are computed side by side."""
 
     var: Var
     start: str
@@ -39,12 +32,7 @@ class Tile:
 
 
 class SweepPrinter:
-    """Prints statements, and the loops around them, into the block that is open.
-
-    Attributes:
-        is_apart: Returns whether the iterations of a loop write to different places.
-        tile: The columns that are computed side by side; None where rows are computed one by one.
-    """
+    """Prints statements, and the loops around them, into the block that is open."""
 
     def __init__(self, values: Values, is_apart: Callable[[Var], bool]) -> None:
         self.values = values
@@ -211,7 +199,6 @@ class SweepPrinter:
 
 
 def _combined(store: Store, target: str, value: str) -> str:
-    """Return the stored expression: the value, combined with the old element."""
     if store.mode == "set":
         return value
     dtype = store.value.dtype

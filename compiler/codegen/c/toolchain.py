@@ -75,11 +75,6 @@ def compile_files(
 ) -> list[Path]:
     """Compile files at the same time, each to a shared object beside it.
 
-    Args:
-        sources: The files.
-        command: Of `command_with`.
-        kernels: The names of each file's kernels, for the message.
-
     Raises:
         CodegenUnsupported: The compiler does not take the code.
     """
@@ -112,12 +107,6 @@ def compile_together(
 ) -> None:
     """Compile files to one shared object.
 
-    Args:
-        sources: The files.
-        target: The shared object.
-        command: Of `command_with`.
-        name: The subject of the message.
-
     Raises:
         CodegenUnsupported: The compiler does not take the code.
     """
@@ -133,7 +122,6 @@ def compile_together(
 
 
 def _ending(code: int) -> str:
-    """Return how a process ended, from its exit code as Python has it."""
     if code >= 0:
         return f"exit {code}"
     known = {each.value for each in signal.Signals}

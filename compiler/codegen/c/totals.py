@@ -21,12 +21,7 @@ from ctk.compiler.lowering.ir import Dtype, Reduce
 
 
 class Totals:
-    """Prints accumulators: how they begin, how parts are added, how later sweeps read them.
-
-    Attributes:
-        names: The variable of each result.
-        counts: The variable that counts the elements of a `mean_m2`, by its first result.
-    """
+    """Prints accumulators: how they begin, how parts are added, how later sweeps read them."""
 
     def __init__(self, printer: SweepPrinter, reduces: Sequence[Reduce], *, single: bool) -> None:
         self.names: dict[str, str] = {}

@@ -113,7 +113,6 @@ class Transposed:
     Attributes:
         across: The loop along which these loads walk through memory.
         along: The innermost loop, along which the stores do.
-        loads: The loads.
     """
 
     across: Var

@@ -126,12 +126,7 @@ class Names:
 
 
 def index_code(index: Index, names: Mapping[object, str]) -> str:
-    """Return an index expression as C of int64_t.
-
-    Args:
-        index: The expression.
-        names: The C names of loop variables, symbols and `Indirect`s.
-    """
+    """Return an index expression as C of int64_t."""
     last_first = [term for term in index.terms if term[0]]
     constant = [term for term in index.terms if not term[0]]
     terms = [_term(*term, names) for term in (*reversed(last_first), *constant)]

@@ -44,10 +44,7 @@ class Block:
     """Lines of C between braces, and the values known in them.
 
     Attributes:
-        parent: The block around it.
         lazy: Runs under a condition: nothing in it may be computed further out.
-        lines: The lines so far.
-        names: C code for values by their number.
         places: C code for loop variables that this block's loop counts.
         locals: C code for results of reductions and scans.
     """
@@ -78,7 +75,6 @@ class Code:
     """A C expression.
 
     Attributes:
-        text: The expression.
         depth: Of the block that it belongs to.
         free: Whether it costs nothing.
         origins: The nodes whose values it computes, less those of the names in it.
@@ -92,16 +88,7 @@ class Code:
 
 @dataclass(slots=True)
 class Values:
-    """The printer of the values of one kernel.
-
-    Attributes:
-        names: Identifiers of the kernel.
-        pointers: C names of buffers.
-        symbols: C names of sizes.
-        written: Buffers that the kernel writes.
-        faults: The checks of the kernel.
-        block: The open block, which takes lines.
-    """
+    """The printer of the values of one kernel, into the open block."""
 
     names: Names
     pointers: Mapping[str, str]
@@ -282,11 +269,9 @@ class Values:
         return replace(code, depth=least)
 
     def _least_depth(self) -> int:
-        """Return the least depth at which code may stand now: that of the innermost condition."""
         return max((block.depth for block in self.block.chain() if block.lazy), default=0)
 
     def _touches(self, value: Value) -> frozenset[str]:
-        """Return the written buffers that a value depends on."""
         found = {value.buffer} & self.written if isinstance(value, Load) else frozenset[str]()
         for each in operands(value):
             number = self.numbers.of(each)
@@ -302,7 +287,6 @@ def with_origins(line: str, origins: tuple[str, ...]) -> str:
 
 
 def _origins(*codes: Code, last: str) -> tuple[str, ...]:
-    """Return the nodes of some expressions, each once, and a last one."""
     found = dict.fromkeys(name for code in codes for name in code.origins)
     return (*(name for name in found if name != last), *([last] if last else ()))
 

@@ -49,13 +49,7 @@ _REINTERPRET = strided_tensors.reinterpret()
 
 
 class Assembly:
-    """A schedule while it is assembled.
-
-    Args:
-        gm: The graph.
-        program: The lowered graph.
-        numbers: The number of each launched kernel.
-    """
+    """A schedule while it is assembled."""
 
     def __init__(self, gm: GraphModule, program: Program, numbers: Mapping[Kernel, int]) -> None:
         self.gm = gm
@@ -201,7 +195,6 @@ class Assembly:
         return self.memory[name]
 
     def _symbol(self, name: str) -> Index:
-        """Return a size symbol, the value of which is known from here on."""
         if name not in self._known:
             if name not in self.sizes:
                 raise CodegenUnsupported(
@@ -232,7 +225,6 @@ class Assembly:
         return Ref(name)
 
     def _view(self, name: str, view: View) -> Ref:
-        """Return a node's value as a tensor in the memory of another."""
         shape, strides = map(self._known_sizes, (view.shape, view.strides))
         (moved,) = self._known_sizes([view.offset])
         if name in self._quick:

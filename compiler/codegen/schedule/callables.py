@@ -55,13 +55,7 @@ def in_background(
 ) -> BoxedCallable:
     """Return a callable that runs `meanwhile` until `make` has returned, then `ready`.
 
-    If `make` fails, which is logged once, it stays with `meanwhile`.
-
-    Args:
-        stage: The stage of the graph, for the log.
-        make: Compiles the kernels that `ready` needs; called once, in a thread.
-        ready: Runs the kernels.
-        meanwhile: Runs the graph without them.
+    `make` is called once, in a thread. If it fails, which is logged once, `meanwhile` stays.
     """
     current = meanwhile
 

@@ -56,7 +56,6 @@ def views_without_calls(gm: GraphModule, program: Program) -> frozenset[str]:
 
 
 def _is_known(view: View, node: Node, program: Program) -> bool:
-    """Return whether a view is a part of other memory, and where is known."""
     buffer = program.buffers.get(view.buffer)
     if buffer is None or buffer.name == node.name or buffer.dtype != view.dtype:
         return False

@@ -54,15 +54,7 @@ def compile_with(
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """One compile of one graph.
-
-    Attributes:
-        gm: The graph, its constant weights packed.
-        generator: Compiles the kernels.
-        context: Numbers the kernels, and knows the observer.
-        options: The options of all generators in this compile.
-        own_options: The options of this generator.
-    """
+    """One compile of one graph, the constant weights of which are packed."""
 
     gm: GraphModule
     generator: Generator
@@ -128,13 +120,7 @@ class _Compilation:
     def _box(
         self, assembly: Assembly, compiled: Sequence[CompiledKernel], make_later: Make | None
     ) -> BoxedCallable:
-        """Return the assembled schedule as a boxed callable.
-
-        Args:
-            assembly: Holds all steps.
-            compiled: The kernels, if they are compiled now.
-            make_later: Compiles them in a thread otherwise.
-        """
+        """Return a boxed callable; with `make_later`, a thread compiles its kernels."""
         (output,) = self.gm.graph.find_nodes(op="output")
         boxed, bind = box_schedule(assembly.result(output), self.gm, self.generator, compiled)
         if self.options.cuda_graphs:

@@ -97,7 +97,6 @@ def _about_places(gm: GraphModule) -> Iterator[str]:
 
 
 def _places(gm: GraphModule) -> Iterator[tuple[str, torch.device]]:
-    """Return the values of a graph and their devices, but the seeds of attention."""
     for node in gm.graph.nodes:
         if node.op == "output" or _is_seed(node):
             continue
@@ -115,7 +114,6 @@ def _tensors(value: object) -> Iterable[Tensor]:
 
 
 def _is_seed(node: Node) -> bool:
-    """Return whether a value is made by attention, or read by nothing else."""
     value = tensor_of(node)
     if value is None or value.device.type != "cpu" or value.dim() > 1:
         return False

@@ -48,11 +48,6 @@ def with_cuda_graphs(
 ) -> BoxedCallable:
     """Return a callable that does the same by CUDA graphs; itself where that cannot be.
 
-    Args:
-        compiled: Runs the graph.
-        gm: The graph.
-        context: Of the compile.
-
     Raises:
         ConfigError: There is no CUDA device.
     """
@@ -75,13 +70,7 @@ def with_cuda_graphs(
 
 
 class Recordings:
-    """The recordings of one graph.
-
-    Args:
-        graph: The graph to record.
-        stage: The stage of the graph, for the log.
-        device: Captures.
-    """
+    """The recordings of one graph."""
 
     def __init__(self, graph: RecordableGraph, stage: str, device: Device) -> None:
         self._graph = graph

@@ -21,8 +21,6 @@ class CompiledKernel:
     """A kernel that can be called.
 
     Attributes:
-        kernel: In the loop IR.
-        source: Its code.
         launch: Runs it on the buffers of `arguments_of(kernel)` in their order, each as an address
             or a tensor (`Generator.takes`), then its sizes.
         seconds: Time to print it, and its share of the time to compile; no share if an equal
@@ -61,7 +59,6 @@ class Generator:
     """A generator of kernels.
 
     Attributes:
-        name: Its name in the table of code generators.
         devices: Types of the devices that its kernels run on, with these options.
         compile_kernels: Compiles the kernels of a graph. Raises `CodegenUnsupported` if it cannot
             compile any, for lack of a compiler.
@@ -91,7 +88,6 @@ def setting_of(options: KernelOptions, inputs: Sequence[object]) -> KernelSettin
 
 
 def _hints(inputs: Sequence[object]) -> dict[str, int]:
-    """Return the values that the symbols among the sizes of inputs had in the traced call."""
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     sizes = [size for tensor in tensors for size in (*tensor.shape, *tensor.stride())]
     hints: dict[str, int] = {}

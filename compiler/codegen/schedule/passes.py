@@ -60,12 +60,7 @@ def lower_program(
 
 @dataclass(slots=True)
 class Passes:
-    """Runs passes of the stage `lowered`.
-
-    Attributes:
-        numbering: Of the compile.
-        graph: The compiled graph, as records hold it.
-    """
+    """Runs passes of the stage `lowered`."""
 
     numbering: Numbering
     graph: GraphModule

@@ -40,13 +40,7 @@ class Device(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordableGraph:
-    """A graph that can be recorded.
-
-    Attributes:
-        run: Runs it.
-        written: The numbers of the inputs that it writes to.
-        constants: Its attributes that are tensors.
-    """
+    """A graph that can be recorded; `written` are the numbers of the inputs that it writes to."""
 
     run: Run
     written: frozenset[int] = frozenset()
@@ -76,10 +70,8 @@ class Recording:
     """A graph recorded with some inputs.
 
     Args:
-        graph: The graph to record.
         args: Inputs of a call: tensors, and values that are always the same.
         kept: The numbers of the inputs that are read where they are.
-        device: Captures.
         gives_copies: Results are copies, so that the recording is always free.
     """
 

@@ -18,16 +18,7 @@ from ctk.compiler.lowering.walk import reads, writes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """Kernels that run one after the other.
-
-    Attributes:
-        name: The name of its last kernel.
-        kernels: In order.
-        nodes: Names of the nodes that they compute.
-        reads: Buffers that they read and do not write.
-        stores: Buffers that they write for others.
-        temporary: Buffers that they write for themselves.
-    """
+    """Kernels that run one after the other."""
 
     name: str
     kernels: tuple[Kernel, ...]

@@ -49,12 +49,7 @@ DTYPES = frozenset(
 
 
 def why_unfused(graph: Graph, example_inputs: Sequence[object]) -> str | None:
-    """Return why a graph must run without the fuser; None if it may be fused.
-
-    Args:
-        graph: With its overloads; only read.
-        example_inputs: One value per placeholder, real or fake.
-    """
+    """Return why a graph with its overloads must run unfused; None if it may be fused."""
     for value in example_inputs:
         if isinstance(value, torch.Tensor) and value.dtype in DTYPES:
             return f"an input of {value.dtype}, in which fused kernels do not compute"
@@ -68,7 +63,6 @@ def why_unfused(graph: Graph, example_inputs: Sequence[object]) -> str | None:
 
 
 def _dtypes(node: Node) -> Iterator[torch.dtype]:
-    """Yield the element types of a node's arguments and of its value."""
     arguments: tuple[Any, ...] = (*node.args, *node.kwargs.values())
     yield from (each for each in arguments if isinstance(each, torch.dtype))
     if (value := tensor_of(node)) is not None:

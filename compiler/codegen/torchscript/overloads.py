@@ -47,11 +47,7 @@ def count_overloads(graph: Graph) -> Counter[str]:
 
 
 def check_overloads(wanted: Counter[str], scripted: object) -> None:
-    """Compare the overloads that TorchScript chose with those of the graph.
-
-    Args:
-        wanted: `count_overloads` of the graph before its overloads were stripped.
-        scripted: TorchScript graph, before any optimisation.
+    """Compare the overloads that TorchScript chose with `count_overloads` of the graph before.
 
     Raises:
         CodegenUnsupported: TorchScript resolved an op to another overload, which may compute

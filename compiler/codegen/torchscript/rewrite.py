@@ -1,7 +1,4 @@
-"""Rewrite an aten-level graph for `torch.jit.script`, in the order of `REWRITES`.
-
-The graph is copied first. Nothing here compiles.
-"""
+"""Rewrite a copy of an aten-level graph for `torch.jit.script`, in the order of `REWRITES`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,8 +135,6 @@ class ScriptGraph:
     """A graph in the form that `torch.jit.script` takes.
 
     Attributes:
-        module: The rewritten graph with its constants.
-        signature: How to call it.
         overloads: The overloads that TorchScript must choose, with how often each is called.
         unknown: Names of constants whose values are hidden from TorchScript.
         writes: The targets of writes: inputs, or computed values (a graph that is not functional).

@@ -31,8 +31,6 @@ class ScriptSignature:
 
     Attributes:
         inputs: Positions of the graph's inputs that the script takes, in order.
-        count: Number of the graph's inputs.
-        results: The source of each result.
         container: The type that holds the results; None for a single result outside of one.
     """
 
@@ -45,13 +43,9 @@ class ScriptSignature:
 def type_signature(
     gm: GraphModule, graph: Graph, example_inputs: Sequence[object]
 ) -> ScriptSignature:
-    """Rewrite placeholders and output of `graph`, and return how to call it.
+    """Rewrite placeholders and output of `graph` in place, and return how to call it.
 
-    Args:
-        gm: Owner of the constants.
-        graph: Changed in place: unread placeholders go, the others get a type, the output becomes a
-            flat tuple.
-        example_inputs: One value per placeholder.
+    Unread placeholders go, the others get a type, the output becomes a flat tuple.
 
     Raises:
         CodegenUnsupported: An input is neither a tensor nor a number, or the results are nested.

@@ -99,7 +99,6 @@ def _freeze(scripted: Any, program: ScriptGraph) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return one line of a TorchScript error: its message, the expected type, and the node."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[:1] + [line for line in lines[1:] if line.startswith("Expected ")][:1]
     marked = next((i for i, line in enumerate(lines) if line.endswith("<--- HERE")), 0)
@@ -116,7 +115,6 @@ def _finish(program: ScriptGraph, module: Any, example_inputs: Sequence[object])
 
 
 def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
-    """Return the boxed callable around a compiled module."""
     signature = program.signature
     forward = _unfused(module.forward) if program.unfused else module.forward
     folded = torchscript.outputs_of_constants(module.graph)
@@ -155,7 +153,6 @@ def _source(module: Any) -> str:
 
 
 def _assembler(signature: ScriptSignature) -> Callable[[Sequence[object], Sequence[object]], Any]:
-    """Return the function that puts inputs, computed and fixed values together as the result."""
     results, container = signature.results, signature.container
 
     def assemble(inputs: Sequence[object], computed: Sequence[object]) -> Any:

@@ -47,15 +47,7 @@ from ctk.compiler.sizes.index import Atom, Index, Indirect, Var, of_atom
 
 
 class Body:
-    """The body of a kernel while it is printed.
-
-    Attributes:
-        code: Its lines.
-        positions: Prints index expressions, masks and addresses into `code`.
-        locals: The results of reductions and scans, by name.
-        eviction: The eviction policy of loads, by buffer.
-        origin: Name of the node whose statement is printed.
-    """
+    """The body of a kernel while it is printed."""
 
     def __init__(
         self,
@@ -117,7 +109,6 @@ class Body:
         return ordered
 
     def _parts(self, value: Value) -> Sequence[Value]:
-        """Return the values that are printed before a value."""
         if isinstance(value, Guarded):
             return ()
         of_form = operands_of_form(value, exact=self._exact)
@@ -209,7 +200,6 @@ class Body:
         return self._curve(op) or self._random(op) or self._plain(op)
 
     def _plain(self, op: Op) -> Printed:
-        """Print an operation of the vocabulary."""
         args = [self.value(arg) for arg in op.args]
         numbers = [constant_of(arg) for arg in op.args]
         bare = op.name in INFIX and None in numbers
@@ -236,7 +226,6 @@ class Body:
         return not self._exact and value.dtype == torch.float32
 
     def _comparison(self, op: Op) -> Printed:
-        """Print a comparison of positions."""
         parts = [self.positions.index(arg.index) for arg in op.args if isinstance(arg, Position)]
         axes, buffers = union(parts)
         if not axes:

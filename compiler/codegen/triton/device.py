@@ -289,7 +289,6 @@ def sigmoid(x):
 
 @triton.jit
 def _philox(seed, counter):
-    """Return the four words of Philox4x32-10 with a key and a counter."""
     if counter.dtype.primitive_bitwidth == 64:
         low = (counter & 0xFFFFFFFF).to(tl.uint32)
         high = ((counter >> 32) & 0xFFFFFFFF).to(tl.uint32)

@@ -24,10 +24,6 @@ class IndexPrinter:
 
     `//` and `%` of Triton are those of C, so values that may be negative are divided by other
     means.
-
-    Attributes:
-        indirect: Prints a position that the kernel reads.
-        define: Takes the text of an atom and the atom as an index; returns a variable for it.
     """
 
     indirect: Callable[[Indirect], str]

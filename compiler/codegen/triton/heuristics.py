@@ -61,14 +61,7 @@ def layout_of(
     sizes: Mapping[str, int],
     knobs: Knobs | None = None,
 ) -> Layout:
-    """Return the layout of a kernel.
-
-    Args:
-        kernel: Any kernel of the IR.
-        sizes: Symbols at the call (or of an example); but for `wide`, the layout is right for all
-            other sizes as well.
-        knobs: Deviations from the rules.
-    """
+    """Return the layout of a kernel; but for `wide`, it is right for all other sizes as well."""
     chosen = knobs or Knobs()
     wide = _is_wide(kernel, sizes)
     if inner_loops(kernel.sweeps):
@@ -170,7 +163,6 @@ def _axis(name: str, loops: tuple[Var, ...], block: int, place: int) -> Axis:
 
 
 def _across(kernel: Kernel) -> Var | None:
-    """Return the loop, not the innermost, along which something is contiguous."""
     if len(kernel.outer) < 2:
         return None
     *others, last = kernel.outer
@@ -187,7 +179,6 @@ def _across(kernel: Kernel) -> Var | None:
 
 
 def _is_by_column(kernel: Kernel) -> bool:
-    """Return whether neighbours in memory are neighbours of the outer loops."""
     if not kernel.outer:
         return False
     last = kernel.outer[-1]

@@ -26,13 +26,7 @@ _UNKNOWN = 2**31
 def bounds_of(
     symbols: Sequence[str], expected: Mapping[str, int], largest: Mapping[str, int | None]
 ) -> list[tuple[int | None, ...]]:
-    """Return up to which sizes each plan goes, in order; None: any size.
-
-    Args:
-        symbols: Names of the sizes.
-        expected: The values that they had when the graph was traced, as far as known.
-        largest: Their largest values; None: there is none.
-    """
+    """Return up to which sizes each plan goes, in order; None: any size."""
     if not symbols:
         return [()]
     found: list[tuple[int | None, ...]] = []
@@ -55,13 +49,7 @@ def stored_kernel(
     bounds: Sequence[tuple[int | None, ...]],
     capability: int,
 ) -> StoredKernel:
-    """Return a kernel as data; compiles missing variants.
-
-    Args:
-        variants: The kernel.
-        bounds: Of `bounds_of`.
-        capability: The device's, 90 for 9.0.
-    """
+    """Return a kernel as data for a capability (90 for 9.0); compiles missing variants."""
     symbols = [symbol.name for symbol in variants.arguments.symbols]
     blobs: dict[str, bytes | memoryview] = {}
     plans: list[Any] = []
@@ -93,7 +81,6 @@ def stored_kernel(
 
 
 def _layout(part: Variants, whole: Variants, bounds: Sequence[int | None]) -> Layout:
-    """Return the layout of a part of a kernel, for sizes up to some bounds of the whole."""
     names = [symbol.name for symbol in whole.arguments.symbols]
     sizes = {n: _UNKNOWN if m is None else m for n, m in zip(names, bounds, strict=True)}
     return part.layout_for(tuple(sizes[symbol.name] for symbol in part.arguments.symbols))

@@ -55,7 +55,6 @@ def compile_kernels(
 
 
 def _prepared(parts: Sequence[Variants], options: TritonOptions) -> list[tuple[str, float]]:
-    """Compile kernels, the parts of a split one in parallel; return sources and seconds."""
     if options.interpret or len(parts) < 2:
         return list(map(_prepare, parts))
     with ThreadPoolExecutor(min(_THREADS, len(parts))) as pool:
@@ -69,11 +68,6 @@ def _prepare(variants: Variants) -> tuple[str, float]:
 
 
 def _stored(variants: Variants, options: TritonOptions) -> StoredKernel:
-    """Return a kernel as data.
-
-    Raises:
-        ArtifactError: It runs in the interpreter, or depends on the arguments of calls.
-    """
     if options.interpret:
         raise ArtifactError("kernels in Triton's interpreter cannot be stored")
     symbols = [symbol.name for symbol in variants.arguments.symbols]

@@ -26,11 +26,10 @@ from ctk.compiler.sizes.index import Index, Var, of_atom, product
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of the blocks of a kernel.
+    """One dimension of the blocks of a kernel; the last of its loops is the innermost.
 
     Attributes:
         name: `x`, `y`; `r` and `r1`, `r2`, ... for the inner loops of sweeps.
-        loops: The loops that it is made of, the last innermost.
         block: How many of its positions a program has at once; a power of two.
         place: Which dimension of a block it is.
         looped: A program walks over all of it, a block at a time.
@@ -82,8 +81,6 @@ class Layout:
     Attributes:
         grid: The axes over which programs are spread, `x` last.
         inner: For each sweep, the axis of its inner loops; None for one without.
-        rank: The number of dimensions of a block.
-        warps: The groups of 32 threads of a program.
         wide: Positions need 64 bits.
         stages: The number of iterations of a loop that are loaded ahead.
     """

@@ -123,7 +123,6 @@ def _extreme(name: str, of_bools: str) -> Printer:
 
 
 def _by_kind(floats: str, integers: str) -> Printer:
-    """Return the printer of a division, which has a function for each kind of operands."""
     return lambda op, args: (
         f"{floats if op.dtype.is_floating_point else integers}({', '.join(args)})"
     )

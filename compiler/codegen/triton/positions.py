@@ -124,7 +124,6 @@ class Positions:
         self._code.line(f'tl.device_assert({inside}, "{message}")', at.axes | mask.axes)
 
     def _spread(self, shown: Printed, axes: frozenset[str]) -> str:
-        """Return a value broadcast to the shape of some axes."""
         shape = self.shape(axes)
         if shown.text.lstrip("-").isdigit():
             return f"tl.full({shape}, {shown.text}, {self.index_type})"
@@ -160,7 +159,6 @@ class Positions:
         return of_atom(Var(axis.start, axis.numel)) // divisor
 
     def _dependence(self, index: Index) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the axes on which an index depends, and the buffers that it reads."""
         names = [atom.name for atom in index.atoms if isinstance(atom, Var)]
         own = [self._axes[name] for name in names if name in self._axes]  # no start of a block
         self.used.update(names)

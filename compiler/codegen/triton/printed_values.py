@@ -10,13 +10,7 @@ from ctk.compiler.codegen.triton.layout import Axis
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed value.
-
-    Attributes:
-        text: A variable, or a number.
-        axes: Names of the axes on which it depends.
-        buffers: The buffers that were loaded for it.
-    """
+    """A printed value: a variable, or a number."""
 
     text: str
     axes: frozenset[str] = frozenset()
@@ -33,13 +27,7 @@ class Lines:
 
 @dataclass(slots=True)
 class BodyCode:
-    """The code of a kernel: the lines at its top level, and those of the loop that is open.
-
-    Attributes:
-        top: The lines at the top level.
-        loop: The lines of the open loop; None outside of one.
-        looped: The axis that the open loop walks over.
-    """
+    """The code of a kernel: the lines at its top level, and those of the loop that is open."""
 
     top: Lines = field(default_factory=Lines)
     loop: Lines | None = None

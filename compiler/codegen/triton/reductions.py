@@ -187,7 +187,6 @@ def _welford_step(body: Body, acc: Accumulated, axis: Axis, value: str) -> None:
 
 
 def _counts(body: Body, axis: Axis, kind: str) -> str:
-    """Return how many values each position of the block has met."""
     lane = f"tl.arange(0, {axis.block_name})[None, :]"
     numel = body.positions.size(axis.numel)
     text = f"(({numel}) - {lane} + {axis.block_name} - 1) // {axis.block_name}"
@@ -223,7 +222,6 @@ def _keep_several(body: Body, reduce: Reduce, text: str, extra: int = 0) -> None
 
 
 def _several(body: Body, text: str, count: int, origin: str) -> list[str]:
-    """Print an expression with several results for each row, and return their variables."""
     names = [f"red{len(body.locals)}_{n}" for n in range(count)]
     body.code.line(f"{', '.join(names)} = {text}", frozenset(("x",)), origin)
     return names

@@ -62,12 +62,7 @@ from ctk.compiler.sizes.index import (
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A kernel as several.
-
-    Attributes:
-        kernels: In order.
-        buffers: The partial results that they pass on.
-    """
+    """A kernel as several."""
 
     kernels: tuple[Kernel, ...]
     buffers: Mapping[str, Buffer]
@@ -79,12 +74,7 @@ def can_split(kernel: Kernel) -> bool:
 
 
 def split(kernel: Kernel, length: int) -> Split:
-    """Return a kernel with its inner loops cut into chunks.
-
-    Args:
-        kernel: One for which `can_split` holds.
-        length: Iterations of the inner loops in a chunk.
-    """
+    """Return a kernel for which `can_split` holds with its inner loops cut into chunks."""
     cutting = _Cutting(kernel, length)
     for number, sweep in enumerate(kernel.sweeps):
         cutting.add(sweep, number)
@@ -97,11 +87,8 @@ class _Chunks:
 
     Attributes:
         outer: The loop over chunks; a number if there is one chunk.
-        inner: The loops of one chunk.
         variables: The loops of the sweep as expressions of the new ones.
         start: The first iteration of a chunk, of all in row-major order.
-        count: The number of iterations of a chunk.
-        number: The number of chunks.
         inside: Whether an iteration belongs to the sweep; None if all do.
     """
 
@@ -210,7 +197,6 @@ class _Cutting:
         return sweeps
 
     def _join_squares(self, reduce: Reduce, chunks: _Chunks, total: str, squares: str) -> None:
-        """Add the sweeps that combine the means and squares of the chunks."""
         dtype, origin = reduce.dtypes[0], reduce.origin
         loop, c = self._over(chunks)
 
@@ -232,7 +218,6 @@ class _Cutting:
         self._near[reduce.names[0]] = whole
 
     def _finish(self) -> None:
-        """Emit the kernel that combines the chunks; its results are there for later kernels."""
         if not self._pending:
             return
         stores: list[Statement] = []
@@ -290,7 +275,6 @@ class _Cutting:
         return loop, of_atom(loop)
 
     def _keep(self, name: str, dtype: Dtype, chunks: _Chunks, value: Value, origin: str) -> Store:
-        """Store a chunk's result."""
         buffer = self._buffer(name, dtype, chunks.number * self._rows())
         return Store(buffer.name, self._at(of_atom(chunks.outer)), value, origin=origin)
 
@@ -327,7 +311,6 @@ class _Cutting:
 
 
 def _locals_of(sweeps: Sequence[Sweep]) -> frozenset[str]:
-    """Return the results of reductions that sweeps read."""
     values = (v for sweep in sweeps for each in sweep.statements for v in walk(each))
     return frozenset(value.name for value in values if isinstance(value, Local))
 

@@ -19,12 +19,7 @@ _SHORTEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """An axis in runs of positions that read the same.
-
-    Attributes:
-        axis: It is one block, and full.
-        length: Of a run; a power of two.
-    """
+    """An axis that is one full block, in runs of positions that read the same."""
 
     axis: Axis
     length: int
@@ -64,7 +59,6 @@ def in_runs(layout: Layout, index: Index) -> Runs | None:
 
 
 def _length(axis: Axis, atom: Atom) -> int | None:
-    """Return the length of the runs of an axis of which an atom is the number."""
     if not isinstance(atom, Quotient) or atom.value != axis.number:
         return None
     length = atom.divisor.number

@@ -187,15 +187,7 @@ def kernel_source(
     debug: bool = False,
     exact: bool = False,
 ) -> str:
-    """Return the source of a kernel in a layout.
-
-    Args:
-        kernel: Any kernel of the IR.
-        layout: Of `heuristics.layout_of`.
-        extents: How many elements each buffer reaches.
-        debug: Assert that each access is within its buffer.
-        exact: Every operation is rounded correctly.
-    """
+    """Return the source of a kernel in a layout; `extents` are the elements that buffers reach."""
     arguments = arguments_of(kernel)
     symbols = {each.name: each.name for each in arguments.symbols}
     names = _names(arguments.buffers, symbols)
@@ -227,7 +219,6 @@ def function_name(kernel: Kernel) -> str:
 
 
 def _on_axes(kernel: Kernel, layout: Layout) -> tuple[Sweep, ...]:
-    """Return the sweeps with the loops as expressions of the axes."""
     outer = {loop: index for axis in layout.grid for loop, index in axis.variables().items()}
     made: list[Sweep] = []
     for sweep, axis in zip(kernel.sweeps, layout.inner, strict=True):
@@ -296,7 +287,6 @@ def _alone(body: Body, statement: Statement) -> None:
 
 
 def _names(buffers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return a name of Python for each buffer, none of them taken by another or by a size."""
     found: dict[str, str] = {}
     for buffer in buffers:
         name = _identifier(buffer)

@@ -1,7 +1,4 @@
-"""The `triton` code generator: kernels for the GPU by Triton, everything else in eager.
-
-With the option `interpret` kernels run in Triton's interpreter, on tensors of the CPU.
-"""
+"""The `triton` code generator: kernels for the GPU by Triton, everything else in eager."""
 
 from __future__ import annotations
 

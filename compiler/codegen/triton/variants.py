@@ -41,13 +41,7 @@ class KernelError(CtkError):
 
 @dataclass(slots=True)
 class _Plan:
-    """How a kernel runs with some sizes.
-
-    Attributes:
-        layout: Its layout.
-        programs: How many programs there are.
-        aligned: The binary for addresses that are all multiples of 16.
-    """
+    """How a kernel runs with some sizes; `aligned` is for addresses that are multiples of 16."""
 
     layout: Layout
     programs: int
@@ -181,7 +175,6 @@ class Variants:
             ready(arguments)
 
     def _prepared(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Ready:
-        """Return how the kernel runs with some sizes."""
         length = self._length(sizes)
         if length is not None:
             return self._split(length).for_sizes(sizes)
@@ -272,7 +265,6 @@ class Variants:
     def _load(
         self, layout: Layout, aligned: tuple[bool, ...], sizes: tuple[int, ...]
     ) -> cuda_launch.Loaded:
-        """Return a variant on the device, compiled if it is not yet."""
         every = (*aligned, *(size % 16 == 0 for size in sizes))
         key = "binary", layout, every
         if key not in self._loaded:
@@ -287,12 +279,9 @@ class Variants:
     def compiled(
         self, layout: Layout, aligned: tuple[bool, ...], capability: int
     ) -> triton_launch.Binary:
-        """Return a variant for a kind of device; no device is needed.
+        """Return a variant for a kind of device (capability 90 for 9.0); no device is needed.
 
-        Args:
-            layout: Of the blocks.
-            aligned: For each argument, whether it is a multiple of 16.
-            capability: The device's, 90 for 9.0.
+        `aligned` tells of each argument whether it is a multiple of 16.
         """
         function, _ = self._function(layout)
         return triton_launch.compile_function(
