@@ -34,13 +34,7 @@ class Misaligned(Exception):
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop of a kernel, or a part of a split one.
-
-    Attributes:
-        var: Its variable in index expressions.
-        is_outer: It is an outer loop of the kernel.
-        partner: The equal loop of the other kernel.
-    """
+    """A loop of a kernel, or a part of a split one; its partner is the equal one of the other."""
 
     var: Var
     is_outer: bool
@@ -52,8 +46,6 @@ class _Side:
     """A kernel whose loops are being split.
 
     Attributes:
-        kernel: The kernel before.
-        loops: Its current outer loops, then the inner loops of all its sweeps.
         parts: The parts of each of the kernel's own loops, from the outermost.
         is_pure: It has outer loops only, so that any of them may go inside.
     """
@@ -96,10 +88,7 @@ class _Side:
 def align(first: Kernel, second: Kernel, links: Sequence[Link]) -> tuple[Kernel, Kernel]:
     """Return two kernels with the same outer loops, and inner loops that match as the same.
 
-    Args:
-        first: Kernel.
-        second: Kernel.
-        links: Pairs of indices into one buffer each, the most important first.
+    `links` are pairs of indices into one buffer each, the most important first.
 
     Raises:
         Misaligned: Their loops do not match.
@@ -181,7 +170,6 @@ def _unmatched(side: _Side) -> int:
 
 
 def _named(lead: _Side, other: _Side, outer: Sequence[_Loop]) -> dict[int, Var]:
-    """Return the new name of each loop; partners have one name."""
     names: dict[int, Var] = {}
     inner = 0
     for number, loop in enumerate(outer):
@@ -198,7 +186,6 @@ def _named(lead: _Side, other: _Side, outer: Sequence[_Loop]) -> dict[int, Var]:
 
 
 def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kernel:
-    """Return the kernel in the shared loops."""
     shared = tuple(names[id(loop)] for loop in outer)
     variables = {
         own: number_in([names[id(loop)] for loop in parts]) for own, parts in side.parts.items()
@@ -217,5 +204,4 @@ def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kern
 
 
 def _ordered(loops: Sequence[Var]) -> tuple[Var, ...]:
-    """Return inner loops in the order of their numbers, which is that of the leading kernel."""
     return tuple(sorted(loops, key=lambda loop: int(loop.name[1:])))

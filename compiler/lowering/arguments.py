@@ -12,13 +12,7 @@ from ctk.compiler.sizes.size_guards import symbols_of
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a kernel.
-
-    Attributes:
-        written: Buffers that it stores to, in the order of its stores.
-        read: Buffers that it reads and does not write, in the order of its loads.
-        symbols: Sizes that its loops and positions mention, by name.
-    """
+    """The buffers and sizes of a kernel, in the order of its stores, loads and mentions."""
 
     written: tuple[str, ...]
     read: tuple[str, ...]

@@ -31,8 +31,6 @@ class Array:
     """A value for each position.
 
     Attributes:
-        shape: Sizes.
-        dtype: Of the values.
         element: Builds the value at a position, whose parts are within the sizes.
         buffer: The buffer that it is the whole of, row-major; empty if there is none.
 
@@ -120,10 +118,7 @@ def iota(shape: Shape, axis: int, dtype: Dtype = torch.int64) -> Array:
 def apply(name: str, *arrays: Array, dtype: Dtype | None = None) -> Array:
     """Return an operation of the vocabulary on each element, shapes broadcast.
 
-    Args:
-        name: The operation.
-        arrays: Its operands, already of the types that it asks for.
-        dtype: Of the result; by default bool for comparisons, else that of the last operand.
+    Without a type, comparisons make bool, and others the type of the last operand.
     """
     shape = broadcast_shape(*(array.shape for array in arrays))
     spread = [expand(array, shape) for array in arrays]
@@ -172,12 +167,9 @@ def guarded(condition: Array, value: Array, other: Array) -> Array:
 
 
 def indirect(value: Value, size: Index, *, wrap: bool = False) -> Index:
-    """Return an integer that a kernel computes as a position in a dimension.
+    """Return an integer that a kernel computes as a position in a dimension of some size.
 
-    Args:
-        value: Of integer type; it must be within the dimension, and generators can check that.
-        size: Of the dimension.
-        wrap: Negative values count from its end.
+    It must be within; with `wrap`, negative ones count from the end. Generators can check that.
     """
     wide = convert(value, torch.int64)
     if wrap:
@@ -238,11 +230,6 @@ def _like(value: Array | Number | Index, other: Array) -> Array:
 
 
 def _fitting(value: Number, dtype: Dtype) -> Number:
-    """Return a number as Python has numbers of a type.
-
-    Raises:
-        NotLowered: The type does not have it.
-    """
     if isinstance(value, complex):
         raise NotLowered(f"{value} is complex: that stays with the library")
     if dtype == torch.bool:

@@ -48,11 +48,7 @@ class Builder:
     """Makes the kernels of one node after the other.
 
     Attributes:
-        draft: The program so far.
-        node: The node that is lowered.
         exact: Make only kernels with the bits of eager.
-        accumulate: The type of sums of floats of 32 bits and less.
-        origin: Name of the node that is lowered.
         part: The recorded result of one operator of the node's decomposition, while it is lowered.
         target: The target of a call in place: its values, and their memory.
     """
@@ -126,13 +122,9 @@ class Builder:
     def place(
         self, name: str, array: Array, tensor: torch.Tensor, dtype: Dtype | None = None
     ) -> View:
-        """Return the memory of a value, computed into new memory if it has none.
+        """Return the memory of a value, computed into new memory, called `name`, if it has none.
 
-        Args:
-            name: The name of new memory.
-            array: The value.
-            tensor: Its recorded value, which has eager's strides.
-            dtype: The type of its elements; eager's by default.
+        `tensor` is its recorded value, with eager's strides, and its type unless `dtype` is given.
         """
         check_type(tensor)
         dtype = dtype or tensor.dtype
@@ -182,10 +174,7 @@ class Builder:
         """Return `start` with each element of `array` stored at a computed position.
 
         Args:
-            start: The contents before.
-            array: The elements to store, of the same type.
             where: Maps a position of `array` to one of `start`.
-            mode: How elements at equal positions are combined.
             guard: Which elements are stored, of the shape of `array`; None for all.
         """
         require_atomic(self.device, mode, array.dtype)
@@ -230,10 +219,8 @@ class Builder:
         """Return the results of a reduction over some axes: one array, or two for some kinds.
 
         Args:
-            kind: The reduction.
             array: Of the type of the accumulator.
             axes: Not negative, each once.
-            keepdim: Keep the axes, with size 1.
             dtypes: The types of the results; by default that of the array for each.
         """
         if not axes:

@@ -172,7 +172,6 @@ class _Parts:
 
 
 def _is_question(operator: Any) -> bool:
-    """Return whether an operator only queries a tensor: its device, a size."""
     return operator.namespace == "prim" or operator.__name__.startswith("sym_")
 
 
@@ -183,7 +182,6 @@ def _is_view(operator: Any) -> bool:
 
 
 def _pairs(made: object, result: Any) -> Iterator[tuple[Array, Tensor]]:
-    """Yield each result of a lowering with its fake value."""
     if isinstance(made, View):
         raise NotLowered("a part that writes")
     arrays: Any = made if isinstance(made, (list, tuple)) else (made,)

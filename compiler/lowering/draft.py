@@ -37,13 +37,7 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Draft:
-    """A program while it is lowered.
-
-    Attributes:
-        buffers: By name.
-        views: The tensor values of nodes, by the node's name.
-        steps: Kernels and library calls so far.
-    """
+    """A program while it is lowered."""
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     views: dict[str, View] = field(default_factory=dict[str, View])
@@ -122,5 +116,4 @@ def check_type(tensor: torch.Tensor) -> None:
 
 
 def _pop(table: dict[str, Item], count: int) -> list[tuple[str, Item]]:
-    """Remove and return the entries of a table after the first `count`, in their order."""
     return [table.popitem() for _ in range(len(table) - count)][::-1]

@@ -46,8 +46,6 @@ class FusionOptions:
         exact: Round where eager rounds.
         min_outer: With fewer outer iterations than this, a kernel leaves processors idle.
         small: A kernel of fewer iterations than this runs on one processor anyway.
-        max_nodes: Nodes of the graph in one kernel.
-        max_values: Values in one kernel.
     """
 
     exact: bool = False
@@ -58,13 +56,7 @@ class FusionOptions:
 
 
 def fuse(program: Program, allow: Allow, options: FusionOptions | None = None) -> Program:
-    """Return a program with fewer kernels that computes the same.
-
-    Args:
-        program: As lowered; not changed.
-        allow: Decides on each fusion: its rule, and the names of its nodes.
-        options: Its limits.
-    """
+    """Return a program with fewer kernels that computes the same; `allow` decides on each."""
     fusion = _Fusion(Groups(program), allow, options or FusionOptions())
     for group in fusion.groups.kernels():
         while fusion.inline_gathered(group):
@@ -97,7 +89,6 @@ class _Fusion:
         return any(self._fuse(*pair) for pair in self._candidates(group))
 
     def _inline_gather(self, name: str, group: Group) -> bool:
-        """Inline the producer of a gathered buffer; return whether it was possible."""
         producers = list(self.groups.writers.get(name, ()))
         if len(producers) != 1 or self.groups.is_needed(name) or producers[0] in group.before:
             return False

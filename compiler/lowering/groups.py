@@ -21,12 +21,8 @@ class Group:
     """Steps that fusion has joined to one.
 
     Attributes:
-        step: The kernel, or the library call.
         first: The position of its earliest step in the program.
         place: The position of its latest.
-        nodes: Names of its nodes of the graph.
-        after: The groups that must run before it.
-        before: The groups that must run after it.
         partners: Kernels that share a node's own memory with it: none makes a node's value alone.
         refused: Ids of the kernels with which it cannot be fused as it is.
     """
@@ -164,7 +160,6 @@ class Groups:
         return replace(self.program, steps=steps, buffers=self._buffers(steps))
 
     def _buffers(self, steps: Sequence[Step]) -> dict[str, Buffer]:
-        """Return the buffers that the steps still need."""
         written = {name for step in steps if isinstance(step, Kernel) for name in writes(step)}
         buffers = self.program.buffers.items()
         return {name: b for name, b in buffers if b.role != "kernel" or name in written}
@@ -178,7 +173,6 @@ class Groups:
         self._enter(group)
 
     def _enter(self, group: Group) -> None:
-        """Enter a group among the readers and writers of its buffers."""
         for name in sorted(step_reads(self.program, group.step)):
             self.readers.setdefault(name, {})[group] = None
         for name in sorted(step_writes(self.program, group.step)):

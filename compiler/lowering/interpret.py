@@ -9,8 +9,6 @@ bound from the inputs, or from the results of the library call that determines t
 range, gathers out of range and operands of wrong types are errors that name kernel and node. With
 `check=True` so are races between iterations, and reads of memory that was never written.
 
-It does not run on a GPU (tensors are on the CPU), and it does not run fast.
-
 Source: tinygrad's Python backend, which runs the same operations as its compilers do.
 """
 
@@ -44,18 +42,13 @@ def run_program(
     precision: str | None = None,
     check: bool = False,
 ) -> Any:
-    """Run a lowered graph.
+    """Run a lowered graph, and return its results as they stand at its output.
 
     Args:
-        gm: The graph.
-        program: The lowered graph, fused or not, its memory planned or not. In float64 each buffer
-            has memory of its own.
+        program: Fused or not, its memory planned or not. In float64 each buffer has its own memory.
         inputs: One value for each placeholder. Tensors that the graph writes are written.
         precision: "float64" computes and stores every float in float64; inputs are left alone then.
         check: Also raise if iterations depend on each other or read memory that was never written.
-
-    Returns:
-        The results of the graph: tensors, numbers and None as they stand at its output.
 
     Raises:
         InterpretError: A kernel breaks a rule of the IR.
@@ -126,7 +119,6 @@ class _Run:
         return self.precision == "float64"
 
     def _is_view(self, node: Node) -> bool:
-        """Return whether a node is other strides on memory that is there."""
         view = self.program.views.get(node.name)
         return view is not None and view.buffer != node.name and view.buffer in self.memory
 
@@ -157,7 +149,6 @@ class _Run:
             self.memory[name] = unwritten(count, dtype)
 
     def _bind(self, recorded: object, value: object) -> None:
-        """Bind the size symbols of the graph to the numbers of the call."""
         if isinstance(recorded, (list, tuple)) and isinstance(value, (list, tuple)):
             for each, actual in zip(recorded, value, strict=True):
                 self._bind(each, actual)
@@ -174,7 +165,6 @@ class _Run:
 
 
 def _with_strides(value: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a tensor with the strides recorded in the graph."""
     pairs = zip(value.shape, value.stride(), strides, strict=True)
     if not value.numel() or all(size == 1 or own == wanted for size, own, wanted in pairs):
         return value

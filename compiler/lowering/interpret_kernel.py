@@ -6,9 +6,6 @@ after the other, each for all iterations. The results are those of loops as long
 independent, which `check=True` verifies.
 
     kernel s(i0 < 4): for r0 < 8: s = sum(x[i0*8 + r0])     i0 has the shape (4, 1), r0 (1, 8)
-
-Errors name kernel, node and buffer: memory out of range, a gather outside of its dimension, a wrong
-type, a local that was never computed.
 """
 
 from __future__ import annotations
@@ -38,9 +35,6 @@ def run_kernel(
     """Run a kernel on memory.
 
     Args:
-        kernel: Of the loop IR.
-        memory: The buffers that it reads and writes, by name.
-        sizes: The values of its symbols.
         precision: "float64" computes every float in float64; the memory of floats is float64 then.
         check: Also raise if iterations depend on each other or read memory that was never written.
 

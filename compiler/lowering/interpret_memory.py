@@ -1,7 +1,6 @@
 """Memory of the reference interpreter: flat tensors of torch, read and written by numpy.
 
-Library calls use the same tensors, so memory is shared and never copied. The bits of a
-bfloat16, which numpy does not have, are read as integers.
+The bits of a bfloat16, which numpy does not have, are read as integers.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class Memory:
     """Flat memory of one buffer.
 
     Attributes:
-        tensor: Of one dimension, its elements next to each other; on the CPU.
         written: A mask of the written elements; None if all are.
         owner: The buffer whose memory it was first; "" if its own.
     """

@@ -24,13 +24,7 @@ _TYPES: Mapping[Dtype, Any] = {
 
 
 def compute(name: str, args: list[Array], dtype: Dtype) -> Array:
-    """Return an operation of the vocabulary on each element.
-
-    Args:
-        name: Which.
-        args: Its operands, of one type but for `where`; they broadcast.
-        dtype: Of the result.
-    """
+    """Return an operation of the vocabulary on each element."""
     with np.errstate(all="ignore"):
         if name == "cast":
             return convert(args[0], dtype)
@@ -94,7 +88,6 @@ def _rounding(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _by_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
-    """Return a function that numpy does not have."""
     return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy().reshape(x.shape)
 
 

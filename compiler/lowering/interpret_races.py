@@ -30,26 +30,14 @@ class _Touch:
 
 @dataclass(slots=True)
 class Races:
-    """The memory that a kernel has touched so far.
-
-    Attributes:
-        outer: The number of outer iterations.
-    """
+    """The memory that a kernel has touched so far."""
 
     outer: int
     _all: dict[str, list[_Touch]] = field(default_factory=dict[str, list[_Touch]])
     _sweep: dict[str, list[_Touch]] = field(default_factory=dict[str, list[_Touch]])
 
     def touch(self, kind: Kind, buffer: str, places: Array, chosen: Array, node: str) -> None:
-        """Record the elements that a statement touches.
-
-        Args:
-            kind: Its kind of access.
-            buffer: Name of the memory.
-            places: One element for each iteration.
-            chosen: A mask of the iterations that touch theirs.
-            node: The node of the statement.
-        """
+        """Record the elements that the chosen iterations of a statement touch, one for each."""
         iterations = np.arange(places.size).reshape(places.shape)[chosen]
         inner = places.size // self.outer
         touch = _Touch(kind, places[chosen], iterations, iterations // inner, node)
@@ -80,7 +68,6 @@ def _first_conflict(
 
 
 def _contested(touches: list[_Touch], *, by_outer: bool) -> int | None:
-    """Return a place that iterations touch that must not meet."""
     places = np.concatenate([touch.places for touch in touches])
     if not places.size:
         return None

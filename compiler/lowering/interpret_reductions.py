@@ -39,7 +39,6 @@ def scanned(kind: ScanKind, values: Array, axes: int) -> Array:
 
 
 def _least(rows: Array) -> Any:
-    """Return the least value of a type."""
     if rows.dtype.kind == "f":
         return -np.inf
     return False if rows.dtype.kind == "b" else np.iinfo(rows.dtype).min

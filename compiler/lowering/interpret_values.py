@@ -140,7 +140,6 @@ class KernelValues:
             raise OutOfRange(self._message(node, text))
 
     def _needs(self, value: Value, mask: int) -> list[tuple[Value, int]]:
-        """Return the operands of a value, each with its mask."""
         if not isinstance(value, Guarded):
             return [(each, mask) for each in operands(value)]
         condition = self._known.get((id(value.condition), mask))
@@ -218,7 +217,6 @@ class KernelValues:
         return places
 
     def _require_types(self, op: Op, node: str) -> None:
-        """Raise for operands that the vocabulary does not allow."""
         types = [each.dtype for each in op.args]
         if len(types) != ARITY[op.name]:
             raise self._error(node, f"{op.name} has {len(types)} operands")

@@ -82,12 +82,7 @@ class Position:
 class Op:
     """An operation of `vocabulary.py` on values.
 
-    Attributes:
-        name: Its name in the vocabulary.
-        args: Its operands.
-        dtype: Of the result. Arithmetic is done in it; `vocabulary.py` names the only implicit
-            conversions.
-        origin: Name of its node of the graph.
+    Arithmetic is done in `dtype`; `vocabulary.py` names the only implicit conversions.
     """
 
     name: str
@@ -100,10 +95,7 @@ class Op:
 class Guarded:
     """A value that is computed, and whose loads are made, only where a condition holds.
 
-    Attributes:
-        condition: A value of type bool.
-        value: The result where it holds.
-        other: The result elsewhere; computed everywhere.
+    `other` is the result elsewhere, and is computed everywhere.
     """
 
     condition: Value
@@ -128,21 +120,13 @@ Value: TypeAlias = Const | Load | Position | Op | Guarded | Local
 
 
 def indirect_value(atom: Indirect) -> Value:
-    """Return the value that an index expression uses as a position.
-
-    Index expressions know no values; every `Indirect` is made of one by `arrays.indirect`.
-    """
+    """Return the value that an index expression uses as a position."""
     return cast("Value", atom.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """Write a value to a buffer. `index` counts elements.
-
-    Attributes:
-        guard: A condition under which it is written; None for always.
-        origin: Name of the graph's node whose value this is (part of).
-    """
+    """Write a value to a buffer, where the guard holds if there is one. `index` counts elements."""
 
     buffer: str
     index: Index
@@ -159,7 +143,6 @@ class Reduce:
     Attributes:
         names: The names of the results in later sweeps: one, or two for kinds with two.
         kind: How values are combined; never in an order that depends on threads.
-        value: The value to combine, of the type of the accumulator.
         dtypes: Of the results and the accumulators.
     """
 
@@ -202,14 +185,11 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """Loops over independent outer iterations; in each, sweeps in order.
+    """Loops over independent outer iterations, the last innermost; in each, sweeps in order.
 
     Attributes:
         name: Unique in the program; the name of a buffer that it stores.
-        outer: Its outer loops, the last of which is the innermost.
-        sweeps: The body of one iteration.
-        nodes: Names of the graph's nodes that it computes, in the order of the graph.
-        device: The device that it runs on.
+        nodes: In the order of the graph.
         found_loads: The result of `walk.loads`, memoised.
     """
 
@@ -233,12 +213,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LibraryCall:
-    """A node of the graph that runs as it is: an operator of ATen, or arithmetic of sizes.
-
-    Attributes:
-        node: The node; its operands are the values of nodes.
-        why: The reason why it has no kernel.
-    """
+    """A node of the graph that runs as it is: an operator of ATen, or arithmetic of sizes."""
 
     node: Node = field(repr=False)
     why: str = ""
@@ -266,10 +241,7 @@ class Buffer:
 
     Attributes:
         name: Name of the node whose value it holds; `node.part` for memory within a node.
-        dtype: Of its elements.
-        shape: Sizes.
         strides: In elements; dense, in any order, if a kernel makes the buffer.
-        device: Its device.
         role: Its maker: the caller, the graph, a kernel or the library.
         memory: Name of the buffer whose memory it uses; its own, if empty. A kernel that reads one
             and writes the other touches each element of both at the same time.
@@ -288,15 +260,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A tensor value of a node: some elements of a buffer.
-
-    Attributes:
-        buffer: Its name.
-        dtype: Of the elements.
-        shape: Sizes.
-        strides: In elements.
-        offset: Of the first element, in elements from the buffer's first.
-    """
+    """A tensor value of a node: some elements of a buffer. Strides and offset count elements."""
 
     buffer: str
     dtype: Dtype
@@ -316,7 +280,6 @@ class Program:
 
     Attributes:
         buffers: By name. Those of inputs and constants are named as their nodes.
-        steps: Kernels and library calls in an order that respects their reads and writes.
         views: The tensor values of nodes that kernels read or make, by the node's name.
         outputs: The buffers that must exist when the program has run.
     """

@@ -6,8 +6,6 @@ For each node, in order:
 3. an operator of the table `LOWERINGS` becomes kernels
 4. an operator with a decomposition is decomposed, and each part becomes kernels
 5. all others are library calls, never an error; `LibraryCall.why` is the reason
-
-It does not fuse (`fuse.py`), plan memory (`memory.py`) or generate code.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ class LoweringOptions:
         exact: Kernels only of operators with the bits of eager; others are library calls.
         accumulate: The type of sums of floats of 32 bits and less.
         library: Names of nodes that stay library calls.
-        devices: Types of the devices that kernels run on.
     """
 
     exact: bool = False
@@ -63,7 +60,6 @@ def lower(
 
     Args:
         gm: Functional ATen graph with a recorded value on each node.
-        options: How.
         allow: Decides on the lowering of each node, by a rule and the node's name; a refused node
             is a library call.
     """
@@ -171,7 +167,6 @@ class _Lowering:
             raise NotLowered("its lowering is left out")
 
     def _write(self, node: Node, results: Sequence[Array | View | None]) -> None:
-        """Write results as the values of a node, or of the nodes that pick them."""
         recorded = value_of(node)
         if isinstance(recorded, (list, tuple)):
             self._write_items(node, results, cast("Sequence[object]", recorded))
@@ -228,7 +223,6 @@ class _Lowering:
         return map_arg(argument, self._value)
 
     def _value(self, node: Node) -> Any:
-        """Return a node as an operand of a lowering: an array, or a number of the call."""
         value = value_of(node)
         if isinstance(value, torch.Tensor):
             if node.name not in self.draft.views:

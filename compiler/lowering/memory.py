@@ -28,10 +28,6 @@ def plan_memory(program: Program, allow: Allow) -> Program:
     """Return a program whose buffers share memory, by `Buffer.memory`.
 
     Its steps are in the order in which they run: steps that share memory must not change places.
-
-    Args:
-        program: Fused; not changed.
-        allow: Decides on each sharing, by its rule and the names of the kernel's nodes.
     """
     steps = [step for steps in gathered(program) for step in steps]
     plan = _Plan(replace(program, steps=steps), allow)
@@ -97,7 +93,6 @@ class _Plan:
 
 
 def _last_uses(program: Program) -> dict[int, set[str]]:
-    """Return the buffers that each step uses last."""
     place_of: dict[str, int] = {}
     for place, step in enumerate(program.steps):
         for name in (*step_reads(program, step), *step_writes(program, step)):

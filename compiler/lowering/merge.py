@@ -154,12 +154,7 @@ def forwarding(change: Change, *, exact: bool) -> Change:
 
 
 def pruned(kernel: Kernel, needed: Container[str]) -> Kernel | None:
-    """Return a kernel without unneeded stores; None if no store is left.
-
-    Args:
-        kernel: Kernel.
-        needed: Buffers with other readers, and results.
-    """
+    """Return a kernel with its stores to `needed` buffers only; None if no store is left."""
     used: set[str] = set()
     kept: list[Sweep] = []
     for sweep in reversed(kernel.sweeps):
@@ -257,7 +252,6 @@ def _writes_last(sweep: Sweep, written: Container[str]) -> Sweep:
 
 
 def _reads(statement: Store, store: Store) -> bool:
-    """Return whether another statement reads the element that a store writes."""
     found = (each.buffer for each in walk(statement) if isinstance(each, Load))
     return statement is not store and store.buffer in found
 
@@ -295,7 +289,6 @@ def _sunk(sweeps: list[Sweep]) -> list[Sweep]:
 
 
 def _divisions(kernel: Kernel) -> int:
-    """Return how many quotients and remainders there are in the indices of a kernel's loads."""
     kinds = (Quotient, Remainder)
     indices = {load.index for load in loads(kernel)}
     return sum(isinstance(atom, kinds) for index in indices for atom in index.atoms)

@@ -48,12 +48,7 @@ def narrowed(kernel: Kernel) -> Kernel:
 
 @dataclass(slots=True)
 class _Narrowing(Rewriting):
-    """Simplifies values where some bounds hold.
-
-    Attributes:
-        bounds: The bounds that hold here.
-        all: The simplifier of each set of bounds.
-    """
+    """Simplifies values where some bounds hold."""
 
     bounds: Bounds = field(default_factory=dict[Var, "tuple[Index, Index]"])
     all: dict[object, _Narrowing] = field(default_factory=dict[object, "_Narrowing"])
@@ -83,7 +78,6 @@ class _Narrowing(Rewriting):
         return value if same else Guarded(*parts, value.origin)
 
     def _under(self, condition: Value, *, holds: bool) -> _Narrowing:
-        """Return the simplifier where a condition also holds, or does not."""
         bounds = dict(self.bounds)
         for loop, low, high in _facts(condition, holds):
             least, limit = bounds.get(loop, (as_index(0), loop.size))

@@ -135,12 +135,7 @@ Item = TypeVar("Item")
 
 
 def in_order(after: Mapping[Item, Sequence[Item]], place: Mapping[Item, int]) -> list[Item] | None:
-    """Sort items topologically; None if they need each other.
-
-    Args:
-        after: The items that each one needs.
-        place: The key that orders items which are ready.
-    """
+    """Sort items topologically, ready ones by `place`; None if they need each other."""
     waiting = {item: len(set(needed)) for item, needed in after.items()}
     users: dict[Item, list[Item]] = {}
     for item, needed in after.items():

@@ -43,10 +43,7 @@ def program_text(program: Program) -> str:
 
 
 def summary(program: Program) -> str:
-    """Return `3 kernels, 2 library calls: addmm (it has no lowering), sort (...)`.
-
-    Views and arithmetic of sizes are not counted: they compute no tensor.
-    """
+    """Return `3 kernels, 2 library calls: addmm (it has no lowering), sort (...)`."""
     kernels = sum(isinstance(step, Kernel) for step in program.steps)
     calls = [step for step in program.steps if isinstance(step, LibraryCall) and _computes(step)]
     line = f"{_count(kernels, 'kernel')}, {_count(len(calls), 'library call')}"

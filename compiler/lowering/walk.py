@@ -109,9 +109,7 @@ def writes(kernel: Kernel) -> frozenset[str]:
 class Rewriting:
     """Change values from the leaves up; an unchanged value stays the same object.
 
-    Attributes:
-        variables: The replacements of loop variables.
-        change: Returns the replacement of a value whose operands are changed; None leaves it.
+    `change` gets a value whose operands are changed, and returns None to leave it.
     """
 
     variables: Mapping[Var, IndexLike] = field(default_factory=dict[Var, "IndexLike"])

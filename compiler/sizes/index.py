@@ -86,7 +86,6 @@ class Indirect:
 
     Attributes:
         value: A value of the loop IR, opaque here; `ir.indirect_value` returns it with its type.
-        size: The size of the dimension that it indexes.
         serial: Creation number, the sort key in products: the same in every compile of a graph.
     """
 
@@ -159,12 +158,7 @@ def _atoms(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A sum of products.
-
-    Attributes:
-        terms: Each product of atoms and its factor, none of them zero.
-        atoms: The atoms of the sum, those within quotients, remainders and extremes too.
-    """
+    """A sum of products: `terms` has the factor of each product of atoms, never zero."""
 
     terms: tuple[tuple[Monomial, int], ...]
     atoms: frozenset[Atom] = field(init=False, compare=False, repr=False)
@@ -249,11 +243,7 @@ class Index:
         return _made(found)
 
     def replace(self, change: Callable[[Atom], IndexLike | None]) -> Index:
-        """Return the expression with some atoms replaced, simplified again.
-
-        Args:
-            change: Returns the replacement of an atom; None descends into the atom.
-        """
+        """Replace some atoms and simplify; None from `change` descends into the atom."""
         total = ZERO
         for monomial, factor in self.terms:
             product = as_index(factor)
@@ -326,10 +316,7 @@ def is_less(left: IndexLike, right: IndexLike) -> bool:
 
 
 def largest(value: Index) -> Index | None:
-    """Return the largest value that an expression takes as its loop variables run.
-
-    None if that is not known.
-    """
+    """Return the largest value that an expression takes as its loop variables run, if known."""
     return _extent(value, upper=True)
 
 
@@ -361,7 +348,6 @@ def _recombined(terms: dict[Monomial, int]) -> dict[Monomial, int]:
 
 
 def _divided(value: Index, divisor: Index) -> tuple[Index, Index]:
-    """Return quotient and remainder, simplified."""
     if divisor == ONE:
         return value, ZERO
     number, by = value.number, divisor.number

@@ -45,10 +45,6 @@ def size_of(value: int | torch.SymInt) -> Index:
 def size_of_expression(expression: Any, like: torch.SymInt) -> Index:
     """Return an expression of sympy as an index expression.
 
-    Args:
-        expression: Of sizes.
-        like: A size of the same graph.
-
     Raises:
         NotLowered: As `size_of`.
     """
@@ -118,7 +114,6 @@ def _python_atom(atom: object) -> str:
 
 
 def _converted(expression: Any, size: torch.SymInt) -> Index:
-    """Return a sympy expression as an index expression."""
     if expression.is_Integer:
         return as_index(int(expression))
     if expression.is_Symbol:

@@ -59,7 +59,6 @@ def _hardtanh(_: Builder, x: Array, low: Any = -1, high: Any = 1) -> Array:
 
 
 def _sixth(x: Array) -> Array:
-    """Return `x + 3` between 0 and 6."""
     above = apply("maximum", x + 3, filled(x, 0))
     return apply("minimum", above, filled(x, 6))
 

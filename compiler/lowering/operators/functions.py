@@ -31,7 +31,6 @@ def _function(name: str) -> Callable[[Builder, Array], Array]:
 
 
 def _two(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    """Return the lowering of a function of two floats."""
 
     def lower(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y], to_float=True)

@@ -41,7 +41,6 @@ def _reduced(b: Builder, loss: Array, reduction: int) -> Array:
 
 
 def _share(grad: Array, x: Array, reduction: int) -> Array:
-    """Return the gradient of a reduced loss for each element."""
     wide = raised(grad)
     return wide / count_of(x.shape, wide.dtype) if reduction == _MEAN else wide
 

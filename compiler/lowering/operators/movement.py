@@ -109,7 +109,6 @@ def _rolled(x: Array, shifts: Mapping[int, Index]) -> Array:
 
 
 def _wrapped(place: Index, shift: Index, size: Index) -> Index:
-    """Return `(place - shift) % size`, of a number that is not negative."""
     if size == ZERO:
         return place
     return (place + (size - shift % size)) % size
@@ -143,7 +142,6 @@ def _bound(size: Index, value: Index) -> Index:
 
 
 def _within(shape: tuple[Index, ...], axis: int, first: Index, last: Index, step: int) -> Array:
-    """Return which positions a slice has."""
     here = iota(shape, axis)
     tests = [apply("lt", here, positions(last))]
     if first != ZERO:

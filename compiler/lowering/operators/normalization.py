@@ -35,7 +35,6 @@ def accumulated(b: Builder, x: Array) -> Array:
 
 
 def _moments(b: Builder, x: Array, axes: Sequence[int], eps: float) -> tuple[Array, Array, Array]:
-    """Return the mean, the variance, and one over the square root of it with `eps`."""
     mean, m2 = b.reduce("mean_m2", x, axes, keepdim=True)
     variance = m2 / count_of([x.shape[axis] for axis in axes], x.dtype)
     return mean, variance, apply("rsqrt", variance + eps)

@@ -36,7 +36,6 @@ def _weighted(grad: Array, weight: Array | None) -> Array:
 def _of_input(
     b: Builder, grad: Array, normal: Array, rstd: Array, axes: Sequence[int], *, center: bool = True
 ) -> Array:
-    """Return the gradient of the input of a normalization over some axes."""
     count = count_of([grad.shape[axis] for axis in axes], grad.dtype)
     along = b.reduce("sum", grad * normal, axes, keepdim=True)[0] / count
     less = grad - b.reduce("sum", grad, axes, keepdim=True)[0] / count if center else grad
@@ -46,7 +45,6 @@ def _of_input(
 def _sums(
     b: Builder, grad: Array, normal: Array, axes: Sequence[int], wanted: Sequence[bool]
 ) -> tuple[Array | None, Array | None]:
-    """Return the requested gradients of weight and bias."""
     weight = b.reduce("sum", grad * normal, axes)[0] if wanted[0] else None
     return weight, b.reduce("sum", grad, axes)[0] if wanted[1] else None
 

@@ -26,7 +26,6 @@ aten = torch.ops.aten
 
 
 def _unary(name: str) -> Callable[[Builder, Array], Array]:
-    """Return the lowering of an operation of floats and integers."""
 
     def lower(_: Builder, x: Array) -> Array:
         return apply(name, raised(x))
@@ -53,7 +52,6 @@ _OF_BOOLS = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}
 
 
 def _scaled(name: str) -> Callable[..., Array]:
-    """Return the lowering of `x + alpha * y` or `x - alpha * y`."""
 
     def lower(b: Builder, x: Operand, y: Operand, alpha: Any = 1) -> Array:
         dtype = promoted([x, y])

@@ -23,12 +23,7 @@ Operand: TypeAlias = Array | Index | Number
 
 
 def promoted(operands: Sequence[Operand], *, to_float: bool = False) -> Dtype:
-    """Return the type of the result of an elementwise operator.
-
-    Args:
-        operands: Arrays and numbers.
-        to_float: Integers become the default float, as in `div` and `exp`.
-    """
+    """Return the type of an elementwise result; `to_float` is for operators like `div`, `exp`."""
     ranks = [_rank(operand) for operand in operands]
     types = [_type(operand) for operand in operands]
     highest = max(map(_kind, types))
@@ -41,11 +36,8 @@ def promoted(operands: Sequence[Operand], *, to_float: bool = False) -> Dtype:
 def operand(value: Operand, dtype: Dtype, *, rounded: bool = False) -> Array:
     """Return an operand as an array of the type that `dtype` is computed in.
 
-    Args:
-        value: An array or a number.
-        dtype: The type of the operator.
-        rounded: Round numbers and tensors without dimensions to it as well, as eager does in
-            comparisons; tensors with dimensions always are.
+    With `rounded`, numbers and tensors without dimensions are rounded to it as well, as eager does
+    in comparisons; tensors with dimensions always are.
     """
     wanted = compute_type(dtype)
     array = value if isinstance(value, Array) else constant(value, wanted)

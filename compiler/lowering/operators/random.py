@@ -52,7 +52,6 @@ def _draw(
 
 
 def _narrow(seeds: Array, index: int, shape: tuple[Index, ...], dtype: Dtype) -> Array:
-    """Return fractions of one word each."""
     digits = DIGITS[dtype]
 
     def number(at: At) -> tuple[Index, Index]:
@@ -86,7 +85,6 @@ def _fraction(
 def _bits(
     seeds: Array, index: int, shape: tuple[Index, ...], place: Callable[[Index], Index]
 ) -> Array:
-    """Return numbers of 64 bits, of two words each."""
 
     def half(which: int) -> Array:
         def number(at: At) -> tuple[Index, Index]:

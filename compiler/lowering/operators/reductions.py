@@ -28,7 +28,6 @@ aten = torch.ops.aten
 
 
 def _summed(b: Builder, x: Array, dtype: Any) -> Array:
-    """Return an array in the type in which it is summed up."""
     result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
     return cast(cast(x, result), b.accumulator(result))
 
@@ -110,7 +109,6 @@ def _position(kind: Any) -> Callable[..., Array]:
 
 
 def _ordered(x: Array) -> Array:
-    """Return an array of a type that has an order."""
     return cast(x, torch.uint8) if x.dtype == torch.bool else raised(x)
 
 
@@ -130,7 +128,6 @@ def _count_nonzero(b: Builder, x: Array, dim: Any = None) -> Array:
 def _moments(
     b: Builder, x: Array, dim: Any, correction: Any, *, keepdim: bool
 ) -> tuple[Array, Array]:
-    """Return variance and mean."""
     axes = axes_of(x, dim)
     wide = cast(x, b.accumulator(x.dtype))
     mean, m2 = b.reduce("mean_m2", wide, axes, keepdim=keepdim)

@@ -36,7 +36,6 @@ def _copy(b: Builder, x: Array, source: Array, non_blocking: bool = False) -> Vi
 
 
 def _in_place(operator: object) -> Callable[..., View]:
-    """Return the lowering of the form in place of an operator."""
     lowering = _FUNCTIONAL[operator]
 
     def lower(b: Builder, x: Array, *args: Any, **kwargs: Any) -> View:
