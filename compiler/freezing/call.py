@@ -68,9 +68,7 @@ class Original:
     """A tensor that has the value of a constant.
 
     Attributes:
-        name: Its name in the user's module.
         node: Its placeholder in the captured graph, if any.
-        value: The tensor.
         state: Its version and the address of its memory, when it had that value.
     """
 
@@ -99,12 +97,7 @@ class Original:
 
 
 class FrozenCall:
-    """A compiled frozen graph: takes one list with all inputs, and passes the remaining ones on.
-
-    Attributes:
-        preserved: Positions of the inputs that remain.
-        originals: The tensors that became constants, by position.
-    """
+    """A compiled frozen graph: takes one list of all inputs, passes on those at `preserved`."""
 
     def __init__(
         self,
@@ -130,11 +123,7 @@ class FrozenCall:
         return self._thawed(*values)
 
     def settle(self, *, discard: bool = False) -> None:
-        """Tie the compile to its originals, once all of it has succeeded.
-
-        Args:
-            discard: Drop the numbers of the parameters among them.
-        """
+        """Tie the compile to its originals once it has succeeded; `discard` drops their numbers."""
         for one in self.originals.values():
             is_dropped = discard and type(one.value) is Parameter
             if one.node is not None:

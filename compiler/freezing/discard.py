@@ -33,13 +33,7 @@ _HARMLESS = frozenset(
 
 
 class DiscardedParameter(Parameter):
-    """A parameter whose numbers were dropped; a parameter becomes one by `discard_parameter`.
-
-    Attributes:
-        discarded_name: Its name in the user's module.
-        discarded_shape: Its former shape.
-        discarded_type: Its former type and shape: `float32[4, 4]`.
-    """
+    """A parameter whose numbers were dropped; a parameter becomes one by `discard_parameter`."""
 
     discarded_name: str
     discarded_shape: torch.Size
@@ -74,12 +68,7 @@ class DiscardedParameter(Parameter):
 
 
 def discard_parameter(parameter: torch.Tensor, name: str) -> None:
-    """Drop the numbers of a parameter, in place.
-
-    Args:
-        parameter: A plain parameter; all its holders see the change.
-        name: Its name in errors.
-    """
+    """Drop the numbers of a plain parameter, in place, for all its holders."""
     shape = parameter.shape
     with fake.real_compute():
         parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)

@@ -114,18 +114,13 @@ def note_frozen(graph: GraphModule, values: Mapping[str, torch.Tensor]) -> None:
 
 
 def frozen_parameters(graph: GraphModule) -> Mapping[str, torch.Tensor]:
-    """Return the values of the inputs that became constants of a graph, or of one it is a copy of.
-
-    Returns:
-        By the name of the input that each was.
-    """
+    """Return the values of inputs that became constants, by name (also of a graph's copy)."""
     return graph.meta.get(_FROZEN, {})
 
 
 def _replace(
     graph: GraphModule, inputs: Sequence[Node], values: Mapping[int, torch.Tensor]
 ) -> None:
-    """Put an attribute in the place of each placeholder that becomes constant."""
     body = next(node for node in graph.graph.nodes if node.op != "placeholder")
     note_frozen(graph, {inputs[index].name: value for index, value in values.items()})
     for index, value in values.items():
@@ -153,14 +148,12 @@ def _held_values(
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    """Return whether a tensor has numbers, in memory of the usual kind."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return False
     return value.layout == torch.strided and not value.is_meta and not value.is_nested
 
 
 def _returned_bases(graph: GraphModule) -> set[Node]:
-    """Return the nodes whose storage the caller is handed."""
     (output,) = graph.graph.find_nodes(op="output")
     return {base_of(node) for node in output.all_input_nodes}
 
