@@ -45,9 +45,8 @@ class _Loop:
 class _Side:
     """A kernel whose loops are being split.
 
-    Attributes:
-        parts: The parts of each of the kernel's own loops, from the outermost.
-        is_pure: It has outer loops only, so that any of them may go inside.
+    `parts` are those of each of its own loops, from the outermost. A pure side has outer loops
+    only, so that any of them may go inside.
     """
 
     kernel: Kernel
@@ -149,7 +148,6 @@ _Strided: TypeAlias = tuple[_Loop, Index]
 
 
 def _strides(side: _Side, index: Index) -> list[_Strided]:
-    """Return the loops by which an index grows, with its stride in each."""
     expression = side.index(index)
     found = [(loop, expression.factor_of(loop.var)) for loop in side.loops]
     return [(loop, stride) for loop, stride in found if stride is not None and stride != ZERO]

@@ -200,7 +200,6 @@ class Builder:
             self.target = None
 
     def _scatter_memory(self, start: Array) -> View:
-        """Return the memory that a scatter writes: the target of a call in place, or a copy."""
         if self.target is not None and start is self.target[0]:
             return self.target[1]
         buffer = self.temporary("scatter", start.dtype, start.shape)

@@ -176,7 +176,6 @@ class _Lowering:
     def _write_items(
         self, node: Node, results: Sequence[Array | View | None], recorded: Sequence[object]
     ) -> None:
-        """Write the used ones of several results, each as the value of its first `getitem`."""
         first: dict[int, str] = {}
         for user in node.users:
             index = user.args[1] if user.target is operator.getitem else None
@@ -251,6 +250,5 @@ class _Lowering:
             return
 
     def _written_alias(self, node: Node) -> View | None:
-        """Return the operand that a call in place returns."""
         written = [each.name for each in mutated_arguments(node)]
         return self.draft.views.get(written[0]) if len(written) == 1 else None

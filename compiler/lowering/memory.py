@@ -105,7 +105,6 @@ def _last_uses(program: Program) -> dict[int, set[str]]:
 
 
 def _opaque_reads(program: Program) -> frozenset[str]:
-    """Return the buffers read by calls that may keep an undeclared view of them."""
     found: set[str] = set()
     for step in program.steps:
         if isinstance(step, LibraryCall) and declared_by(step.node.target) is None:

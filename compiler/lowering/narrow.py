@@ -130,7 +130,6 @@ def _fact(difference: Index, is_less: bool) -> Iterator[tuple[Var, Index | None,
 
 
 def _position(value: Value) -> Index | None:
-    """Return an integer as an index expression, if it is one without rounding."""
     if isinstance(value, Position) and value.dtype == torch.int64:
         return value.index
     if isinstance(value, Const) and value.dtype == torch.int64:

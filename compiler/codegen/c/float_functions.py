@@ -1,8 +1,7 @@
 """C functions of float32 and float64: exponentials, logarithms, and functions made of them.
 
 The polynomials of float32 are least-squares fits, weighted towards the smallest relative error, on
-the intervals that the comments name. C's library computes everything in float64, and in float32 the
-functions that few graphs use.
+the intervals that the comments name.
 """
 
 from __future__ import annotations

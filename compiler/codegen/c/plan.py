@@ -104,7 +104,6 @@ def _width(columns: int | None) -> int:
 
 
 def _chunks(kernel: Kernel, width: int) -> int:
-    """Return into how many chunks reductions are cut: so many as their size asks for."""
     if any(isinstance(each, Scan) for each in kernel.statements):
         return 1
     rows = product([loop.size for loop in kernel.outer]).number

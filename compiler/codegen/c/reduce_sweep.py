@@ -80,7 +80,6 @@ class ReducePrinter:
                     self.printer.store(statement)
 
     def _in_chunks(self) -> None:
-        """Print the chunks, which run on threads, and their combination in order."""
         arrays, counts = self._declare_chunks()
         values, printer, totals = self.values, self.printer, self.totals
         chunk = values.names.new("chunk")
@@ -170,7 +169,6 @@ class ReducePrinter:
             self._finish_leaf(reduce, parts[reduce.names[0]], start, stop)
 
     def _has_part(self, reduce: Reduce) -> bool:
-        """Return whether the innermost loop has an accumulator of its own."""
         if is_arg(reduce):
             return self.printer.tile is None
         return is_blocked(reduce) and not self.single

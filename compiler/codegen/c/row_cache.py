@@ -45,7 +45,6 @@ def kept_values(sweeps: Sequence[Sweep], numbers: Numbers, plan: Plan) -> dict[i
 
 
 def _lazy(sweep: Sweep) -> list[Value]:
-    """Return the values that are computed only where a condition holds."""
     return [
         value
         for statement in sweep.statements

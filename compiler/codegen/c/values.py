@@ -46,7 +46,6 @@ class Block:
     Attributes:
         lazy: Runs under a condition: nothing in it may be computed further out.
         places: C code for loop variables that this block's loop counts.
-        locals: C code for results of reductions and scans.
     """
 
     parent: Block | None = None
@@ -262,7 +261,6 @@ class Values:
         return next(block for block in self.block.chain() if block.depth == depth)
 
     def _lazy(self, code: Code) -> Code:
-        """Keep code that is computed under a condition there."""
         least = self._least_depth()
         if code.free or code.depth >= least:
             return code

@@ -205,7 +205,6 @@ class Assembly:
         return symbol(name)
 
     def _known_sizes(self, sizes: Sequence[Index]) -> tuple[Index, ...]:
-        """Return sizes whose symbols are known from here on."""
         for each in symbols_of(sizes):
             self._symbol(each.name)
         return tuple(sizes)
@@ -261,7 +260,6 @@ class Assembly:
         self._is_there(node)
 
     def _is_there(self, node: Node) -> None:
-        """Enter a value of the graph, and the size symbols that can be read from it."""
         self.values[node.name] = Ref(node.name)
         if node.name in self.program.buffers:
             self.memory[node.name] = Ref(node.name)

@@ -101,7 +101,6 @@ class Recordings:
             return results
 
     def _record(self, args: list[Any]) -> Recording | None:
-        """Return a recording for inputs; None if there can be none, which is logged."""
         self._notice(args)
         if len(self._made) == RECORDINGS:
             self._made.clear()
@@ -121,7 +120,6 @@ class Recordings:
         return made
 
     def _is_kept(self, number: int, value: object, is_last: bool) -> bool:
-        """Return whether an input is read where it is."""
         if not isinstance(value, Tensor):
             return False
         if is_last or isinstance(value, torch.nn.Parameter):

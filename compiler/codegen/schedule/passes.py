@@ -125,5 +125,4 @@ class _Rewrites:
 
 
 def _pair(rule: str) -> str:
-    """Return the kernels of a rewrite: `a -> b` of `merge a -> b` and of `inline a -> b`."""
     return " ".join(rule.split(" ")[-3:])

@@ -69,7 +69,6 @@ def _neutral(node: Node) -> int | None:
 
 
 def _name(value: object, neutral: int | None) -> str | None:
-    """Return the attribute of a number to hide; None if it may be known."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     sign = math.copysign(1, value)

@@ -135,7 +135,6 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
 
 
 def _unfused(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a module's forward that runs its operators one by one, as they are."""
 
     def run(*inputs: object) -> Any:
         with torch.jit.optimized_execution(False):

@@ -94,7 +94,6 @@ class Body:
         self.positions.require_inside(at, extent, mask, message)
 
     def _order(self, value: Value) -> list[Value]:
-        """Return the values to print for a value, operands first; not those within a guard."""
         ordered: list[Value] = []
         seen: set[int] = set()
         stack: list[tuple[Value, bool]] = [(value, False)]
@@ -222,7 +221,6 @@ class Body:
         return bool(dividend.axes - rows) and not divisor.axes - rows
 
     def _is_loose(self, value: Value) -> bool:
-        """Return whether a value may be rounded in another way."""
         return not self._exact and value.dtype == torch.float32
 
     def _comparison(self, op: Op) -> Printed:
@@ -254,7 +252,6 @@ class Body:
         return self.code.variable(text, word.axes, op.origin, buffers=word.buffers)
 
     def _word(self, op: Op) -> Printed:
-        """Return 32 random bits, as uint32."""
         key = "word", self._numbers.of(op)
         word = self.code.recall(key)
         if word is not None:

@@ -134,7 +134,6 @@ def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) ->
 
 
 def _columns(rows: int, length: int) -> tuple[int, int, int]:
-    """Return the blocks of rows whose neighbours lie next to each other in memory."""
     xblock = _clamp(_power(-(-rows // 264)), 32, _COLUMNS)
     xblock = min(xblock, _power(rows))
     return xblock, min(length, max(1, 4096 // xblock)), 8
@@ -234,7 +233,6 @@ def _count(loops: tuple[Var, ...], sizes: Mapping[str, int]) -> int:
 
 
 def _power(number: int) -> int:
-    """Return the least power of two that is not less."""
     return 1 << max(0, number - 1).bit_length()
 
 

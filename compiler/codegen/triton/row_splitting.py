@@ -176,7 +176,6 @@ class _Cutting:
         return replace(reduce, names=names, value=value)
 
     def _squares(self, reduce: Reduce, chunks: _Chunks, parts: list[Statement]) -> list[Sweep]:
-        """Return the sweeps that give mean and squares of one chunk."""
         dtype, origin = reduce.dtypes[0], reduce.origin
         total, squares = (f"{name}.part" for name in reduce.names)
 
@@ -270,7 +269,6 @@ class _Cutting:
         return _Chunks(chunk, inner, variables, start, left * step, chunk.size, inside)
 
     def _over(self, chunks: _Chunks) -> tuple[Var, Index]:
-        """Return the loop over chunks as an inner loop of the kernel that combines them."""
         loop = Var(f"r{chunks.outer.name}", chunks.outer.size)
         return loop, of_atom(loop)
 

@@ -233,7 +233,6 @@ def _constants(layout: Layout) -> list[str]:
 
 
 def _grid_lines(layout: Layout, body: Body) -> list[str]:
-    """Return where a program is, and the positions and masks of the axes that are one block."""
     lines: list[str] = []
     program = "tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")
     if len(layout.grid) == 2:
@@ -252,7 +251,6 @@ def _grid_lines(layout: Layout, body: Body) -> list[str]:
 
 
 def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
-    """Return the lines that give the positions of a block and its mask, where they are used."""
     used = body.positions.used
     first: list[str] = []
     if axis.start in used and axis in body.layout.grid:

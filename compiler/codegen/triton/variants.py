@@ -281,7 +281,7 @@ class Variants:
     ) -> triton_launch.Binary:
         """Return a variant for a kind of device (capability 90 for 9.0); no device is needed.
 
-        `aligned` tells of each argument whether it is a multiple of 16.
+        `aligned` is whether each argument is a multiple of 16.
         """
         function, _ = self._function(layout)
         return triton_launch.compile_function(

@@ -48,7 +48,6 @@ def _bitwise_not(_: Builder, x: Array) -> Array:
 
 
 def _number_test(name: str) -> Callable[[Builder, Array], Array]:
-    """Return the lowering of a question that is never true of integers."""
 
     def lower(_: Builder, x: Array) -> Array:
         if not x.dtype.is_floating_point:

@@ -17,7 +17,6 @@ aten = torch.ops.aten
 
 
 def _floating(x: Array) -> Array:
-    """Return an array as floats: integers become the default float."""
     return operand(x, promoted([x], to_float=True))
 
 
@@ -51,7 +50,6 @@ def _reciprocal(_: Builder, x: Array) -> Array:
 
 
 def _rounding(name: str) -> Callable[[Builder, Array], Array]:
-    """Return the lowering of a rounding; integers stay as they are."""
 
     def lower(_: Builder, x: Array) -> Array:
         return apply(name, raised(x)) if x.dtype.is_floating_point else x

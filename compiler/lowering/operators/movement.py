@@ -127,7 +127,6 @@ def _repeat(_: Builder, x: Array, repeats: Sequence[Any]) -> Array:
 
 
 def _bounds(size: Index, start: Any, end: Any) -> tuple[Index, Index]:
-    """Return where a slice begins and ends: counted from the end if negative, and within."""
     first = _bound(size, ZERO if start is None else as_index(start))
     last = size if end is None or end == 2**63 - 1 else _bound(size, as_index(end))
     return first, larger(last, first)

@@ -184,7 +184,6 @@ def _addcdiv(_: Builder, x: Array, y: Array, z: Array, *, value: Any = 1) -> Arr
 
 
 def _lerp(_: Builder, start: Array, end: Array, weight: Operand) -> Array:
-    """Go from the nearer end, as eager does."""
     dtype = start.dtype
     first, last, part = (operand(each, dtype) for each in (start, end, weight))
     way = last - first
@@ -212,7 +211,6 @@ def _clamp_max(b: Builder, x: Array, high: Operand) -> Array:
 
 
 def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
-    """Return the lowering of a maximum or minimum in which a NaN loses against a number."""
 
     def lower(_: Builder, x: Array, y: Array) -> Array:
         dtype = promoted([x, y])

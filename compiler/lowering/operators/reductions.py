@@ -86,7 +86,6 @@ def _aminmax(
 
 
 def _with_position(kind: Any) -> Callable[..., tuple[Array, ...]]:
-    """Return the lowering of an extreme along a dimension, and where it is."""
 
     def lower(b: Builder, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, ...]:
         return b.reduce(kind, _ordered(x), axes_of(x, dim), keepdim=keepdim)
@@ -95,7 +94,6 @@ def _with_position(kind: Any) -> Callable[..., tuple[Array, ...]]:
 
 
 def _position(kind: Any) -> Callable[..., Array]:
-    """Return the lowering of where an extreme is, along a dimension or in all."""
 
     def lower(b: Builder, x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
         if dim is not None:

@@ -25,7 +25,6 @@ def _axes(x: Array, dim: int) -> tuple[int, ...]:
 
 
 def _parts(b: Builder, x: Array, dim: int) -> tuple[Array, Array]:
-    """Return numbers less the largest, and the sum of their powers of e."""
     axes = _axes(x, dim)
     below = x - b.reduce("max", x, axes, keepdim=True)[0]
     return below, total(b, apply("exp", below), axes)
