@@ -53,6 +53,7 @@ class ErrorChange:
     Attributes:
         step: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         value: Name of the value: a node, `output.N` or `input.N`.
+        dtype: Its dtype, without `torch.`.
         before: Its error before the step: eager's own.
     """
 
@@ -139,7 +140,8 @@ def _size(absolute: Tensor) -> Tensor:
 def last_place(size: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the distance from each number to the next larger one of a dtype.
 
-    For float32: 2**-23 for 1.0 up to (not including) 2.0, 2**-22 for 2.0.
+    For float32: 2**-23 for 1.0 up to (not including) 2.0, 2**-22 for 2.0. `size` holds absolute
+    values in float64.
     """
     limits = torch.finfo(dtype)
     exponent = torch.frexp(size.clamp(min=limits.tiny)).exponent - 1

@@ -170,7 +170,7 @@ def check_workable(rate: FailureRate, name: str, next_step: str = _NEXT) -> None
 
 
 def runs_needed(rate: float, number: int, error: float = ERROR) -> int:
-    """Return after how many passing runs a candidate is believed to pass."""
+    """Return after how many passing runs the candidate `number`, from 1, is believed to pass."""
     share = error / (number * (number + 1))
     return 1 if rate >= 1 else max(1, math.ceil(math.log(share) / math.log(1 - rate)))
 
@@ -181,6 +181,7 @@ class RepeatedRuns:
 
     Attributes:
         inner: The layer below, which answers by chance; `Question.run` numbers the runs.
+        asked: Number of answered questions, of this process and earlier ones.
         error: Probability that some candidate that passed would have failed.
     """
 

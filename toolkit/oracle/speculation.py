@@ -51,7 +51,7 @@ _REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Answers one question at a time."""
+    """Answers one question at a time; stopped when the answer is not wanted any more."""
 
     oracle: Oracle
     executor: Executor
@@ -91,7 +91,8 @@ class _Task:
 class Speculative(Closeable):
     """The layer that asks ahead; a context manager that stops all lanes. For one thread.
 
-    An exception of a lane is raised where its question is asked, and never if it is not.
+    An exception of a lane is raised where its question is asked, and never if it is not. The first
+    lane also looks up known answers.
     """
 
     def __init__(self, lanes: Sequence[Lane], digests: Digests | None = None) -> None:

@@ -21,6 +21,7 @@ class Work:
     """The running work on a saved case.
 
     Attributes:
+        doing: `compiling it`; empty when it is done.
         command: The command to run next if the work kills this process; empty for a case that is
             not on disk.
     """
@@ -34,6 +35,8 @@ class Watch:
     """Limits at which the supervisor kills the working half.
 
     Attributes:
+        seconds: Longest time without a sign of life.
+        nbytes: Memory of the working half and its descendants; None: no limit.
         is_patient: Whether a program with slow steps gets more time (`silence_allowed`).
         repeats: Whether the supervisor may repeat the work in children.
     """
@@ -197,6 +200,8 @@ class Notes:
     """All notes so far, as the supervisor reads them.
 
     Attributes:
+        exit_code: The exit code of its answer; None before the answer was printed.
+        asking: The running function of the user; empty: none.
         watch_at: The time at which they were set (`time.monotonic`).
         alive_at: The time of the last note (`time.monotonic`).
         slowest_seconds: The longest silence without limits.

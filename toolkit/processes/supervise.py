@@ -98,6 +98,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
     Args:
         grace_seconds: Longest silence of the child after a signal that ends it, and longest life
             after its answer; None: no limit.
+        cleans_up: Whether the processes of the child end with it, and carry the mark `CTK_OWNER`.
     """
     notes_in, notes_out = os.pipe()
     echo_in, echo_out = os.pipe()

@@ -27,6 +27,7 @@ class Suspect:
     """One part that a compile of the command may leave out.
 
     Attributes:
+        id: The id of the pass or kernel; for a rewrite that of its pass.
         number: Of a rewrite, in the compile of its graph.
         rule: The rule that a rewrite applies.
     """

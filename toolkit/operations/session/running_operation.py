@@ -48,7 +48,7 @@ class Done:
 
 
 class Operation:
-    """A running operation."""
+    """A running operation; `found` is its diagnosis so far, None before the first verdict."""
 
     def __init__(
         self,
@@ -124,7 +124,10 @@ class Operation:
         return found
 
     def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
-        """Bisect a case, or recall the result; an internal error leaves no culprit."""
+        """Bisect a case, or recall the result; an internal error leaves no culprit.
+
+        `on_failing` is called as soon as the failure was seen in this process.
+        """
         key = question_key(fingerprint(case, self.digests), case.signature, None)
         known = self.journal.recall(Search, key)
         if known is not None:
