@@ -71,7 +71,7 @@ class TimeLimits:
     proved: int = 0
 
     def seconds(self, nodes: int = 0) -> float | None:
-        """Return the limit of a candidate; `nodes` is 0 where the cost does not depend on the size."""
+        """Return the limit of a candidate; `nodes` is 0 where its size costs nothing."""
         if not self.answers:
             return self.limit_seconds
         expected = max(seconds * _share(nodes, of=theirs) for theirs, seconds in self.answers)

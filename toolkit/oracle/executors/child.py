@@ -85,7 +85,7 @@ class ChildProcess(Executor):
             return self.ask_saved(saved)
 
     def ask_saved(self, question: ChildQuestion) -> Judgement:
-        """Judge a case that is on disk; the question gets missing limits from this executor."""
+        """Judge a case on disk; the memory limit, and a missing time limit, are set here."""
         whole = self.limit_seconds
         limit = whole if question.timeout_seconds is None else question.timeout_seconds
         busy = 0.0 if limit is None or limit == whole else (whole or _BUSY * limit) - limit
