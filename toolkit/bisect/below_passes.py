@@ -1,7 +1,4 @@
-"""The part of a compile log below the passes: lowerings, fusions, kernels and options of one graph.
-
-It decides the suspects and their order; `lowerings` asks.
-"""
+"""The part of a compile log below the passes: lowerings, fusions, kernels, options of one graph."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -25,12 +22,10 @@ class Scene:
     """One graph below the passes.
 
     Attributes:
-        graph: The graph.
         passes: Everything that its lowering asked the observer about.
         kernels: Its kernels: parts, and the whole.
         part: The wrong kernel; None if it is not known.
         wrong: Name of the first wrong node, or of the failing one; "" if unknown.
-        failed: The compile failed.
         memory: Values in memory were overwritten while they were still needed.
     """
 
@@ -54,10 +49,9 @@ class Scene:
 
     @property
     def lowerings(self) -> dict[str, str]:
-        """The suspected lowerings: operator to pass.
+        """The suspected lowerings, operator to pass: constants late, views last.
 
-        Constants come late: a constant that falls back hides its value from a lowering that cannot
-        inline it. Views, which compute nothing, come last, unless the compile failed.
+        A constant that falls back hides its value from a lowering that cannot inline it.
         """
         known = {str(p.id) for p in self.passes if not p.vetoed}
         found: dict[str, str] = {}

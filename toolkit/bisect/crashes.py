@@ -1,17 +1,13 @@
 """Bisect a failure that kills or stops the process: every question runs in a child.
 
-1. A child notes each pass before it runs, and each kernel before it is made and before it is
-   called: its last note is the first suspect.
-2. If the case fails without that suspect too (a pass may lay the trap for a later stage), the
-   guilty rewrite is found by fuel. A compile in this process with one rewrite less, which a child
-   has survived, gives its name: a vetoed rewrite is announced as well.
-3. If it fails without any rewrite, one of many kernels that kills when it is called is found by
-   running half of them in eager, and so on. Its lowering, fusion or option is found as after a
-   wrong value (`lowerings`).
+1. A child notes each pass before it runs, and each kernel before it is made and called: its last
+   note is the first suspect.
+2. If the case fails without it too, the guilty rewrite is found by fuel. A compile in this process
+   with one rewrite less, which a child has survived, gives its name.
+3. If it fails without any rewrite, the kernels are halved by running them in eager.
 
-A timeout is a failure only when it is proved: without the culprit alone the case passes in time.
-Otherwise the verdict stays `timeout`. Only the kind of the failure is compared, not its place:
-kernels are named after nodes, which rewrites change.
+A timeout is a failure only when without the culprit alone the case passes in time. Only the kind of
+the failure is compared: kernels are named after nodes, which rewrites change.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,14 +35,7 @@ MAX_REWRITES = 1 << 20
 def find_deadly(
     case: Case, executor: Oracle, first: Judgement, say: Callable[[str], None]
 ) -> Search:
-    """Find the rewrite or kernel that makes a compile crash or hang, and prove it.
-
-    Args:
-        case: The failing case.
-        executor: Runs each question in a child.
-        first: The judgement of the case in a child.
-        say: Called with a line per question.
-    """
+    """Find the rewrite or kernel that makes a compile crash or hang, and prove it."""
     anywhere = replace(first.signature, where=None) if first.signature else None
     questions = Questions(replace(case, signature=anywhere), executor, say, compiles=1)
     return _Deadly(questions, first).find()
@@ -117,11 +106,7 @@ class _Deadly:
         return self._search(culprit, True, "elimination")
 
     def _within(self, culprit: Culprit) -> Culprit:
-        """Return the lowering, fusion or option that makes a kernel deadly; else the kernel.
-
-        The parts of the kernel are read off a compile in this process: without the kernel, or, if
-        only the call breaks a GPU, without calling the result.
-        """
+        """Return the lowering, fusion or option that makes a kernel deadly; else the kernel."""
         if not culprit.is_kernel:
             return culprit
         seen = self._first.signature
@@ -164,7 +149,6 @@ class _Deadly:
         return None
 
     def _log_uncalled(self) -> CompileLog:
-        """Compile in this process, and do not call the result."""
         self._questions.compiles += 1
         recorder = Recorder(Veto())
         run_compiled(self._questions.case, observer=recorder, is_called=False)

@@ -25,14 +25,11 @@ class Culprit:
     """The cause of a failure.
 
     Attributes:
-        stage: Its stage of the pipeline.
         name: Name of the pass (`fold_constants`, with `#2` for its second run in the stage), of the
             kernel (`torchscript:forward`), or `autograd_dispatch`.
         veto: Leaves it out in a counterfactual.
         rewrite: Number of the guilty rewrite in the whole compile; None: the pass as a whole.
         index: Position of the rewrite within the pass, from 1.
-        rule: The rule that the rewrite applied.
-        rewrites_in_pass: Number of rewrites that the pass made.
         nodes: Names of the nodes that the rewrite touched, or of the first wrong one.
         captured: Names of the nodes of the captured graph from which these came.
         evidence: The measured mismatch or the exception, one line.
@@ -81,7 +78,6 @@ class OptionEffect:
     """The effect of one option on a failing case, with nothing left out.
 
     Attributes:
-        option: Name of the option.
         value: Its value as `--config` takes it; None: not set, though the case sets it.
         verdict: `passes`, or `different`.
     """
@@ -106,10 +102,7 @@ class Search:
     """The result of a bisection.
 
     Attributes:
-        judgement: The judgement of the case as it is.
-        culprit: The cause; None if the case does not fail, or no cause was found.
         confirmed: Leaving out the culprit, and nothing else, makes the case pass.
-        found_by: The method.
         compiles: Compiles used, the first and the confirming ones included.
         option_compiles: Compiles used to find the relevant options of the target.
         also: Further culprits, each proved to be needed; see `relation`.

@@ -1,10 +1,7 @@
 """Find the pass, rewrite or kernel that causes a failure, and prove it.
 
-One observed compile; then the strategies of `STRATEGIES`, cheapest first, until one names a
-culprit. Proof: without it alone, and with nothing else left out, the case passes. Last question:
-does it do harm only together with another pass?
-
-A passing case is searched too: a later step may mask a wrong value (`find_masked_failures`).
+One observed compile; then `STRATEGIES`, cheapest first. Proof: without the culprit alone the case
+passes. Of a passing case, steps are found whose wrong values a later step masks.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,11 +49,9 @@ def find_culprit(
     """Find the cause of a case's failure and prove it.
 
     Args:
-        case: The case.
         executor: Judges all questions but the observed compile, which runs in this process because
             its graphs are needed. An executor that survives crashes judges the case first: a case
             that kills or stops the process is then bisected there.
-        on_progress: Called with a line per question.
         on_failing: Called with the failure, as soon as it was seen.
 
     Returns:
@@ -80,7 +75,6 @@ def find_culprit(
 
 
 def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
-    """Observe one compile, then ask the strategies."""
     seen = ask.observe(Veto(), f"compile with {ask.case.target}, observed")
     judgement = seen.judgement
     if has_lost_cuda():  # before anything is written: this process cannot go on
@@ -152,7 +146,6 @@ def _suspects(ask: Questions, seen: ObservedCompile) -> Iterator[tuple[FoundBy, 
 
 
 def _narrow_to_kernel(ask: Questions, seen: ObservedCompile, culprit: Culprit) -> Culprit:
-    """Return the one guilty kernel of a suspected graph with many."""
     among = culprit.veto.kernels
     one = the_kernel(ask, seen.log, among) if len(among) > 1 else None
     return replace(one, evidence=culprit.evidence) if one is not None else culprit
@@ -183,7 +176,6 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
 
 
 def _report_no_proof(ask: Questions, seen: ObservedCompile) -> Search:
-    """Return the search without a proof: no veto makes the case pass."""
     log, judgement, target = seen.log, seen.judgement, ask.case.target
     found_by, suspect = next(_suspects(ask, seen), (None, None))
     told = list_exclusions(ask, judgement.signature)
@@ -205,11 +197,7 @@ MAX_MASKED = 4
 
 
 def find_masked_failures(ask: Questions, seen: ObservedCompile) -> tuple[Culprit, ...]:
-    """Return the steps whose wrong values a later step masks: the case passes all the same.
-
-    Each is proved by a compile without it, in which that step changes nothing and no new one is
-    wrong.
-    """
+    """Return the steps whose wrong values a later step masks, each proved by a compile without."""
     suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_MASKED]
     others = {suspect.where for suspect in suspects}
     found: list[Culprit] = []

@@ -105,10 +105,7 @@ def units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:
 
 
 def partners(ask: Questions, culprit: Culprit, log: CompileLog) -> tuple[Culprit, ...]:
-    """Return the passes without which the culprit does no harm; each is proved by a full compile.
-
-    The search leaves out the other passes and runs every kernel in eager: no code is generated.
-    """
+    """Return the passes without which the culprit does no harm, each proved by a full compile."""
     own, base = whole_pass(culprit), NO_KERNELS
     if culprit.is_kernel:
         own, base = culprit, Veto()

@@ -24,13 +24,7 @@ SHOWN = 3
 def list_exclusions(
     ask: Questions, signature: Signature | None, culprits: Sequence[Culprit] = ()
 ) -> tuple[str, ...]:
-    """Return the causes that are ruled out, each with its reason.
-
-    Args:
-        ask: The questions of the bisection.
-        signature: The failure.
-        culprits: The culprits found.
-    """
+    """Return the causes that are ruled out, each with its reason."""
     said = [*_by_eager(signature), *_by_values(ask.findings), *_by_answers(ask, culprits)]
     return tuple(said)
 
@@ -58,7 +52,6 @@ def _by_values(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
-    """Yield the parts without which the case still fails."""
     failing = [
         (veto, what)
         for veto, (what, judgement) in ask.answers.items()
@@ -76,7 +69,6 @@ def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
 
 
 def _is_single(veto: Veto) -> bool:
-    """Return whether a veto names exactly one part."""
     if veto.fuel is not None or veto == NO_KERNELS:
         return False
     return len(veto.passes) + len(veto.rewrites) + len(veto.kernels) == 1

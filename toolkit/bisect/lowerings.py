@@ -38,13 +38,7 @@ Passes = Callable[[Veto, str], bool]
 
 
 def find_below(culprit: Culprit, log: CompileLog, passes: Passes) -> Culprit | None:
-    """Return the part that makes a kernel wrong, confirmed; None if no part does so by itself.
-
-    Args:
-        culprit: A kernel, of Inductor, or the failure of one.
-        log: The compile in which it was seen.
-        passes: Compiles without some parts.
-    """
+    """Return the part that makes a kernel wrong, confirmed; None if no part does so by itself."""
     scene = scene_of(culprit, log)
     if scene is None:
         return None

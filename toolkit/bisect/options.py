@@ -47,8 +47,6 @@ class OptionSearch:
     """The options that matter.
 
     Attributes:
-        effects: Options that change the verdict alone.
-        questions: Compiles used.
         left: Options that the budget left untried.
     """
 
@@ -80,8 +78,6 @@ class _Change:
 
 @dataclass(slots=True)
 class _OptionQuestions:
-    """Tries options of one case, within a budget."""
-
     case: Case
     executor: Oracle
     say: Say
@@ -124,7 +120,6 @@ class _OptionQuestions:
         """Find the changes that matter among changes that can be made together.
 
         Args:
-            changes: At least one.
             is_known: Some change among them matters, so that only parts of them are tried.
 
         Returns:
@@ -159,11 +154,7 @@ def options_that_matter(
     """Find the options of its target that change the verdict of a failing case.
 
     Args:
-        case: The case, with its failure.
-        executor: Judges each question.
-        say: Called with a line per question.
         culprit: The proved cause of the failure; None if it is not known.
-        limit: Most questions.
     """
     target = target_of(case.target)
     search = _OptionQuestions(case, executor, say, limit)

@@ -38,7 +38,6 @@ def names_in_captured(
     Args:
         names: Names in `graph`; unknown ones are skipped.
         graph: A graph of the same compile, of any stage.
-        captured: The captured graph.
     """
     nodes = {node.name: node for node in graph.graph.nodes}
     own = {n.name for n in captured.graph.nodes if n.op not in ("placeholder", "output")}

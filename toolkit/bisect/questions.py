@@ -25,14 +25,7 @@ class ObservedCompile:
 
 @dataclass(frozen=True, slots=True)
 class CulpritSet:
-    """The culprits of a strategy: without all of these, and nothing else, the case passes.
-
-    Attributes:
-        found_by: The method.
-        culprits: One, or several; see `Search.relation`.
-        relation: How several belong together.
-        reason: A remark on the proof.
-    """
+    """The culprits of a strategy: without all of these, and nothing else, the case passes."""
 
     found_by: FoundBy
     culprits: tuple[Culprit, ...]
@@ -45,10 +38,6 @@ class Questions:
     """Compiles one case with parts left out, and counts the compiles.
 
     Attributes:
-        case: The case, with its failure.
-        executor: Judges each compile.
-        say: Called with a line per question.
-        compiles: Compiles so far.
         answers: Description and judgement of each veto.
         findings: Compared values of the steps of the first compile, as far as they were needed.
     """
@@ -98,10 +87,7 @@ class Questions:
         return self.ask(veto, what) is Verdict.REPRODUCES
 
     def cheapest(self) -> Veto:
-        """Return the veto to add to each question of a search: every kernel, if none matters.
-
-        Code generation is most of the cost of a compile.
-        """
+        """Return the veto to add to each question of a search: every kernel, if none matters."""
         return NO_KERNELS if self.fails(NO_KERNELS, "with every kernel in eager") else Veto()
 
 

@@ -28,9 +28,6 @@ class Answers:
     """Asks the oracle; an answer of an earlier, killed run is looked up and costs no budget.
 
     Attributes:
-        oracle: The top of the stack.
-        ledger: Counts each answer.
-        digests: Of the tensors of cases.
         on_answer: Called with each answer of the oracle, new or remembered.
         judgements: The answers so far, by fingerprint.
         is_deciding: Whether candidates that a short limit has cut off are asked about with the
@@ -56,12 +53,7 @@ class Answers:
         return fingerprint(case, self.digests)
 
     def ask(self, case: Case) -> tuple[Judgement, bool]:
-        """Return the answer, and whether the oracle was asked for it.
-
-        Raises:
-            OutOfBudget: The question would be one too many, or too late.
-            SearchAborted: The oracle, the journal or `on_answer` raised.
-        """
+        """Return the answer, and whether the oracle was asked for it."""
         key, question = self.key_of(case), Question(case)
         answer = self.judgements.get(key)
         if answer is not None:
@@ -80,10 +72,7 @@ class Answers:
         return isinstance(self.oracle, Deadlines) and self.oracle.limits.is_open(answer)
 
     def anticipate(self, candidate: Case, following: Iterable[Case]) -> None:
-        """Announce the next question and its likely successors, as many as the jobs.
-
-        Cases whose answer is there already are left out.
-        """
+        """Announce the next question and its likely successors, as many as the jobs."""
         assert isinstance(self.oracle, ParallelOracle)
         wanted: dict[str, Case] = {}
         for case in chain([candidate], following):

@@ -23,8 +23,7 @@ Key = int | str
 class UseDefaults:
     """Leave out arguments that have defaults: pairs (node, position or name).
 
-    An argument before others gets the value of its default; a required argument that may be None
-    becomes None (the bias of a convolution). Nodes that only compute it go as well.
+    An argument before others gets the value of its default; a required one may become None.
     """
 
     places: tuple[tuple[str, Key], ...]

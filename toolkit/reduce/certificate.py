@@ -4,9 +4,8 @@
     remove    without relu           different: compile-error in joint/fold
     cut       inputs in place of x   leaves no program that makes sense
 
-A result is "minimal" only if every step has tried every smallest edit on the result itself, and
-none reproduces. An edit that exceeds the whole time limit, or whose verdict is flaky, is undecided.
-An edit that a step could not try is listed with the reason (`leave_open`).
+An edit that exceeds the whole time limit, or whose verdict is flaky, is undecided. An edit that a
+step could not try is listed with the reason (`leave_open`).
 """
 
 import dataclasses
@@ -32,7 +31,6 @@ class Refusal:
     """The refusal of one edit of the result.
 
     Attributes:
-        step: The proposing step.
         edit: The change, in the user's words.
         verdict: The verdict; None if no question was asked.
         why: The failure seen, or why no question was asked.
@@ -55,7 +53,6 @@ class Certificate:
         steps: Steps that have finished with this case.
         reasons: Why a finished step has not tried each of its edits, by step.
         neighbour: The largest candidate that passes: the closest to the result.
-        neighbour_edit: The edit that makes it.
         has_open: A time limit shorter than the whole one has ended an edit.
     """
 
@@ -85,7 +82,6 @@ class Certificate:
         )
 
     def _count_undecided(self, step: str) -> Iterator[str]:
-        """Yield the number of undecided edits of a finished step, by verdict."""
         seen = Counter(
             refusal.verdict.value
             for (name, _), refusal in self.refusals.items()
@@ -142,7 +138,6 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _first(part: object) -> Iterator[str]:
-    """Yield the first text in one part: the node of a pair, the input of a nested description."""
     if isinstance(part, str):
         yield part
     elif dataclasses.is_dataclass(part):

@@ -1,16 +1,10 @@
 """The driver of the reducer: sweep over the steps until no single edit of any of them helps.
 
-Three levels (`proposal_search.py`), each tried only when the cheaper one is exhausted:
+Three levels (`proposal_search.py`): one sweep `coarse`, one `thorough`, then `single` (every edit
+alone) until a sweep improves nothing. A `single` sweep with more than MANY improvements goes back
+to `thorough`. At the end, edits that a short time limit ended are asked with the whole limit.
 
-1. `coarse`, one sweep;
-2. `thorough`, one sweep;
-3. `single`, until a sweep improves nothing: every edit of every step alone. Its end defines the
-   result, 1-minimal, and its refusals are the certificate. A sweep with more than MANY improvements
-   goes back to 2. At the end, edits that a short time limit ended are asked with the whole limit.
-
-The best case so far is always returned: an exhausted budget, Ctrl-C and an exception of the oracle
-(a bug, since an oracle answers with a verdict) only end the search. A step that raises is left out,
-and the others continue. Only the first question, about the given case, may raise.
+The best case so far is always returned; only the first question, about the given case, may raise.
 """
 
 import logging
@@ -54,16 +48,12 @@ class Reduction:
             step has tried each of its edits on `best`.
         reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), the exhausted budget,
             `incomplete` (some steps raised), or `error`.
-        questions: Number of questions to the oracle.
         cached: Number of answers of this run that were used again.
-        seconds: Time used.
         statistics: Questions per step: useful, useless, cached, not applicable, not smaller.
         nodes_before: Call nodes of the given case, sub-graphs included.
-        nodes_after: Call nodes of `best`.
         remembered: Number of answers from an earlier run.
         certificate: The refusals of edits that would make `best` smaller, as far as tried.
         neighbour: The closest case to `best` that passes; None if none did.
-        neighbour_edit: The edit of `best` that makes it.
         unfinished: Steps that have not tried each of their edits on `best`: `STEP`, or `STEP: why`
             if it gave up, or if edits are undecided (`not decided: …`).
         problems: Errors on the way, one sentence each.
@@ -169,11 +159,7 @@ def _search(problem: Problem, steps: Sequence[Step], blocks: Level) -> None:
 
 
 def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
-    """Try single edits until a whole sweep of them improves nothing.
-
-    Returns:
-        False then; True as soon as a sweep improves so much that blocks are worth trying again.
-    """
+    """Try single edits; False: nothing improves any more, True: so much that blocks pay again."""
     while True:
         before = problem.improvements
         problem.certificate = Certificate()
@@ -184,10 +170,7 @@ def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
 
 
 def _ask_undecided(problem: Problem, steps: Sequence[Step]) -> bool:
-    """Ask again, with the whole limit, each edit that a short limit ended; does one reproduce?
-
-    All other answers are cached.
-    """
+    """Ask again, with the whole limit, each edit that a short limit ended; does one reproduce?"""
     if not problem.certificate.has_open:
         return False
     problem.certificate, problem.answers.is_deciding = Certificate(), True
@@ -223,7 +206,6 @@ def _levels_of(problem: Problem, step: Step, effort: Level) -> tuple[Level, ...]
 
 
 def _steps_in_sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> list[Step]:
-    """Return the steps that have a turn in a sweep, as far as the current best case shows."""
     return [step for step in steps if _levels_of(problem, step, effort)]
 
 
@@ -244,7 +226,6 @@ def _run(problem: Problem, step: Step, effort: Level, later: Sequence[Step]) -> 
 
 
 def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Level) -> None:
-    """Ask the questions of a proposal, and anticipate the likely next ones."""
     place = SearchState(coming)
     search = effort(proposal)
     try:
@@ -262,7 +243,6 @@ def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Leve
 
 
 def _foresee(problem: Problem, place: SearchState, edit: Edit, effort: Level) -> Iterator[Case]:
-    """Yield the candidates that are most likely asked next."""
     return upcoming(place, edit, effort, problem.ledger.acceptance, problem.is_askable)
 
 

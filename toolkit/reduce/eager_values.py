@@ -1,11 +1,8 @@
 """Run a case's graph in eager, node by node, and describe each value.
 
-The reducer needs two results of no other run: the form of each node's value (without keeping the
-values), and the value of some nodes *at the moment before another node runs*, because an in-place
-op in between changes it. If an exception is the outcome of the program, the run continues behind
-the raising node with zeros of the form that fake tensors give: candidates are cut there too. If
-that exception breaks a GPU for its process, the nodes run on the CPU instead, on copies, so that
-this process survives. Values are not compared here: the oracle does that, in its own runs.
+Values are copied *at the moment before another node runs*, because an in-place op in between
+changes them. Behind a raising node the run continues with zeros of the form that fake tensors give.
+If the exception breaks a GPU for its process, the nodes run on the CPU, on copies.
 """
 
 import math
@@ -38,8 +35,7 @@ from ctk.toolkit.execution.private_copy import private_copy
 class TensorInfo:
     """The form of a tensor value; `shape` and `stride` count elements.
 
-    Attributes:
-        in_transform: It lives in a level of `vmap`, `grad` and their siblings only.
+    `in_transform`: it lives in a level of `vmap`, `grad` and their siblings only.
     """
 
     shape: tuple[int, ...]
@@ -73,11 +69,7 @@ def describe(value: object) -> object:
 
 
 def node_infos(case: Case) -> tuple[dict[str, object], frozenset[str]]:
-    """Run the case in eager.
-
-    Returns:
-        The description of every node's value, by node name, and the nodes that raised.
-    """
+    """Return the form of each node's value in eager, by node name, and the nodes that raised."""
     infos: dict[str, object] = {}
 
     def after(node: Node, env: Mapping[Node, object]) -> None:
@@ -91,7 +83,6 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
     """Return detached copies of values as they are right before a given reader of theirs runs.
 
     Args:
-        case: Run once in eager, under its modes.
         wanted: For each wanted value, by node name, the reader before which it is copied.
 
     Returns:
@@ -125,7 +116,6 @@ class _Run:
     """One run of a graph, node by node.
 
     Attributes:
-        graph: The graph.
         values: The values of nodes so far; dropped after their last read.
         on_cpu: The nodes run on the CPU, with copies of their operands.
         raised: Nodes whose value is replaced by zeros.
@@ -181,7 +171,6 @@ class _Run:
         return value if gpu is None else tree_map(partial(_move_to, device=gpu), value)
 
     def _stand_in(self, node: Node, args: Any, kwargs: Any) -> object:
-        """Return zeros in place of the value of a node that raises."""
         mode = fake.new_fake_mode()
 
         def faked(value: Any) -> Any:

@@ -1,7 +1,6 @@
 """Edits: small frozen descriptions of one change of a case, and how each is applied.
 
-An edit is data, so that it can be logged, merged with others and tried on any case that has its
-nodes. `apply` never asks an oracle and never changes the case that it is given.
+`apply` never asks an oracle and never changes the case that it is given.
 """
 
 import dataclasses
@@ -83,7 +82,6 @@ class Reconnect:
     """Remove nodes, and feed their readers from their ancestors (`reconnection.py`).
 
     Attributes:
-        names: The removed nodes.
         sources: Replacements for some of them, if not the nearest ancestor: pairs.
     """
 
@@ -137,10 +135,7 @@ class DropOutputs:
 
 @dataclass(frozen=True, slots=True)
 class DropUnused:
-    """Drop dead calls, with their readers, and unused inputs.
-
-    A value that they alone read stays unless it is named: a dead call may be the failing one.
-    """
+    """Drop dead calls, with their readers, and unused inputs; values that only they read may stay."""
 
     names: tuple[str, ...]
 

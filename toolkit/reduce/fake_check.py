@@ -35,7 +35,6 @@ def check(
     """Return the result of a run with these sizes; None if the case cannot run with them.
 
     Args:
-        case: Not changed.
         sizes: Other sizes stay.
         empty: Values (path of the graph, node) that may have no elements, while no other may lose
             all; None: any may.
@@ -51,8 +50,6 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Gives numbers (`Sizes`)."""
-
     mode: Any
     sizes: Assignment
 

@@ -1,8 +1,6 @@
 """Edits of the forms of tensors: dtype, layout, device and gradient.
 
-Dtypes and devices change through the whole graph: inputs, constants, and literals in the arguments
-of all its nodes, sub-graphs included. Tensors that share memory keep their form. A candidate that
-does not run in eager is discarded without a question.
+They reach the whole graph with its sub-graphs; tensors that share memory keep their form.
 """
 
 import dataclasses
@@ -160,7 +158,6 @@ def _convert(case: Case, wanted: Mapping[str, torch.dtype]) -> dict[str, torch.T
 
 
 def _like(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """Return the new tensor with the gradient and parameter class of the old one."""
     needs = old.requires_grad and (new.is_floating_point() or new.is_complex())
     if isinstance(old, torch.nn.Parameter):
         return torch.nn.Parameter(new, requires_grad=needs)
@@ -182,9 +179,7 @@ def rewritten(
     """Return a case with other tensors and changed nodes, without recorded metadata of values.
 
     Args:
-        case: Not changed.
         tensors: Inputs and constants, by name.
-        change: Changes a node in place.
         inside: Change nodes of sub-graphs too.
     """
     graph = copy_graph_module(case.graph)

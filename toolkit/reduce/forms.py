@@ -1,8 +1,6 @@
 """The forms of values in a changed graph, by fake tensors: no number is computed.
 
-Only nodes with operands of another form than in the case are run; the nodes behind one whose result
-keeps its form are unchanged. A node that refuses its operands shows that a candidate is invalid
-before any question.
+Only nodes with operands of another form are run; a refusal shows an invalid candidate.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +26,6 @@ class Forms:
     """The forms of a case's values while its graph changes, by node name.
 
     Attributes:
-        case: The original case.
         known: Forms in the original case (`eager_values.describe`).
         changed: Forms that are different now.
     """
@@ -50,7 +47,6 @@ class Forms:
         """Record the result form of a node for operands of other forms.
 
         Args:
-            node: A call.
             read: Maps an operand to the form of the value that is read in its place.
 
         Raises:
@@ -74,7 +70,6 @@ class Forms:
 
 
 def _compute_form(info: object) -> Any:
-    """Return a fake value of a form; the fake mode is on."""
     if isinstance(info, TensorInfo):
         device = torch.device(info.device)
         return torch.empty_strided(info.shape, info.stride, dtype=info.dtype, device=device)

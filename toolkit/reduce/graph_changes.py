@@ -35,8 +35,6 @@ def change_graph(
     A symbolic size is dropped together with the last input that has it.
 
     Args:
-        case: Not changed.
-        change: The change of its nodes.
         new_inputs: Values of the new inputs, by `NewInput.name`.
 
     Returns:

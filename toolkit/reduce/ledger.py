@@ -11,12 +11,8 @@ class Ledger:
     """Counts of one search; a second search of the same reduction starts with those of the first.
 
     Attributes:
-        budget: The limits.
-        step: Name of the step at work.
-        questions: Number of questions to the oracle.
         remembered: Number of answers that were looked up; they cost no budget.
         cached: Number of answers of this search that were used again.
-        statistics: Counts of each step.
         started: Start time (`time.monotonic`).
     """
 

@@ -1,9 +1,7 @@
 """Foresee the next questions, for idle workers: the candidates that are likely to be asked soon.
 
-A search depends on nothing but its answers (`toolkit/search`), so that it can be replayed with
-assumed answers. From the current question both answers are followed, the likelier first; a search
-that ends is followed by the next proposal, on a new base if an edit was accepted. The order of the
-real questions, and so the result, does not depend on any of this.
+From the current question both answers are followed, the likelier first; a search that ends is
+followed by the next proposal. The order of the real questions, and so the result, does not change.
 """
 
 import heapq
@@ -30,8 +28,6 @@ class SearchState:
 
     Attributes:
         coming: The proposals that follow each other on one base while no edit is accepted.
-        index: The current proposal.
-        answers: The answers to its questions so far.
         accepted: Its last accepted edit.
     """
 
@@ -66,11 +62,7 @@ def upcoming(
     """Yield the candidates that may follow the current one, likeliest first.
 
     Args:
-        place: The state of the search.
-        edit: Its current question.
-        effort: The level of the search.
         accepted: How likely an edit is to be accepted, between 0 and 1.
-        is_askable: Returns whether a candidate would be asked at all.
     """
     numbers = count()
     branches: list[_Branch] = []

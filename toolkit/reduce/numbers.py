@@ -5,8 +5,7 @@
     0.037   ->  0.01, 0.1, 1.0           then fewer digits: 0.04
     nan     ->  inf, 1.0
 
-`content.rank_of` orders numbers by simplicity. Whole numbers keep their sign, because they may be
-indices; whether a number suits a program is left to the oracle.
+Whole numbers keep their sign, because they may be indices.
 """
 
 import math
@@ -34,7 +33,6 @@ def ladders(value: Number, dtype: torch.dtype) -> tuple[Ladder, ...]:
 
     Args:
         value: A number that is not 0.
-        dtype: Must hold the numbers.
     """
     if isinstance(value, bool) or dtype == torch.bool:
         return ()
@@ -87,7 +85,6 @@ def _whole(value: float, top: int) -> Iterator[Ladder]:
 
 
 def _ladder_of(numbers: list[Number], value: Number) -> Iterator[Ladder]:
-    """Yield a ladder of the numbers that are simpler than a value."""
     simpler = [number for number in dict.fromkeys(numbers) if rank_of(number) < rank_of(value)]
     if simpler:
         yield Ladder(lambda n: simpler[n - 1], len(simpler))

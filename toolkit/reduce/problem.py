@@ -34,19 +34,14 @@ class Problem:
         best: The smallest case so far that reproduces.
         oracle: The top of the oracle stack, or a function that judges a case; only
             `Verdict.REPRODUCES` counts as failing.
-        budget: The limits.
-        digests: Of the tensors of cases.
         on_answer: Called with each answer of the oracle, new or remembered.
         on_progress: Called after each new answer.
         on_improvement: Called with each new best case before the search goes on (to save it).
-        contents: The values in the tensors of cases.
         certificate: The outcome of each edit of the best case, since it is the best.
         may_run: Whether candidates may run in this process (`Facts.may_run`).
         is_own: Whether a function or command of the user answers: it need not run the candidate,
             so a candidate runs in eager here first.
         left_out: The message of each step that raised; such a step is not tried again.
-        errors: The exceptions of the search.
-        answers: Asks the oracle.
         ledger: Counts, held to the budget.
         nodes_before: Call nodes of the given case.
     """
@@ -165,8 +160,7 @@ class Problem:
     def _check_runs(self, candidate: Case) -> None:
         """Answer `invalid` for an own oracle if only the best case runs in eager.
 
-        The oracle could hang on such a candidate, or accept it without evidence. The facts of an
-        accepted candidate are needed next, as those of the best case.
+        The oracle could hang on such a candidate, or accept it without evidence.
         """
         key = self.answers.key_of(candidate)
         if not self.is_own or key in self.answers.judgements:

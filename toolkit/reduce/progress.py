@@ -44,7 +44,6 @@ class StepStatistics:
     """The cost and gain of one step.
 
     Attributes:
-        questions: Number of questions to the oracle.
         useful: Number of answers that gave a smaller case.
         cached: Number of answers of this run that were used again.
         remembered: Number of answers from an earlier run.
@@ -70,16 +69,7 @@ class Progress:
     """The argument of `on_progress`, after each answer.
 
     Attributes:
-        questions: Number of questions to the oracle.
-        cached: Number of answers of this run that were used again.
-        seconds: Time used.
         call_nodes: Of the smallest case.
-        call_nodes_before: Of the given one.
-        step: The step that asked.
-        verdict: The answer.
-        budget: The budget.
-        best: The smallest case.
-        statistics: Cost and gain of each step.
         ahead: Number of anticipated questions that workers may already run.
     """
 

@@ -17,7 +17,6 @@ class Monotone:
 
     Attributes:
         make: Makes the n-th edit, from 1, when its question is asked.
-        count: Number of edits.
         strongest_first: The strongest is likely: ask it before any other.
     """
 
@@ -34,7 +33,6 @@ class Descent:
 
     Attributes:
         make: Makes the edit to n, for n from 1 to `number` - 1.
-        number: The current number.
     """
 
     make: Callable[[int], Edit]
@@ -56,10 +54,7 @@ class Subset(Generic[Atom]):
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """A few edits that are worth a question each: tried one by one until one reproduces.
-
-    Other proposals reach the same cases more slowly: a result is minimal without them.
-    """
+    """A few edits that are worth a question each: tried one by one until one reproduces."""
 
     edits: tuple[Edit, ...]
 
@@ -68,10 +63,7 @@ class Guesses:
 class GaveUp:
     """The step does not try each of its edits on this case, so that the result is not minimal.
 
-    Not for edits outside the step's contract (`docs/minify.md` lists the smallest edits).
-
-    Attributes:
-        why: The reason in one line, for people, shown behind the name of the step.
+    `why` is the reason in one line, for people.
     """
 
     why: str
@@ -92,7 +84,6 @@ class Step:
     `propose` returns the possible edits of a case. It asks no question and is deterministic.
 
     Attributes:
-        name: Its name.
         propose: Returns its proposals for a case and its facts.
         repeats: Propose again as long as an edit reproduces.
         is_thorough: Halve blocks of its edits. False if the atoms left when its turn comes are most

@@ -86,5 +86,4 @@ def _boundary(count: int) -> Search[int, None]:
 
 
 def _edits(make: Callable[[Any], Edit], search: Search[Choice, Any]) -> Questions:
-    """Turn the choices of a search into edits."""
     yield from map_choices(search, make)

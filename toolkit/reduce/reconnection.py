@@ -1,14 +1,12 @@
 """Remove nodes from a graph and close the gaps: their readers read the ancestors.
 
-Shapes and dtypes need not fit. For `b(reshape(mul(a(x), w)))` without the nodes in between:
+For `b(reshape(mul(a(x), w)))` without the nodes in between:
 
-1. `b` is fed straight from `a`, if it takes that value (`forms.py`): later values may get another
-   form then, and their readers are checked in turn;
+1. `b` is fed straight from `a`, if it takes that value (`forms.py`); later forms may change;
 2. else `a` is cast, reshaped or expanded (`adapt_value`), and the form of `b` stays;
 3. else `b` reads a new input with its value in an eager run.
 
-Which ancestor: the nearest remaining one, a computed value before an input, the same form before
-another. A path from A to B, and any number of them at once, are one edit.
+The nearest ancestor first, a computed value before an input, the same form before another.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +34,6 @@ class _Gaps:
     """The replacements for the removed values, by reader.
 
     Attributes:
-        case: The original case.
-        facts: Its facts.
         removed: The nodes to remove.
         sources: The ancestor that replaces each removed value, if there is one.
         forms: The forms of the remaining values.
@@ -56,11 +52,7 @@ class _Gaps:
     written: frozenset[str] | None = None
 
     def close(self) -> None:
-        """Find the operands of the remaining nodes, in order.
-
-        Raises:
-            Refused: A reader cannot be fed.
-        """
+        """Find the operands of the remaining nodes, in order."""
         for node in self.case.graph.graph.nodes:
             if node.op in CALLS and node.name not in self.removed:
                 self._feed(node)
@@ -88,7 +80,6 @@ class _Gaps:
         return source
 
     def _find_written(self) -> frozenset[str]:
-        """Return the values that remaining nodes change in place."""
         if self.written is None:
             by_nodes = self.facts.mutators - self.removed
             nodes = (n for n in self.case.graph.graph.nodes if n.name in by_nodes)
@@ -141,8 +132,6 @@ def reconnect(
     """Return a case without some nodes, whose readers are fed from their ancestors.
 
     Args:
-        case: Only read.
-        facts: Its facts.
         removed: Names of call nodes.
         sources: Replacements for some of them, if not the nearest ancestor.
         new_values: Other values for some inputs, of any form.
@@ -243,10 +232,6 @@ def adapt_value(name: str, have: object, want: object) -> Substitute | None:
 
     `amax` keeps the dtype, NaN, the gradient and the range of indices; a sum would not.
 
-    Args:
-        name: The node of the value.
-        have: Its form.
-        want: The form that the reader needs.
 
     Returns:
         None if it cannot fit: no tensors, another device, or no element to take.

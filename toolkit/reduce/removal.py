@@ -13,10 +13,7 @@ from ctk.toolkit.reduce.eager_values import TensorInfo
 
 
 def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:
-    """Return, for each removed node that a kept node reads, the first such reader.
-
-    Outputs are not readers: a removed value is not a result any more.
-    """
+    """Return, for each removed node that a kept node reads (outputs aside), the first reader."""
     readers: dict[str, str] = {}
     for node in gm.graph.nodes:
         if node.name in removed or node.op == "output":

@@ -1,8 +1,7 @@
 """The total order on cases: it makes the result independent of the path.
 
-Two cases are compared key by key (`KEYS`); the first difference decides. Every step must go down
-this order: a change that no key measures is never smaller, and never asked (it is counted as
-`not_smaller`). A step that simplifies something new needs a key that measures it.
+Two cases are compared key by key (`KEYS`). A change that no key measures is never asked: a step
+that simplifies something new needs a key that measures it.
 
     float64 x, 3 calls  >  float32 x, 3 calls  >  float64 x, 2 calls
 """
@@ -32,11 +31,7 @@ DTYPES = (
 
 
 def size_of(case: Case) -> Size:
-    """Return the size of a case without its values; sizes compare as tuples do.
-
-    In order: call nodes (sub-graphs included), sub-graphs, results, inputs, symbolic sizes,
-    elements of all inputs and constants, other nodes (constants).
-    """
+    """Return the size of a case without its values; sizes compare as tuples do."""
     graphs = graphs_by_path(case.graph).values()
     nodes = [node for graph in graphs for node in graph.graph.nodes]
     return (
@@ -137,7 +132,6 @@ class Measured:
     """A case with its sizes, each computed when a comparison first needs it.
 
     Attributes:
-        case: Only read.
         contents: Caches contents of tensors; a caller with many cases keeps one.
         sizes: Computed so far.
     """
@@ -210,7 +204,6 @@ def layout_rank(tensor: torch.Tensor) -> int:
 
 
 def _whole_numbers(argument: object) -> Iterator[int]:
-    """Yield the integers in an argument, nested ones too."""
     if isinstance(argument, (tuple, list)):
         for item in cast("Sequence[object]", argument):
             yield from _whole_numbers(item)

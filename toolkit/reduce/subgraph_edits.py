@@ -1,14 +1,12 @@
 """Edit a sub-graph like a whole case: any step works there, and its edits are lifted.
 
-A `SubgraphPath` names a sub-graph by the targets that lead to it. It becomes a case of its own,
-with the operands of an eager run as inputs, so that steps need no code for sub-graphs:
+A sub-graph becomes a case of its own, with the operands of an eager run as inputs:
 
     outer:  y = cond(p, true_0, false_0, [x])    SubgraphPath(("true_0",)) gives the case
     true_0: relu(neg(x))                         relu(neg(x)), x being the operand of cond
     edit:   Replace((("neg", "x"),))             SubgraphEdit(path, edit) edits the whole case
 
-The caller of a sub-graph fixes its inputs and results, so an edit that needs another input, or
-drops a result, does not apply; an input that lost its last reader stays.
+An edit that needs another input, or drops a result, does not apply: the caller fixes these.
 """
 
 import dataclasses
@@ -90,10 +88,7 @@ class SubgraphEdit:
 def inner_cases(
     case: Case, path: tuple[str, ...] = (), *, may_run: bool = True
 ) -> Iterator[tuple[SubgraphPath, Case, Facts]]:
-    """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first.
-
-    Left out: sub-graphs that do not run on the operands of their call as they are.
-    """
+    """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first."""
     for subgraph in subgraphs(case.graph):
         inner = _inner_case(case, subgraph)
         facts = inner and _facts(inner, may_run=may_run)
@@ -106,10 +101,7 @@ def inner_cases(
 def lift_proposals(
     steps: Sequence[Step], case: Case, *, may_run: bool = True
 ) -> Iterator[Proposal]:
-    """Yield the proposals of steps for each sub-graph of a case, lifted to the whole case.
-
-    Step by step; last, a `GaveUp` for the sub-graphs that do not run alone.
-    """
+    """Yield the lifted proposals of steps for each sub-graph; last, `GaveUp` for some."""
     seen = list(inner_cases(case, may_run=may_run))
     for step in steps:
         for focus, inner, facts in seen:
@@ -148,7 +140,6 @@ def _lift_maker(focus: SubgraphPath, make: Callable[[Any], Edit]) -> Callable[[A
 
 
 def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
-    """Return a case of the sub-graph alone, with its operands of an eager run."""
     call = by_name(case.graph)[subgraph.call]
     operands = operands_of(call, len(placeholders(subgraph.graph)))
     if operands is None:
@@ -163,10 +154,7 @@ def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
 
 
 def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
-    """Return whether a changed sub-graph still returns the shapes and dtypes of before.
-
-    If only a run can show it, the oracle decides.
-    """
+    """Return whether a changed sub-graph still returns the shapes and dtypes of before."""
     try:
         after = foresee_facts(changed, facts)
     except Exception:  # operators refuse arguments with any exception
@@ -180,7 +168,6 @@ def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
 
 
 def _results(case: Case, facts: Facts) -> list[object]:
-    """Return the form of each result of a case."""
     results = output_leaves(case.graph)
     return [facts.infos[leaf.name] if isinstance(leaf, Node) else leaf for leaf in results]
 

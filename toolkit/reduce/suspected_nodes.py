@@ -1,7 +1,4 @@
-"""Suspected nodes: a step that tries them first, and a search for the first wrong one.
-
-A right hint saves nearly all questions; a wrong one costs two.
-"""
+"""Suspected nodes: a step that tries them first, and a search for the first wrong one."""
 
 from collections.abc import Collection, Sequence
 

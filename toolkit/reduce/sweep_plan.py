@@ -1,8 +1,4 @@
-"""The rest of a sweep from one base: its proposals, candidates, and the plans after an acceptance.
-
-Shared with `lookahead.py`: a candidate that was made ahead is not made again for its question;
-candidates of an earlier lookahead that are no longer likely are dropped.
-"""
+"""The rest of a sweep from one base: its proposals, candidates, and plans after an acceptance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,9 +19,7 @@ class SweepPlan:
 
     Attributes:
         base: The best case, or a possible next one.
-        facts: Its facts.
         steps: The current step and the following ones of the sweep.
-        first: The next proposal of the current step.
         made: Candidates that were made ahead, by edit.
         accepted: The plan after an edit was accepted, by edit.
     """
@@ -73,10 +67,7 @@ class SweepPlan:
         return make
 
     def after(self, edit: Edit, index: int) -> "SweepPlan | None":
-        """Return the plan after an edit of the n-th proposal is the last accepted one.
-
-        None if the facts of the new base cannot be foreseen.
-        """
+        """Return the plan after the n-th proposal's edit was accepted; None if not foreseeable."""
         if edit not in self.accepted:
             self.accepted[edit] = self._after(edit, index)
         return self.accepted[edit]

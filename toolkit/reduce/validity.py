@@ -1,8 +1,4 @@
-"""Discard candidates that cannot run, before any question.
-
-An eager run is certain. If a candidate must not run in this process (it may crash, hang, or exhaust
-its memory), fake tensors find some invalid ones, and the oracle finds the rest.
-"""
+"""Discard candidates that cannot run, before any question: by an eager run or fake tensors."""
 
 from collections.abc import Mapping
 
@@ -43,13 +39,11 @@ def _may_run(candidate: Case, facts: Facts) -> bool:
 
 
 def _foresee_values(case: Case) -> Mapping[str, object] | None:
-    """Return the fake description of each node's value; None if a node refuses its operands."""
     found = check(case, {}, empty=None)
     return None if found is None else found.infos
 
 
 def _is_foreseeable(case: Case, facts: Facts) -> bool:
-    """Return whether fake tensors can run the case itself."""
     if "foreseeable" not in facts.notes:
         facts.notes["foreseeable"] = _foresee_values(case) is not None
     return bool(facts.notes["foreseeable"])

@@ -1,7 +1,6 @@
 """Edits of values: fillings, fewer non-zeros, simpler numbers.
 
-They name a tensor as `Case.roles` does: an input by its placeholder, a constant of the graph as
-`self.NAME`. NaN of unusual bits become torch's own, so that a script can write them.
+NaN of unusual bits become torch's own, so that a script can write them.
 """
 
 import dataclasses
@@ -170,8 +169,7 @@ def tensors_of(case: Case) -> dict[str, torch.Tensor]:
 def changeable(case: Case) -> dict[str, torch.Tensor]:
     """Return the tensors whose values can change: plain ones with memory of their own.
 
-    Overlapping elements cannot be chosen one by one, except in expanded dimensions, which count as
-    one element.
+    Overlapping elements can be chosen in expanded dimensions only, which count as one element.
     """
     tensors = {n: t for n, t in tensors_of(case).items() if type(t) in PLAIN_CLASSES}
     strided = {n: t for n, t in tensors.items() if t.layout == torch.strided and t.numel()}
@@ -216,8 +214,6 @@ def short(value: Number) -> str:
 
 
 def _rewritten(value: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return a tensor of the same form whose elements, in order, `write` has changed."""
-
     def elements(core: torch.Tensor) -> torch.Tensor:
         flat = write(core.contiguous().reshape(-1).clone())
         if flat.is_floating_point() or flat.is_complex():

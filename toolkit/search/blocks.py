@@ -102,7 +102,6 @@ def _take(
     """Take as much of a block as can be taken; return whether that is all of it.
 
     Args:
-        atoms: All atoms.
         chosen: Positions of the accepted ones, extended in place.
         block: Positions to take.
         is_refused: The block as a whole is known to be refused.

@@ -93,6 +93,5 @@ def strongest_or_none(count: int) -> Search[int, int]:
 
 
 def _between(low: int, high: int) -> Search[int, int]:
-    """Return the largest true number from `low` (true) on below `high` (not)."""
     more = map_choices(largest_true(high - low - 1), lambda more: low + more)
     return low + (yield from more)

@@ -1,8 +1,7 @@
 """Boundary draws of an accepted draw: each differs from it in one place.
 
-Random draws reach a boundary late or never: a rule that is wrong for size 0 of one operand fails
-only with that size and everything else unchanged. So the boundaries of a few accepted draws are
-tried in turn:
+A rule that is wrong for size 0 of one operand fails only with that size and everything else
+unchanged; random draws reach that late or never. The kinds alternate:
 
     dtypes     all operands in each, each operand in another one
     sizes      each size of the draw 0, 1, and larger; each operand without a dimension, with size 1
@@ -12,15 +11,6 @@ tried in turn:
     constants  each number, dimension and word that the argument accepts
     arguments  each argument that a call does not give; tensors swapped, or the same
     calls      one less
-
-The kinds alternate, so that a few boundaries of a draw cover each kind. Arguments, for example:
-
-    sum(x, [0])     -> sum(x, [0], True), sum(x, [0], dtype=float64), ...
-    add(x, y)       -> add(x, y, alpha=2), add(y, x), add(x, x)
-    sum(x, [0, 1])  -> sum(x, [1, 0]), sum(x, [-2, 1]), sum(x, [0])
-
-A rule that reads some arguments of a call is wrong about the others: each argument of the schema is
-given in turn. A large program that happened to fire is split as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,7 +177,6 @@ def _with_argument(random: Random, draw: Draw, number: int) -> Iterator[Draw]:
 
 
 def _other_constants(random: Random, draw: Draw, name: str, default: object) -> list[object]:
-    """Return a few values for an argument other than its default."""
     known = {(type(each), repr(each)): each for each in constants_for(random, draw, name)}
     known.pop((type(default), repr(default)), None)
     first, rest = list(known.values())[:2], list(known.values())[2:]

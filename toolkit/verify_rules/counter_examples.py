@@ -3,9 +3,8 @@
     DIR/my_pass-0/counter_example.py    both graphs and the inputs; needs torch only; exits 1
     DIR/my_pass-0/case/                 the graph before the rule and its inputs, for `ctk check`
 
-The case adds the user's pass to its compile if the rule belongs to one. A compile makes graphs
-functional before most passes run, and judges by tolerances: only the script shows an error in a
-write in place, or in the sign of a zero.
+Only the script shows an error in a write in place, or in the sign of a zero: a compile makes graphs
+functional and judges by tolerances.
 """
 
 import contextlib
@@ -157,7 +156,6 @@ def _constants(counter: CounterExample) -> list[tuple[str, Tensor]]:
 
 
 def _keep_case(finding: RuleFinding, counter: CounterExample, folder: Path) -> None:
-    """Write the graph before the rule as a case, with the failure of its compile."""
     if folder.exists():
         return
     place = finding.subject.place

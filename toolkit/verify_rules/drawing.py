@@ -1,8 +1,7 @@
 """Draw operands for a program: at first at random, later by mutating an accepted draw.
 
-Most random draws are refused: operators require equal sizes, and guards require more. So most draws
-mutate an accepted draw in one place, as coverage-guided fuzzers do; here acceptance by the guard
-takes the role of coverage.
+Most random draws are refused, so most draws mutate an accepted one in one place, as coverage-guided
+fuzzers do; acceptance by the guard takes the role of coverage.
 """
 
 import math
@@ -102,7 +101,6 @@ HINTED = 12
 
 
 def _takes_number(role: ArgumentRole) -> bool:
-    """Return whether an argument accepts a number."""
     is_list = "List" in role.kind or "bool" in role.kind
     is_number = any(kind in role.kind for kind in ("number", "float", "int", "Scalar"))
     return not is_list and (role.name == "other" or is_number) and role.name not in CHOICES
@@ -184,7 +182,6 @@ def _constant(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> obje
 
 
 def _hints_for(role: ArgumentRole) -> list[object]:
-    """Return the values that a rule mentions and that an argument accepts."""
     if "List" in role.kind or "bool" in role.kind:
         return []
     if role.name in ("dtype", "memory_format"):

@@ -117,7 +117,6 @@ class Draw:
     """One question: does the rule preserve the results of this graph with these inputs?
 
     Attributes:
-        program: The calls.
         bound: The operand of each variable, in the order of the graph's inputs.
         neighbours: Other nodes.
         returned: Whether the results are returned themselves; else copies, made at the end.

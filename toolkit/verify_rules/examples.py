@@ -75,8 +75,6 @@ def read_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
 
 
 class _GraphReader:
-    """The calls and operands of a graph, read node by node."""
-
     def __init__(self, operands: Iterable[TensorDraw]) -> None:
         self.operands = iter(operands)
         self.calls: list[DrawCall] = []

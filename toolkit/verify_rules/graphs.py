@@ -34,12 +34,7 @@ WRITTEN = 3
 
 @dataclass(frozen=True, slots=True)
 class DrawnGraph:
-    """A graph with the inputs that determine its types.
-
-    Attributes:
-        graph: Its nodes have types after `add_types`.
-        inputs: One tensor per placeholder.
-    """
+    """A graph whose nodes have types after `add_types`, with one tensor per placeholder."""
 
     graph: GraphModule
     inputs: tuple[Tensor, ...]
@@ -88,8 +83,6 @@ def add_types(built: DrawnGraph, *, dynamic: bool) -> tuple[Any, tuple[Tensor, .
 
 
 class _Builder:
-    """The graph of one draw under construction."""
-
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.graph = Graph()

@@ -126,8 +126,6 @@ class TensorDraw:
     """One tensor operand.
 
     Attributes:
-        dtype: Of its elements.
-        shape: Its sizes.
         layout: A key of `LAYOUTS`.
         values: Fill its storage, repeated.
         place: `input`: a placeholder; `constant`: an attribute of the graph; `view`: a view, made

@@ -1,8 +1,7 @@
 """Programs for a whole pass, which has no declared pattern.
 
-Cases: 1. each operator that the pass mentions, by itself and applied to each other; 2. for a pass
-that mentions none, `GENERAL`: repeated calls, views, copies, constants; 3. a `Grammar` of these
-operators for larger programs: chains, diamonds, operands that are used again.
+1. Each operator that the pass mentions, by itself and applied to each other; without any, `GENERAL`
+   (repeated calls, views, copies, constants). 2. A `Grammar` of them for larger programs.
 """
 
 import operator
@@ -83,13 +82,11 @@ DRAWN = ("dtype", "memory_format", "alpha", "beta", "rounding_mode", "correction
 
 
 def _is_drawn(role: ArgumentRole, fewest: Sequence[ArgumentRole] = ()) -> bool:
-    """Return whether a keyword argument is drawn; `device`, for example, is not."""
     is_known = role.name in DRAWN or "number" in role.kind or role.kind == "float"
     return role not in fewest and (is_known or role.kind in ("str", "Optional[str]"))
 
 
 def _makes_tensors(target: object) -> bool:
-    """Return whether an operator returns tensors; a function counts if it has arguments."""
     if operators.declared_by(target) is None:
         return bool(arguments_of(target))
     return any("Tensor" in kind for kind in operators.results_of(target))
@@ -107,12 +104,7 @@ def _build_chain(
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Programs of a few calls of some operators.
-
-    Attributes:
-        targets: The operators that a pass mentions.
-        hints: Numbers, types and words that it mentions.
-    """
+    """Programs of a few calls of some operators."""
 
     targets: tuple[object, ...]
     hints: tuple[object, ...] = ()
@@ -128,7 +120,6 @@ class Grammar:
 
 
 def _some(random: Random, target: object) -> list[ArgumentRole]:
-    """Return random arguments to pass, in the order of the schema."""
     roles = arguments_of(target)
     positional = [each for each in roles if not each.keyword]
     required = max(1, sum(each.required for each in positional))

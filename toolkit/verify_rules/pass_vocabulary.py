@@ -100,7 +100,6 @@ def helpers_of(module: ModuleType) -> set[str]:
 
 
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
-    """Return the statements of a module that define a name; none without source."""
     try:
         return _parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
@@ -113,7 +112,6 @@ def _parse(source: str) -> dict[str, ast.stmt]:
 
 
 def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
-    """Return the names of a module, and the names that a definition assigns or imports."""
     names: dict[str, object] = dict(vars(module))
     for node in ast.walk(definition):
         if isinstance(node, ast.Import):
@@ -146,7 +144,6 @@ def _uses(node: ast.AST, value: object, module: ModuleType) -> Iterator[tuple[Mo
 
 
 def _members(value: object) -> Iterator[object]:
-    """Yield a value, or the items of a collection."""
     if isinstance(value, (list, tuple, set, frozenset, Mapping)):
         yield from cast("Iterable[object]", value)
     elif value is not None:

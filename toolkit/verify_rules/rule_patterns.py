@@ -1,8 +1,4 @@
-"""Convert the matcher's patterns to programs.
-
-Sizes and wildcards become variables, so that drawing chooses them. Operands that the matcher may
-swap are tried in each order.
-"""
+"""Convert the matcher's patterns to programs: sizes and wildcards become variables."""
 
 import itertools
 from collections.abc import Iterator, Mapping

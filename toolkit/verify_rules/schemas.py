@@ -45,10 +45,8 @@ class ArgumentRole:
     """One argument of an operator.
 
     Attributes:
-        name: Of the argument: `dim`.
         kind: Its type in the schema: `Tensor`, `List[int]`, `Optional[int]`, `number`.
         rank: How many dimensions it must have; None if any.
-        required: Whether it has no default.
         keyword: Whether it is given by name only.
         makes: Whether the operator takes no tensor: its numbers are sizes.
         hints: Numbers, types and words that the code of a rule mentions.

@@ -1,8 +1,6 @@
 """Shrink a counter-example: the same kind of difference from the smallest draw.
 
-Greedy (`search.descents`): the first simpler draw that still differs in the same way replaces the
-draw, until none does. `size_of` is a total order on draws, so the result does not depend on the
-path. Deterministic: no random numbers.
+Greedy (`search.descents`) and deterministic; `size_of` is a total order on draws.
 """
 
 from collections.abc import Callable, Iterator

@@ -51,8 +51,6 @@ class RuleSubject:
     Attributes:
         name: Of the rule; of a whole pass: `any rewrite`.
         step: A pass that makes this rewrite only.
-        stage: Where it runs.
-        programs: Graphs are built from these.
         seeds: Draws to start from: the examples of the module.
         place: Of the pass: `path/to/file.py:PASS`; empty for a pass of ctk, which runs in every
             compile; None if the rule belongs to no pass.
@@ -113,7 +111,6 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
     Its numerics are exact unless it has an attribute `numerics`.
 
     Args:
-        module: The module.
         name: Of the only object to verify; None: all.
     """
     values = {k: v for k, v in vars(module).items() if name in (None, k)}
@@ -262,7 +259,6 @@ def _tables(values: Iterable[object]) -> list[RuleTable]:
 
 
 def _is_own_pass(value: object, module: ModuleType, made: list[Pass]) -> bool:
-    """Return whether a class of this module is a pass without an instance."""
     return (
         isinstance(value, type)
         and issubclass(value, Pass)

@@ -28,10 +28,8 @@ class RuleTrial:
     Attributes:
         outcome: `invalid`: the graph cannot run; `idle`: the guard refused it, or nothing matched;
             `same`: it was rewritten without an observable difference; `differs`.
-        difference: Between the graphs.
         before: The graph that the rule got.
         after: The graph that the rule left; None if the rule raised or did not run.
-        runs: Of the graph before, and after.
     """
 
     outcome: Literal["invalid", "idle", "same", "differs"]

@@ -70,8 +70,6 @@ class RuleFinding:
     """The result for one rule.
 
     Attributes:
-        subject: The rule.
-        drawn: How many draws were made.
         accepted: How many of them ran and were rewritten.
         counter: Its counter-example, if it is refuted.
     """
@@ -199,7 +197,6 @@ class _Family:
     """Accepted draws of one kind.
 
     Attributes:
-        draws: Some of them.
         boundaries: The boundary draws left to try; None: not listed yet.
         tried: How often the family was chosen.
     """
@@ -248,7 +245,6 @@ class _DrawSearch:
         return self._new()
 
     def _around(self, *, is_boundary: bool) -> Draw:
-        """Return a boundary or mutation of an accepted draw."""
         some = self.random.sample(list(self.families.values()), min(3, len(self.families)))
         family = min(some, key=lambda each: each.tried * len(each.draws[0].program.calls) ** 2)
         family.tried += 1

@@ -36,7 +36,6 @@ class ShrinkDimensions:
     """Make sizes smaller; all sizes that depend on them follow, through the whole graph.
 
     Attributes:
-        resizes: The wanted changes.
         alone: Change no other size: equal sizes may become unequal (a size of 1 broadcasts).
         from_start: Keep the first elements; else those around a notable element.
     """
@@ -68,10 +67,7 @@ class ShrinkDimensions:
 
 @dataclass(frozen=True, slots=True)
 class CutDimensions:
-    """Make dimensions of inputs and constants smaller, and nothing else.
-
-    For cases that fake tensors cannot run: an eager run shows whether the result is valid.
-    """
+    """Make dimensions of inputs and constants smaller, and nothing else; an eager run checks it."""
 
     resizes: tuple[Resize, ...]
 

@@ -1,9 +1,4 @@
-"""Run a case on fake tensors, node by node, with given sizes.
-
-Sub-graphs of `cond`, loops and checkpoints are run on their operands like the rest, so that sizes
-flow through them; other operators with sub-graphs are called as they are. The caller gives symbols
-(`size_trace.py`) or numbers (`fake_check.py`) for sizes.
-"""
+"""Run a case on fake tensors, node by node, with sizes given by `Sizes`; sub-graphs too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -76,7 +71,6 @@ class Propagation:
     """One run.
 
     Attributes:
-        sizes: Gives the sizes.
         infos: Descriptions of the values of the outermost graph's nodes, by name
             (`eager_values.describe`).
         needs_data: Some sizes are known only when the program runs.
@@ -91,11 +85,7 @@ class Propagation:
     empty: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def run(self, case: Case) -> None:
-        """Run a whole case.
-
-        Raises:
-            Exception: An operator refuses these sizes, or fake tensors.
-        """
+        """Run a whole case."""
         names = [node.name for node in placeholders(case.graph)]
         with apply_modes(case.modes), process_state_kept(), fake.without_log():
             inputs = [
@@ -193,11 +183,7 @@ def _number(size: int) -> object:
 
 
 def _check_scattered(node: Node, given: Any) -> None:
-    """Check that a part put into a tensor has the form of its place; fake tensors do not.
-
-    Raises:
-        Mismatch: It has another form.
-    """
+    """Check that a part put into a tensor has the form of its place; fake tensors do not."""
     name = getattr(getattr(node.target, "overloadpacket", node.target), "__name__", node.target)
     view = _VIEWS.get(str(name))
     if view is None:
@@ -209,11 +195,7 @@ def _check_scattered(node: Node, given: Any) -> None:
 
 
 def _same_form(one: object, other: object) -> None:
-    """Check that values agree in number and sizes; with symbols, that demands their equality.
-
-    Raises:
-        Mismatch: They do not.
-    """
+    """Check that values agree in number and sizes; with symbols, that demands their equality."""
     mine, others = tree_leaves(one), tree_leaves(other)
     if len(mine) != len(others):
         raise Mismatch(f"{len(mine)} values, {len(others)} values")

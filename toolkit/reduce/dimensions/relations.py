@@ -25,7 +25,6 @@ class Relations:
     """The relations between the sizes of a case.
 
     Attributes:
-        trace: Their source.
         formulas: Each dependent symbol, in terms of roots.
         roots: The free symbols, in the order of the program.
         equalities: Conditions on roots that no formula expresses; always demanded.
@@ -101,7 +100,6 @@ def _as_true(question: Any, answer: Any) -> Any:
 
 
 def _equalities(question: Any, answer: Any) -> Iterator[Any]:
-    """Yield the equalities that an answered guard implies."""
     if isinstance(question, sympy.Ne) and not bool(answer):
         yield sympy.Eq(question.lhs, question.rhs)
     elif isinstance(question, sympy.Eq) and bool(answer):

@@ -1,7 +1,6 @@
 """Make the case with other sizes: windows of inputs and constants, other literals.
 
-An integer input that would index out of range is taken modulo the new size; a run of the case on
-the CPU shows whether it would. Recorded metadata of shapes is dropped, because it is stale.
+An integer input that would index out of range is taken modulo the new size.
 """
 
 import dataclasses
@@ -37,8 +36,6 @@ def with_sizes(
     """Return the case with these sizes; None if an eager run shows that it is not valid.
 
     Args:
-        case: Not changed.
-        facts: Of the case.
         sizes: The changed sizes; all others stay.
         checked: The result of a run with these sizes on fake tensors.
         starts: Where windows begin.
@@ -59,7 +56,6 @@ def with_sizes(
 
 
 def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
-    """Return a copy of a graph with other literals and without metadata of values."""
     copy = copy_graph_module(gm)
     for path, graph in graphs_by_path(copy).items():
         for node in graph.graph.nodes:
@@ -234,7 +230,6 @@ def _is_index(value: object) -> bool:
 
 
 def _record(old: GraphModule, new: GraphModule, inputs: Sequence[object]) -> None:
-    """Record the metadata of the inputs."""
     for before, node, value in zip(placeholders(old), placeholders(new), inputs, strict=True):
         symbol = symbol_of(before)
         if isinstance(value, torch.Tensor):

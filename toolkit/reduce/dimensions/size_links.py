@@ -26,8 +26,6 @@ def link_sizes(
 
     Args:
         value: Tensors in it are changed; other values are returned as they are.
-        given: The arguments of the node.
-        symbols: Of this run.
         asked: Symbols that had to be numbers.
         linked: Extended by the symbols that were put in.
     """
@@ -79,7 +77,6 @@ def _link(
 
 
 def _sizes(operands: list[torch.Tensor], dim: int | None = None) -> Iterator[Any]:
-    """Yield the symbolic sizes of operands, in one dimension or in all."""
     for operand in operands:
         dims = range(operand.dim()) if dim is None else (dim,)
         yield from (

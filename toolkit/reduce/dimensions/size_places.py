@@ -46,7 +46,6 @@ def map_literals(
     Args:
         value: Arguments: tuples, lists, dicts and slices are traversed, nodes kept.
         change: Takes a number and its path, returns its replacement.
-        path: The path of `value`.
         least: Smaller numbers are rarely sizes: 0 and 1 are flags, -1 means "the rest".
     """
     if type(value) is int:

@@ -101,7 +101,6 @@ def _way_out(demand: _Demand, values: Mapping[Any, Any], free: list[Any]) -> dic
 
 
 def _below(value: Any) -> Iterator[Any]:
-    """Yield smaller numbers down to 0, close ones first."""
     return (sympy.Integer(number) for number in range(int(value) - 1, -1, -1))
 
 

@@ -1,12 +1,8 @@
 """Trace the guards of operators on the sizes of a case, each size being a symbol.
 
 Every dimension above 1 of an input or constant, every number input and every literal above 1 gets a
-symbol. A node that refuses symbols among its arguments is run with its own literals. Sizes to which
-Dynamo gives one name (`Case.dynamic`) are one symbol.
-
-An operator without symbolic form needs numbers, and its result has only numbers. A number that
-equals a size of an operand, a multiple of it, or a literal is taken for that (`size_links.py`); a
-later run with numbers shows whether a choice is valid.
+symbol; sizes to which Dynamo gives one name (`Case.dynamic`) are one symbol. A node that refuses
+symbols among its arguments is run with its own literals.
 """
 
 import ast
@@ -89,10 +85,7 @@ def _names(case: Case) -> dict[SizePlace, str]:
 
 
 def _dynamo_equalities(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
-    """Yield the sizes that are expressions for Dynamo (`2*s77`), as equalities.
-
-    A size whose expression cannot be read is fixed.
-    """
+    """Yield the sizes that are expressions for Dynamo (`2*s77`), as equalities; else fix them."""
     named = {name: sizes.symbols.symbol(f"dynamic_{name}") for name in set(sizes.plain())}
     for name, expressions in case.dynamic.items():
         for dim, text in enumerate(expressions):
@@ -106,8 +99,6 @@ def _dynamo_equalities(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Symbolic:
-    """Gives symbols; `Sizes`."""
-
     symbols: SizeSymbols
     dynamic: Mapping[SizePlace, str]
     named: dict[SizePlace, str] = field(default_factory=dict[SizePlace, str])
@@ -156,7 +147,6 @@ class _Symbolic:
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    """Return whether a tensor is nothing but strided memory."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
         return False
     return not (value.is_nested or value.is_quantized or value.is_conj() or value.is_neg())
@@ -176,10 +166,6 @@ def size_expression_of(text: str, symbols: Mapping[str, Any]) -> Any | None:
     """Return the sympy expression of a text; None if it holds more than + - *.
 
     sympy's own reader would execute the text as Python, and texts come with cases of strangers.
-
-    Args:
-        text: Names, whole numbers, and operators.
-        symbols: The symbol of each name.
     """
     try:
         return _expression(ast.parse(text, mode="eval").body, symbols)

@@ -29,8 +29,6 @@ class Sizing:
     """The sizes of one case.
 
     Attributes:
-        case: The case.
-        relations: The relations between its sizes.
         checked: Sizes that were tried; None: not valid.
         proposals: Proposals of the step; empty before the first call.
     """
@@ -82,7 +80,6 @@ class Sizing:
         return self._anchors.get(self.relations.formula(symbol), 0)
 
     def _goals(self, wanted: Wanted) -> Iterator[dict[Any, int]]:
-        """Yield numbers for the wanted symbols: as wanted, then larger ones."""
         symbols, hints = self.relations.trace.symbols, self.relations.trace.hints
         roots = {symbols[place]: size for place, size in wanted.items() if place in symbols}
         if len(roots) < len(wanted) or not roots.keys() <= set(self.relations.roots):
@@ -93,7 +90,6 @@ class Sizing:
             more += 1 if more < 8 else more
 
     def _found_anchors(self) -> dict[Any, int]:
-        """Return the position of the notable element, for each size of a tensor that has one."""
         found: dict[Any, int] = {}
         symbols = self.relations.trace.symbols
         for value, place in tensors_with_places(self.case):

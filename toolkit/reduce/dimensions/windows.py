@@ -1,9 +1,7 @@
 """Cut a window out of a tensor: fewer elements, with all other properties kept.
 
-The memory order of its dimensions, expanded dimensions, the width of gaps between rows, its storage
-offset, and being a parameter stay. The window begins at the start, moved as little as is needed to
-hold the notable element: a NaN, an infinity, a number far above the others, or the last non-zero
-behind zeros.
+Memory order, expanded dimensions, gaps between rows, storage offset, and being a parameter stay.
+The window holds the notable element (`notable_index`).
 """
 
 from collections.abc import Sequence
@@ -22,10 +20,6 @@ def strides_for(tensor: torch.Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
 
     Example: a 4x6 tensor of strides (8, 1) has two elements between its rows; so has its 2x3
     window, of strides (5, 1).
-
-    Args:
-        tensor: Strided.
-        sizes: As many as it has dimensions, none larger than its own.
     """
     if _is_interleaved(tensor):
         return tuple(tensor.stride())
@@ -55,10 +49,7 @@ def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) ->
 
 
 def window_start(index: int, size: int) -> int:
-    """Return the start of a window that holds an index and as little as possible before it.
-
-    A window without elements begins at 0.
-    """
+    """Return the start of a window that holds an index and as little as possible before it."""
     return max(0, index - size + 1) if size else 0
 
 

@@ -36,7 +36,6 @@ class Blamed:
         cause: `guards`, `capture`, `side_effects`, `resumption`, `exceptions`, `dynamic_shapes`;
             for the layer `runtime` the fault of the wrapper (`aliases`, `mutations`, `strides`,
             `requires_grad`).
-        evidence: Its reasons.
         confirmed: A counterfactual passes.
         passing: The counterfactual that must keep passing while the program is made smaller.
     """
@@ -48,14 +47,7 @@ class Blamed:
 
 
 def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
-    """Return the part of Dynamo that is at fault, by the counterfactual that passes.
-
-    Args:
-        player: Plays the counterfactuals.
-        text: The program.
-        plan: The failing plan.
-        seen: The failure.
-    """
+    """Return the part of Dynamo that is at fault, by the counterfactual that passes."""
     first = seen.differences[0]
     is_first = first.call == 1  # unknown (0) for a process that ended
     static = replace(plan, dynamic=False)
@@ -117,9 +109,7 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
 
     Args:
         answer: The program fails, in this layer.
-        player: Plays the program's file.
         text: The program, whole or made smaller.
-        plan: Plays it with the backend of the layer.
     """
     seen = player.play(text, plan)
     if not seen.differences:

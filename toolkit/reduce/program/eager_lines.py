@@ -48,7 +48,6 @@ class Outside:
 
     Attributes:
         line: Of the given text, from 1; `column` from 0.
-        source: Its text.
         calls: Functions of the program that it calls: the fault may be in them.
         text: The program with that line outside.
     """

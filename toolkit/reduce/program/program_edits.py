@@ -64,7 +64,6 @@ def smaller_expressions(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _parts(node: ast.AST) -> Expressions:
-    """Return the possible replacements of an expression."""
     match node:
         case ast.Call(func=ast.Attribute(value=value), args=args):
             return [value, *_plain(args)]

@@ -1,8 +1,4 @@
-"""Write the script of a program that fails: `repro.py`, which needs torch and the target only.
-
-The program comes first, as in `program.py`; below a line follows the code that plays and judges it:
-the functions of `repro_templates/` by which the reducer judges too, carried as source.
-"""
+"""Write the script of a program that fails: `repro.py`, which needs torch and the target only."""
 
 import ast
 import datetime
@@ -47,10 +43,7 @@ class ProgramFailure:
     """A program that fails.
 
     Attributes:
-        text: Its source.
         path: The file that it comes from: files beside it that it imports are copied.
-        plan: How it is compiled and played.
-        signature: The failure.
         blame: Who is to blame, in one line for the header; empty when it is not known.
         limits: Of each side.
     """
@@ -69,9 +62,7 @@ def write_program_repro(
     """Write `program.py` and `repro.py`, run the script in a clean process, and record its verdict.
 
     Args:
-        failure: The failing program.
         folder: Created if it does not exist.
-        timeout_seconds: Time limit of the script.
 
     Returns:
         The script and the result of its run.
@@ -98,8 +89,6 @@ def render_program(
     """Return the text of the script.
 
     Args:
-        failure: The failing program.
-        clean_run: The result of a run in a clean process, for the header.
         versions: Of this process if None.
     """
     ending = _ending(failure)
@@ -129,7 +118,6 @@ def render_program(
 
 
 def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
-    """Return the comment that a reader sees first."""
     target = target_of(failure.plan.target)
     lines = [
         f"A program that compiles wrongly: {failure.signature.kind} at {failure.signature.output}",
@@ -145,7 +133,6 @@ def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
 
 
 def _ending(failure: ProgramFailure) -> str:
-    """Return the code below the carried functions: how to compile, and the main call."""
     plan, target = failure.plan, target_of(failure.plan.target)
     options = {**target.defaults, **plan.config}
     dynamic = f' | {{"dynamic": {plan.dynamic}}}' if plan.dynamic is not None else ""

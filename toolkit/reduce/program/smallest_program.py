@@ -1,12 +1,7 @@
 """The smallest program of a failure that no graph shows, its culprit, and its repro.
 
-    OUT/program.py   the smallest program that still fails in the same way, for the same cause
-    OUT/repro.py     the same as a script that needs torch and the target only, verified
-
 It is played with the least of a compiler that shows the failure (`EndToEnd.backend`): Dynamo with
 the backend `eager`, which compiles nothing, AOT dispatch with `aot_eager`, else with the target.
-
-Whether a program fails, and in which layer, is decided before (layers.py).
 """
 
 from collections.abc import Callable
@@ -29,11 +24,6 @@ class ProgramQuestioned:
     """A program that fails end to end.
 
     Attributes:
-        path: Its file.
-        text: Its source, with `model()` and `inputs()`.
-        answer: The end-to-end answer.
-        plan: How it was compiled.
-        limits: Budget of the reduction.
         timeout_seconds: Time limit of one side of a program.
         memory_nbytes: Memory limit of one side; None: most of the free memory.
     """
@@ -54,8 +44,6 @@ class Explained:
     Attributes:
         answer: With cause, line and proof, as far as they are known.
         reduction: The smallest program; None if the failure was not seen again.
-        script: Its repro.
-        run: The result of the repro in a clean process.
     """
 
     answer: EndToEnd
@@ -85,9 +73,7 @@ def explain_program(
     """Find the culprit, make the program small, write it with its repro.
 
     Args:
-        asked: The failing program.
         folder: For `program.py` and `repro.py`; created if it does not exist.
-        say: Called with each stage.
     """
     text = asked.text
     plan = plan_of_layer(asked.plan, asked.answer)
@@ -118,7 +104,6 @@ def explain_program(
 def _with_line(
     path: Path, answer: EndToEnd, player: Player, small: SmallProgram, plan: Plan
 ) -> EndToEnd:
-    """Return the answer with the guilty line, as a line of the user's file."""
     found = guilty_line(player, small.text, plan)
     if found is None:
         return answer

@@ -3,9 +3,7 @@
     40 statements: without 20? without 10? ...     blocks of statements, outermost blocks first
     f(g(x)) * 2 + y: f(g(x)) * 2? y? f(g(x))? ...  one edit at a time (`program_edits`)
 
-A candidate counts only if it is smaller by a total order and the oracle reproduces the very same
-failure, so the result never grows and never slips to another failure. The search is greedy and
-deterministic. The oracle runs the programs.
+Greedy and deterministic; a candidate counts only if it is smaller and fails in the very same way.
 """
 
 import ast
@@ -47,10 +45,6 @@ class SmallProgram:
     """The smallest program found.
 
     Attributes:
-        text: Its source.
-        statements_before: Number of statements of the given program.
-        statements_after: Number of statements of the smallest one.
-        questions: Number of questions.
         finished: Nothing smaller is left to try; False if a limit or Ctrl-C has ended the search.
         lines: For each place (line, column) of the text, the line of the given program.
     """
@@ -76,9 +70,6 @@ def reduce_program(
     """Return the smallest program that still fails in the same way.
 
     Args:
-        text: A program file that reproduces.
-        ask: The oracle.
-        limits: The budget.
         on_smaller: Called with each smaller program at once.
 
     Raises:

@@ -1,9 +1,7 @@
 """Program text as a tree for edits: numbered nodes, copies, text, size.
 
-Nodes are numbered in the order of `ast.walk`; a copy keeps the numbers, so that an edit names nodes
-of the tree for which it was proposed, and is applied to a copy. Nodes of the file also keep their
-`lineno`, so that a reduced program still knows its lines. Comments are lost, as `ast.unparse` has
-none.
+Nodes are numbered in the order of `ast.walk`; a copy keeps the numbers, so that an edit applies to
+it, and the `lineno`, so that a reduced program still knows its lines. Comments are lost.
 """
 
 import ast
@@ -116,8 +114,7 @@ def without(tree: ast.Module, numbers: set[int]) -> ast.Module:
 def is_readable(tree: ast.Module) -> bool:
     """Return whether Python compiles a program and each name in it is bound somewhere.
 
-    It saves questions: a program with an unbound name cannot run. After `from x import *` any name
-    may be bound.
+    After `from x import *` any name may be bound.
     """
     try:
         compile(text_of(tree), "program.py", "exec", dont_inherit=True)

@@ -1,8 +1,6 @@
 """Remove units from the middle: their values become inputs, their operands results.
 
-The first and the last unit are `drop_prefix`'s and `drop_suffix`'s. Removing costs more than a
-bypass (a failure that needs a connection refuses every block) and leaves more inputs and results,
-so it comes later.
+Costs more than a bypass and leaves more inputs and results, so it comes later.
 """
 
 from collections.abc import Sequence

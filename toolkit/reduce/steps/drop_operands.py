@@ -1,10 +1,6 @@
 """Drop operands of calls of sub-graphs (`cond`, a checkpoint) that none of these reads.
 
-    cond(p, true, false, (x, y))      where neither reads its second input
-    cond(p, true, false, (x,))
-
-`drop_unused` then drops the nodes that computed the operand. The state of a loop is left alone:
-each round gets the results of the one before.
+The state of a loop is left alone: each round gets the results of the one before.
 """
 
 from collections.abc import Iterator, Sequence

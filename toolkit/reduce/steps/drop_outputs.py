@@ -1,11 +1,7 @@
 """Drop results: first all but the one computed last, then any combination.
 
 Truncation ends at the failure, so that the last result most likely shows it. A result that is a
-part of a node's value goes with its `getitem`; the node then stays unread:
-
-    split = split(x, 1)             split = split(x, 1)
-    getitem = split[0]              return x
-    return getitem
+part of a node's value goes with its `getitem`; the node then stays unread.
 """
 
 import operator
@@ -50,10 +46,7 @@ class LeaveUnread:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to keep only the last computed result; then to drop any combination.
-
-    Last, to leave the values of nodes unread.
-    """
+    """Propose to keep only the last computed result; to drop any; to leave values unread."""
     leaves = output_leaves(case.graph)
     unread = tuple(_only_results(case))
     last_turn = [Subset(LeaveUnread, unread)] if unread else []

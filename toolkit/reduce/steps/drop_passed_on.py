@@ -1,7 +1,6 @@
 """Drop results that are inputs or constants.
 
-They are left over where `remove` took the nodes that computed them. All at once first, since most
-likely none matters; `drop_outputs` tries them one by one, among the others.
+They are left over where `remove` took the nodes that computed them; all at once first.
 """
 
 from collections.abc import Sequence

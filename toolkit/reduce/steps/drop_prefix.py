@@ -1,7 +1,4 @@
-"""Start the program later: remove its first units.
-
-Their values become inputs, as computed by an eager run.
-"""
+"""Start the program later: remove its first units; their eager values become inputs."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,6 @@
 """End the program earlier: remove its last units; their operands become the results.
 
-All values that cross the cut are kept as results, so that a longer prefix shows every failure that
-a shorter one shows; `drop_outputs` then drops the unneeded ones.
+All values that cross the cut are kept: a longer prefix shows every failure of a shorter one.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Set elements to zero until each remaining one is needed: delta debugging over elements.
 
-Most failures that need a value need the largest one, or a NaN, so that is tried alone first. Else
-the elements are cut into four blocks, the kept blocks into four each, down to single elements. One
-needed element of n costs about 2 log2(n) questions without the first guess. If all four blocks are
-needed the search ends there, after a few questions, without trying each of a million elements.
+The largest one, or a NaN, is tried alone first. Else the elements are cut into four blocks, the
+kept blocks into four each: one needed element of n costs about 2 log2(n) questions. If all four
+blocks are needed the search ends there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Forward only: a failure that shows without a backward pass needs none.
-
-Tried before anything else, because it halves the cost of every later question.
-"""
+"""Forward only: a failure that shows without a backward pass needs none."""
 
 from collections.abc import Sequence
 

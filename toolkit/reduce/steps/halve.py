@@ -1,7 +1,6 @@
 """Keep one half of the program, again and again: the first, the second, or the middle one.
 
-The nodes that a failure needs mostly lie close together: each question then halves the program and
-the cost of the next question. `drop_suffix` and `drop_prefix` find the exact ends afterwards.
+The nodes that a failure needs mostly lie close together: each question halves the program.
 """
 
 from collections.abc import Sequence

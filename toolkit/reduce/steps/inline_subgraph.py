@@ -1,7 +1,4 @@
-"""Replace a call of sub-graphs by the nodes of one of them.
-
-A branch of `cond`, one turn of a loop, a checkpoint's body.
-"""
+"""Replace a call of sub-graphs by the nodes of one: a branch of `cond`, one turn of a loop."""
 
 from collections.abc import Sequence
 

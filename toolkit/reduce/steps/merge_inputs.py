@@ -43,11 +43,9 @@ class ReadInstead:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the first of each form in place of any others; then each one's neighbours.
+    """Propose the first of each form (shape, dtype, device) for others; then its neighbours.
 
-    A form is shape, dtype and device. An input whose sizes are symbolic is left alone. Last, the
-    first of each form in place of inputs that have more or fewer dimensions of size 1; all of this
-    at once is tried before, because each avoided improvement may save a sweep.
+    Last, the first of each form in place of inputs that have more or fewer dimensions of size 1.
     """
     firsts: list[tuple[str, str]] = []
     nexts: list[tuple[str, str]] = []
@@ -82,7 +80,6 @@ def _of_other_ranks(case: Case, facts: Facts) -> Iterator[Subset[tuple[str, str]
 
 
 def _is_there(kept: Node, gone: Node) -> bool:
-    """Return whether the readers of one input or constant may read another."""
     return kept.op == "placeholder" or kept < gone
 
 
@@ -116,7 +113,6 @@ def _alike(case: Case, facts: Facts, *, as_usual: bool = False) -> list[list[str
 
 
 def _forms(case: Case, facts: Facts, *, as_usual: bool = False) -> dict[Form, list[str]]:
-    """Return the inputs and constants of each form, in program order."""
     own = changeable(case)
     groups: dict[Form, list[str]] = {}
     for node in case.graph.graph.nodes:

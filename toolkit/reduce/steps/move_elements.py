@@ -1,7 +1,4 @@
-"""Move the few elements that are not zero to the front: `x[6, 4] = 101` becomes `x[0, 0] = 101`.
-
-Where the place makes no difference, the dimensions can then shrink to one element.
-"""
+"""Move the few elements that are not zero to the front: `x[6, 4] = 101` becomes `x[0, 0] = 101`."""
 
 from collections.abc import Callable, Sequence
 

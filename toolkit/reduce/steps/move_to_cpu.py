@@ -1,7 +1,4 @@
-"""Move a case from a GPU to the CPU, so that it can be run without one.
-
-It is only a proposal: a kernel that is wrong on a GPU is another one on the CPU.
-"""
+"""Move a case from a GPU to the CPU, so that it can be run without one."""
 
 from collections.abc import Sequence
 

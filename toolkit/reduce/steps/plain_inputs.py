@@ -1,7 +1,6 @@
 """Make all inputs plain at once: usual dtypes, contiguous, no gradients, zeros, one of each shape.
 
-Most failures need none of these properties, and then this is one question instead of five; if one
-is needed, the step for each of the others still drops it alone.
+One question instead of five; the step for each of these properties still drops it alone.
 """
 
 from collections.abc import Iterator, Sequence

@@ -78,12 +78,10 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _reads(node: Node) -> list[Node]:
-    """Return the calls whose values a node reads."""
     return [each for each in node.all_input_nodes if each.op in CALLS]
 
 
 def _sources(node: Node) -> Iterator[Node]:
-    """Yield the calls that a value was computed from."""
     seen: set[Node] = set()
     todo = list(node.all_input_nodes)
     while todo:
@@ -95,7 +93,6 @@ def _sources(node: Node) -> Iterator[Node]:
 
 
 def _inputs(node: Node, source: Node, facts: Facts) -> tuple[str, ...]:
-    """Return the inputs of the shape of an earlier value that it was computed from."""
     wanted, given = facts.infos[node.name], facts.infos[source.name]
     if not isinstance(wanted, TensorInfo) or not isinstance(given, TensorInfo):
         return ()

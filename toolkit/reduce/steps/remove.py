@@ -1,7 +1,4 @@
-"""Remove units and close the gaps: who read them is fed from their ancestors, in any form.
-
-Unlike a cut this keeps the program connected: a failure that needs one op to feed another stays.
-"""
+"""Remove units and close the gaps: who read them is fed from their ancestors, in any form."""
 
 from collections.abc import Sequence
 
@@ -12,11 +9,7 @@ from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to remove any inner units, then any of the ends.
-
-    `drop_suffix` and `drop_prefix` most likely left a first and a last unit that the failure needs,
-    and then all others may go at once.
-    """
+    """Propose to remove any inner units (the ends are most likely needed), then any ends."""
     units = facts.units
     inner, ends = units[1:-1], (*units[:1], *units[1:][-1:])
     return [Subset(Reconnect.of, each) for each in (inner, ends) if each]

@@ -1,7 +1,6 @@
 """Replace a value by any value that it was computed from: a path from one to the other goes.
 
-`remove` closes a gap with the nearest ancestor; here each ancestor has its turn, which may leave
-out several nodes that can only go together.
+`remove` tries the nearest ancestor only; here each ancestor has its turn.
 """
 
 from collections import deque

@@ -1,9 +1,8 @@
 """Shrink dimensions through the whole graph: dependent sizes shrink together.
 
-The free sizes (`relations.py`) are tried at 1 (or the least valid number), all at once, then in
-halves, then one by one, and needed sizes are bisected. Single dimensions of inputs are tried at 1
-alone: they may broadcast. Last, equal sizes are tried together: a failure may need as many heads as
-tokens.
+The free sizes (`relations.py`) are tried at 1, all at once, in halves, one by one; needed sizes are
+bisected. Then single dimensions of inputs at 1 alone: they may broadcast. Last, equal sizes
+together: a failure may need as many heads as tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,10 +45,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _without_relations(case: Case, why: str) -> Iterator[Proposal]:
-    """Yield proposals for a case whose sizes have no known relations: single dimensions.
-
-    And all equal sizes as a whole; other relations are not tried.
-    """
+    """Yield proposals for a case without known relations: single dimensions, all equal sizes."""
     places = [pair for pair in _dimensions(case) if _is_static(pair[0], case)]
     sizes = [Resize(place, old, 1) for place, old in places if old > 1]
     if not sizes:
@@ -62,14 +58,12 @@ def _without_relations(case: Case, why: str) -> Iterator[Proposal]:
 
 
 def _is_static(place: SizePlace, case: Case) -> bool:
-    """Return whether a place is a dimension that no symbol stands for."""
     symbols = case.dynamic.get(place.name, ()) if place.kind == "input" else ()
     named = {dim for dim, symbol in enumerate(symbols) if symbol}
     return place.kind != "number" and named.isdisjoint(place.where)
 
 
 def _cut(group: Sequence[Resize]) -> Descent:
-    """Return the proposal to make equal sizes smaller, and nothing else."""
     old = group[0].old
     return Descent(lambda new: CutDimensions(tuple(replace(each, new=new) for each in group)), old)
 
@@ -94,7 +88,6 @@ def _proposals(case: Case, sizing: Sizing) -> Sequence[Proposal]:
 
 
 def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
-    """Yield the groups of sizes that are equal now, the largest sizes first."""
     for old in sorted({each.old for each in sizes}, reverse=True):
         group = [each for each in sizes if each.old == old]
         if len(group) > 1:
@@ -102,12 +95,10 @@ def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
 
 
 def _one(place: SizePlace, size: int, *, from_start: bool = False) -> Descent:
-    """Return the proposal to make one size smaller."""
     return _shrunk([Resize(place, size, 1)], from_start=from_start)
 
 
 def _shrunk(group: Sequence[Resize], *, from_start: bool = False) -> Descent:
-    """Return the proposal to make equal sizes smaller."""
     old = group[0].old
     return Descent(
         lambda new: ShrinkDimensions(
@@ -136,10 +127,7 @@ def _is_shared(place: SizePlace, relations: Relations) -> bool:
 
 
 def _choose_sizes(case: Case, sizing: Sizing) -> dict[SizePlace, int]:
-    """Return the places whose sizes may be chosen, and how large these are (1: nothing to do).
-
-    Every place stays in the list when it shrinks, so that the next one keeps its turn.
-    """
+    """Return the places whose sizes may be chosen, and how large these are (1: nothing to do)."""
     relations = sizing.relations
     sizes = _literal_sizes(relations)
     taken: set[object] = set()
@@ -155,7 +143,6 @@ def _choose_sizes(case: Case, sizing: Sizing) -> dict[SizePlace, int]:
 
 
 def _literal_sizes(relations: Relations) -> set[object]:
-    """Return the symbols of literals on which the size of a tensor depends."""
     trace = relations.trace
     sizes = {s for p, s in trace.symbols.items() if p.kind != "literal"} | trace.computed
     formulas = [relations.formula(symbol) for symbol in sizes]
@@ -163,7 +150,6 @@ def _literal_sizes(relations: Relations) -> set[object]:
 
 
 def _is_of_tensor(relations: Relations, place: SizePlace) -> bool:
-    """Return whether the size of an input or constant depends on the number at a place."""
     symbol = relations.trace.symbols[place]
     return any(each.kind != "literal" for each in relations.places(symbol))
 
@@ -186,7 +172,6 @@ def _dimensions(case: Case) -> Iterator[tuple[SizePlace, int]]:
 
 
 def _literals(case: Case) -> Iterator[tuple[SizePlace, int]]:
-    """Yield the numbers in arguments that may be sizes."""
     for path, graph in graphs_by_path(case.graph).items():
         for node in graph.graph.nodes:
             if node.op in CALLS:
@@ -208,7 +193,6 @@ def _literals_of(node: Node, path: str) -> Iterator[tuple[SizePlace, int]]:
 
 
 def _is_groups(place: SizePlace, name: str) -> bool:
-    """Return whether a literal is the number of groups of a convolution."""
     position = 8 if "convolution" in name else 6
     return "conv" in name and place.where in ((position,), ("groups",))
 

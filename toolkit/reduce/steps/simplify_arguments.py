@@ -1,10 +1,7 @@
 """Leave out arguments that have defaults, and give calls simpler numbers: 1, powers of two.
 
 Lists of values that a call reads get shorter: `cat([a, b, b])` becomes `cat([a])`. Earlier parts of
-a node's value are taken: `split(x, 2)[3]` becomes `[0]`.
-
-Only if a schema or a signature gives a default, or declares a number of any kind: sizes and
-dimensions are `shrink_dimensions`'.
+a node's value are taken: `split(x, 2)[3]` becomes `[0]`. Sizes are `shrink_dimensions`'.
 """
 
 import operator
@@ -56,12 +53,10 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _in_front(name: str, place: int) -> Monotone:
-    """Return the proposal to take an earlier part, the first one before all."""
     return Monotone(lambda n: SetArgument(name, 1, place, place - n), place, strongest_first=True)
 
 
 def _is_number(node: Node, key: Key, value: float) -> bool:
-    """Return whether an argument may be any number, according to its operator."""
     if isinstance(value, bool) or value != value:
         return False
     if node.target in ARITHMETIC:

@@ -1,7 +1,4 @@
-"""Use the usual dtypes: float32 for floats, int64 for integers, through the whole graph.
-
-First everywhere, then dtype by dtype, then only in single inputs and constants.
-"""
+"""Use the usual dtypes (float32, int64): everywhere, dtype by dtype, then in single tensors."""
 
 from collections.abc import Iterator, Sequence
 
@@ -39,7 +36,6 @@ def usual(dtype: torch.dtype) -> torch.dtype:
 
 
 def _dtypes(case: Case) -> list[torch.dtype]:
-    """Return the dtypes that a case has, or names, each once."""
     return list(
         dict.fromkeys([*(t.dtype for t in tensors_of(case).values()), *_named_dtypes(case)])
     )

@@ -1,7 +1,4 @@
-"""Lay tensors out in row-major order, without gaps, each in memory of its own.
-
-Tensors that share memory are left as they are.
-"""
+"""Lay tensors out in row-major order, without gaps, each in memory of its own."""
 
 from collections.abc import Sequence
 

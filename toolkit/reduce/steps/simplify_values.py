@@ -1,8 +1,4 @@
-"""Give tensors values that a script can build: zeros, ones, seeded ones.
-
-Inputs and constants alike. All together first, because most failures do not depend on values; then
-each that is not that simple yet. Tensors that share memory keep their values.
-"""
+"""Give tensors values that a script can build: zeros, ones, seeded ones; all together first."""
 
 from collections.abc import Mapping, Sequence
 
