@@ -104,10 +104,8 @@ class Search:
     Attributes:
         confirmed: Leaving out the culprit, and nothing else, makes the case pass.
         compiles: Compiles used, the first and the confirming ones included.
-        option_compiles: Compiles used to find the relevant options of the target.
         also: Further culprits, each proved to be needed; see `relation`.
         reason: Why there is no culprit or no confirmation, or a remark on the proof.
-        relation: How several culprits belong together.
         hidden: Steps of a passing case that change values without changing the results, each proved
             by a compile without it.
         options: Options of the target that change the verdict, if they were searched.

@@ -52,7 +52,6 @@ def find_culprit(
         executor: Judges all questions but the observed compile, which runs in this process because
             its graphs are needed. An executor that survives crashes judges the case first: a case
             that kills or stops the process is then bisected there.
-        on_failing: Called with the failure, as soon as it was seen.
 
     Returns:
         The search; without a culprit when the case does not fail.

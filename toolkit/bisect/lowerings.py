@@ -89,10 +89,7 @@ class _Search:
         return replace(self._kernel, nodes=lowering.nodes) if lowering is not None else None
 
     def _smaller(self, lowering: Culprit) -> Culprit | None:
-        """Return a fusion, or a buffer written in place, that explains as much as an operator.
-
-        An operator that falls back is in no loop, which forbids both.
-        """
+        """Return a fusion, or a buffer written in place, that explains as much as an operator."""
         fusions = self._scene.fusions(lowering.nodes)
         in_place = self._scene.switches(memory=True, of_part=True)
         numbers = frozenset(each.id.number for each in fusions)

@@ -44,11 +44,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class OptionSearch:
-    """The options that matter.
-
-    Attributes:
-        left: Options that the budget left untried.
-    """
+    """The options that matter; the budget left `left` untried."""
 
     effects: tuple[OptionEffect, ...] = ()
     questions: int = 0
@@ -117,13 +113,10 @@ class _OptionQuestions:
             return Judgement(Verdict.INVALID, detail=str(error))
 
     def halve(self, changes: Sequence[_Change], *, is_known: bool = False) -> bool:
-        """Find the changes that matter among changes that can be made together.
+        """Find the changes that matter among changes that can be made together; is there none?
 
         Args:
             is_known: Some change among them matters, so that only parts of them are tried.
-
-        Returns:
-            Whether none of them matters.
         """
         if is_known and len(changes) > 1:
             return self._halve(changes)
@@ -151,11 +144,7 @@ def options_that_matter(
     culprit: Culprit | None = None,
     limit: int = MAX_QUESTIONS,
 ) -> OptionSearch:
-    """Find the options of its target that change the verdict of a failing case.
-
-    Args:
-        culprit: The proved cause of the failure; None if it is not known.
-    """
+    """Find the options of its target that change the verdict of a failing case."""
     target = target_of(case.target)
     search = _OptionQuestions(case, executor, say, limit)
     for key in case.config:
@@ -175,11 +164,7 @@ def options_that_matter(
 
 
 def _may_matter(trial: Trial, culprit: Culprit) -> bool:
-    """Return whether an option can matter: for a guilty kernel, options of code only.
-
-    An option that leaves traces in code must have left them in the guilty lines, if these are
-    known.
-    """
+    """Return whether an option can matter; one of code must have left traces in guilty lines."""
     if culprit.where.startswith(trial.culprits):
         return True
     if culprit.stage != "lowered":

@@ -33,12 +33,7 @@ def _graphs_of(culprit: Culprit, log: CompileLog) -> Iterator[GraphModule]:
 def names_in_captured(
     names: Iterable[str], graph: GraphModule, captured: GraphModule
 ) -> tuple[str, ...]:
-    """Return the nodes of `captured` from which the named nodes of `graph` came, in captured order.
-
-    Args:
-        names: Names in `graph`; unknown ones are skipped.
-        graph: A graph of the same compile, of any stage.
-    """
+    """Return the nodes of `captured` from which the named nodes (unknown ones are skipped) came."""
     nodes = {node.name: node for node in graph.graph.nodes}
     own = {n.name for n in captured.graph.nodes if n.op not in ("placeholder", "output")}
     by_number = _by_sequence_number(nodes.values(), own)

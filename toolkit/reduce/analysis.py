@@ -24,7 +24,6 @@ class Facts:
         units: Call nodes in order, in groups that only make sense together: an op that returns a
             tuple and the `getitem`s that take it apart. Markers and free nodes belong to no unit.
         markers: Nodes that change the state of the program (grad mode, autocast, assertions).
-        mutators: Nodes that change an argument in place.
         inputs: Nodes that hold a value and compute none: placeholders and attributes.
         free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
             never cut.
@@ -32,7 +31,6 @@ class Facts:
         notes: Results that steps keep for this case, by a name of theirs.
         handed_on: Results that steps keep for cases that may become the best one; the facts of the
             next best case share it.
-        contents: Contents of tensors, cached for all cases of a reduction.
         may_run: Candidates may run in this process; otherwise fake tensors describe them.
     """
 
@@ -100,12 +98,7 @@ def is_cuttable(info: object) -> bool:
 
 
 def dead_calls(gm: GraphModule, effects: frozenset[str]) -> frozenset[str]:
-    """Return the calls without an effect that no call but such calls reads.
-
-    Args:
-        gm: Only read.
-        effects: The calls that have an effect.
-    """
+    """Return the calls without an effect that no call but such calls reads."""
     dead: set[Node] = set()
     for node in reversed(gm.graph.nodes):
         if node.op in CALLS and node.name not in effects and node.users.keys() <= dead:

@@ -32,7 +32,6 @@ class Answers:
         judgements: The answers so far, by fingerprint.
         is_deciding: Whether candidates that a short limit has cut off are asked about with the
             whole limit.
-        ahead: Number of questions that were announced with the last one.
     """
 
     oracle: Oracle

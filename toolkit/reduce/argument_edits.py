@@ -48,10 +48,7 @@ class UseDefaults:
         return reject_invalid(unread and rewritten(unread, {}, change, inside=False), case, facts)
 
     def _edges(self, case: Case) -> dict[tuple[str, str], object]:
-        """Return the values that calls read in place of arguments that other nodes compute.
-
-        A value that the same call reads a second time is left to that argument.
-        """
+        """Return the values that calls read in place of arguments that other nodes compute."""
         nodes = by_name(case.graph)
         edges: dict[tuple[str, str], object] = {}
         for name, key in self.places:

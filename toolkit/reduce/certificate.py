@@ -49,8 +49,6 @@ class Certificate:
     """The refused edits of one case.
 
     Attributes:
-        refusals: One for each edit, in the order in which they were tried.
-        steps: Steps that have finished with this case.
         reasons: Why a finished step has not tried each of its edits, by step.
         neighbour: The largest candidate that passes: the closest to the result.
         has_open: A time limit shorter than the whole one has ended an edit.
@@ -68,10 +66,7 @@ class Certificate:
         self.reasons.setdefault(step, {})[_line(why)] = None
 
     def unfinished(self, steps: Iterable[str]) -> tuple[str, ...]:
-        """Return the steps that have not tried each of their edits: `STEP` or `STEP: why`.
-
-        An undecided edit counts as not tried.
-        """
+        """Return the steps with untried or undecided edits: `STEP` or `STEP: why`."""
         reasons = {
             step: [*self.reasons.get(step, ()), *self._count_undecided(step)] for step in steps
         }

@@ -49,7 +49,6 @@ class Reduction:
         reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), the exhausted budget,
             `incomplete` (some steps raised), or `error`.
         cached: Number of answers of this run that were used again.
-        statistics: Questions per step: useful, useless, cached, not applicable, not smaller.
         nodes_before: Call nodes of the given case, sub-graphs included.
         remembered: Number of answers from an earlier run.
         certificate: The refusals of edits that would make `best` smaller, as far as tried.
@@ -57,7 +56,6 @@ class Reduction:
         unfinished: Steps that have not tried each of their edits on `best`: `STEP`, or `STEP: why`
             if it gave up, or if edits are undecided (`not decided: …`).
         problems: Errors on the way, one sentence each.
-        errors: The exceptions behind them.
         flakiness: How often the given case fails, and how likely an answer is wrong; None for a
             deterministic oracle.
     """

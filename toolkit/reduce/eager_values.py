@@ -116,7 +116,6 @@ class _Run:
     """One run of a graph, node by node.
 
     Attributes:
-        values: The values of nodes so far; dropped after their last read.
         on_cpu: The nodes run on the CPU, with copies of their operands.
         raised: Nodes whose value is replaced by zeros.
     """

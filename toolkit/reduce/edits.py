@@ -1,7 +1,4 @@
-"""Edits: small frozen descriptions of one change of a case, and how each is applied.
-
-`apply` never asks an oracle and never changes the case that it is given.
-"""
+"""Edits: frozen descriptions of one change of a case; `apply` never asks an oracle."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -79,11 +76,7 @@ class RemoveNodes:
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """Remove nodes, and feed their readers from their ancestors (`reconnection.py`).
-
-    Attributes:
-        sources: Replacements for some of them, if not the nearest ancestor: pairs.
-    """
+    """Remove nodes, and feed their readers from their ancestors (or `sources`, as pairs)."""
 
     names: tuple[str, ...]
     sources: tuple[tuple[str, str], ...] = ()
@@ -135,7 +128,7 @@ class DropOutputs:
 
 @dataclass(frozen=True, slots=True)
 class DropUnused:
-    """Drop dead calls, with their readers, and unused inputs; values that only they read may stay."""
+    """Drop dead calls with their readers, and unused inputs; operands stay unless named."""
 
     names: tuple[str, ...]
 

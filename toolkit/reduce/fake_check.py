@@ -17,13 +17,7 @@ from ctk.toolkit.reduce.dimensions.windows import strides_for
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a fake run with other sizes.
-
-    Attributes:
-        infos: Descriptions of the values of the outermost graph's nodes, by name
-            (`eager_values.describe`).
-        is_sure: The case is valid then; False if some sizes depend on data.
-    """
+    """The result of a fake run with other sizes, by node; `is_sure` unless sizes depend on data."""
 
     infos: Mapping[str, object]
     is_sure: bool
@@ -35,7 +29,6 @@ def check(
     """Return the result of a run with these sizes; None if the case cannot run with them.
 
     Args:
-        sizes: Other sizes stay.
         empty: Values (path of the graph, node) that may have no elements, while no other may lose
             all; None: any may.
     """

@@ -1,7 +1,4 @@
-"""Edits of the forms of tensors: dtype, layout, device and gradient.
-
-They reach the whole graph with its sub-graphs; tensors that share memory keep their form.
-"""
+"""Edits of the forms of tensors: dtype, layout, device and gradient."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -179,7 +176,6 @@ def rewritten(
     """Return a case with other tensors and changed nodes, without recorded metadata of values.
 
     Args:
-        tensors: Inputs and constants, by name.
         inside: Change nodes of sub-graphs too.
     """
     graph = copy_graph_module(case.graph)

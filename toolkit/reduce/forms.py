@@ -1,7 +1,4 @@
-"""The forms of values in a changed graph, by fake tensors: no number is computed.
-
-Only nodes with operands of another form are run; a refusal shows an invalid candidate.
-"""
+"""The forms of values in a changed graph, by fake tensors: no number is computed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +24,6 @@ class Forms:
 
     Attributes:
         known: Forms in the original case (`eager_values.describe`).
-        changed: Forms that are different now.
     """
 
     case: Case

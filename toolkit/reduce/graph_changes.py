@@ -97,11 +97,9 @@ def _is_in(name: str, target: str) -> bool:
 
 
 def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bool = True) -> Case:
-    """Return a case with other values for some inputs, by name.
+    """Return a case with other values for some inputs, by name; a parameter stays one by default.
 
-    1. A parameter stays one, unless `keep_parameters` is off.
-    2. If a dtype, shape or stride changes, stale metadata of tensors is dropped, and inputs get new
-       descriptions.
+    If a dtype, shape or stride changes, stale metadata is dropped, and inputs get new descriptions.
     """
     names = input_names(case.graph)
     pairs = zip(names, case.inputs, strict=True)

@@ -11,8 +11,6 @@ class Ledger:
     """Counts of one search; a second search of the same reduction starts with those of the first.
 
     Attributes:
-        remembered: Number of answers that were looked up; they cost no budget.
-        cached: Number of answers of this search that were used again.
         started: Start time (`time.monotonic`).
     """
 

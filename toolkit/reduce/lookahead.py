@@ -24,12 +24,7 @@ MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """The state of a search.
-
-    Attributes:
-        coming: The proposals that follow each other on one base while no edit is accepted.
-        accepted: Its last accepted edit.
-    """
+    """The state of a search; `coming` follow each other on one base while no edit is accepted."""
 
     coming: SweepPlan
     index: int = 0

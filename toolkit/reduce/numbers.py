@@ -29,11 +29,7 @@ class Ladder:
 
 
 def ladders(value: Number, dtype: torch.dtype) -> tuple[Ladder, ...]:
-    """Return the ladders of simpler numbers, the most rewarding first.
-
-    Args:
-        value: A number that is not 0.
-    """
+    """Return the ladders of simpler numbers, the most rewarding first."""
     if isinstance(value, bool) or dtype == torch.bool:
         return ()
     if isinstance(value, complex):

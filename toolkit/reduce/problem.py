@@ -35,14 +35,11 @@ class Problem:
         oracle: The top of the oracle stack, or a function that judges a case; only
             `Verdict.REPRODUCES` counts as failing.
         on_answer: Called with each answer of the oracle, new or remembered.
-        on_progress: Called after each new answer.
         on_improvement: Called with each new best case before the search goes on (to save it).
         certificate: The outcome of each edit of the best case, since it is the best.
-        may_run: Whether candidates may run in this process (`Facts.may_run`).
         is_own: Whether a function or command of the user answers: it need not run the candidate,
             so a candidate runs in eager here first.
         left_out: The message of each step that raised; such a step is not tried again.
-        ledger: Counts, held to the budget.
         nodes_before: Call nodes of the given case.
     """
 
@@ -125,7 +122,6 @@ class Problem:
 
         Args:
             candidate: The best case after the edit; None where the edit does not apply.
-            edit: Named in the certificate.
 
         Returns:
             Whether it reproduces; None if it does not exist or is not smaller than the best

@@ -50,8 +50,6 @@ class StepStatistics:
         not_applicable: Edits that do not apply to the case for which they were made.
         not_smaller: Edits whose result is not smaller by the order (`size.py`). If a step has only
             such edits, the order misses its idea.
-        nodes: Call nodes saved.
-        elements: Elements of inputs saved.
     """
 
     questions: int = 0
@@ -66,12 +64,7 @@ class StepStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The argument of `on_progress`, after each answer.
-
-    Attributes:
-        call_nodes: Of the smallest case.
-        ahead: Number of anticipated questions that workers may already run.
-    """
+    """The argument of `on_progress`; `ahead` questions are anticipated and may already run."""
 
     questions: int
     cached: int

@@ -27,12 +27,9 @@ class Monotone:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """A whole number to make smaller, 1 being likely.
+    """A whole number to make smaller, 1 being likely: `make` takes n from 1 to `number` - 1.
 
     Unlike `Monotone`: true of 64 and of 8 does not imply true of 63; kernels need multiples.
-
-    Attributes:
-        make: Makes the edit to n, for n from 1 to `number` - 1.
     """
 
     make: Callable[[int], Edit]
@@ -41,12 +38,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Subset(Generic[Atom]):
-    """Atoms that may be chosen in any combination.
-
-    Attributes:
-        make: Makes one edit of a tuple of atoms (an edit class).
-        atoms: In program order; read by position, so that a `range` will do.
-    """
+    """Atoms that may be chosen in any combination, in program order; read by position."""
 
     make: Callable[[tuple[Atom, ...]], Edit]
     atoms: Sequence[Atom]
@@ -61,10 +53,7 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The step does not try each of its edits on this case, so that the result is not minimal.
-
-    `why` is the reason in one line, for people.
-    """
+    """The step does not try each of its edits, so the result is not minimal; `why`: one line."""
 
     why: str
 
@@ -84,7 +73,6 @@ class Step:
     `propose` returns the possible edits of a case. It asks no question and is deterministic.
 
     Attributes:
-        propose: Returns its proposals for a case and its facts.
         repeats: Propose again as long as an edit reproduces.
         is_thorough: Halve blocks of its edits. False if the atoms left when its turn comes are most
             likely needed: one by one costs half as much then.

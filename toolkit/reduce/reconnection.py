@@ -34,9 +34,7 @@ class _Gaps:
     """The replacements for the removed values, by reader.
 
     Attributes:
-        removed: The nodes to remove.
         sources: The ancestor that replaces each removed value, if there is one.
-        forms: The forms of the remaining values.
         edges: The new operands of readers.
         cuts: Removed values that become inputs, each with its first reader.
         written: Values that remaining nodes change in place; computed once.
@@ -132,7 +130,6 @@ def reconnect(
     """Return a case without some nodes, whose readers are fed from their ancestors.
 
     Args:
-        removed: Names of call nodes.
         sources: Replacements for some of them, if not the nearest ancestor.
         new_values: Other values for some inputs, of any form.
 

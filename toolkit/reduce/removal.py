@@ -27,9 +27,8 @@ def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:
 def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> tuple[str, ...]:
     """Return the names of the outputs after a removal.
 
-    1. Remaining results.
-    2. Values of kept nodes that removed nodes read.
-    3. If there are none of these: the tensors that kept in-place ops change.
+    Remaining results, and kept values that removed nodes read; without any of these, the tensors
+    that kept in-place ops change.
     """
     kept = [leaf.name for leaf in output_leaves(gm) if isinstance(leaf, Node)]
     outputs = [name for name in kept if name not in removed]

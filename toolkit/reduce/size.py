@@ -105,10 +105,7 @@ def _cast_to(node: Node) -> torch.dtype | None:
 
 
 def values_of(case: Case, contents: ContentCache) -> Size:
-    """Return the complexity of values: the sums, then tensor by tensor.
-
-    A script cannot build them, non-zero elements, roughness: `Content.rank`.
-    """
+    """Return the complexity of values (unbuildable, non-zeros, roughness), then by tensor."""
     ranks = [contents.of(tensor).rank for tensor in tensors_of(case).values()]
     sums = [sum(each) for each in zip(*ranks, strict=True)]
     return (*sums, *(number for rank in ranks for number in rank))
@@ -133,7 +130,6 @@ class Measured:
 
     Attributes:
         contents: Caches contents of tensors; a caller with many cases keeps one.
-        sizes: Computed so far.
     """
 
     case: Case

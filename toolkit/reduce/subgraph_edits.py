@@ -1,12 +1,8 @@
-"""Edit a sub-graph like a whole case: any step works there, and its edits are lifted.
+"""Edit a sub-graph as a case of its own, with eager operands as inputs, and lift the edits.
 
-A sub-graph becomes a case of its own, with the operands of an eager run as inputs:
-
-    outer:  y = cond(p, true_0, false_0, [x])    SubgraphPath(("true_0",)) gives the case
-    true_0: relu(neg(x))                         relu(neg(x)), x being the operand of cond
-    edit:   Replace((("neg", "x"),))             SubgraphEdit(path, edit) edits the whole case
-
-An edit that needs another input, or drops a result, does not apply: the caller fixes these.
+outer:  y = cond(p, true_0, false_0, [x])    SubgraphPath(("true_0",)) gives the case
+true_0: relu(neg(x))                         relu(neg(x)), x being the operand of cond
+edit:   Replace((("neg", "x"),))             SubgraphEdit(path, edit) edits the whole case
 """
 
 import dataclasses

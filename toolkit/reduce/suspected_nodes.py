@@ -40,10 +40,9 @@ def _neighbours(case: Case, names: set[str]) -> set[str]:
 
 
 def first_wrong_node(case: Case) -> tuple[str, ...]:
-    """Return the first captured node whose compiled value is wrong, if a single value shows it.
+    """Return the first captured node whose compiled value is wrong; None if the failure hides.
 
-    Costs one compile, with every value as an output. That changes the fusions, so the result is a
-    hint for the reducer, which believes only its oracle; if the failure hides, there is no hint.
+    Costs one compile, with every value as an output. That changes the fusions: it is only a hint.
     """
     facts = facts_of(case)
     names = _tensor_nodes(facts)

@@ -19,7 +19,6 @@ class SweepPlan:
 
     Attributes:
         base: The best case, or a possible next one.
-        steps: The current step and the following ones of the sweep.
         made: Candidates that were made ahead, by edit.
         accepted: The plan after an edit was accepted, by edit.
     """

@@ -1,7 +1,4 @@
-"""Edits of values: fillings, fewer non-zeros, simpler numbers.
-
-NaN of unusual bits become torch's own, so that a script can write them.
-"""
+"""Edits of values: fillings, fewer non-zeros, simpler numbers; NaN become torch's own."""
 
 import dataclasses
 import math
@@ -167,10 +164,7 @@ def tensors_of(case: Case) -> dict[str, torch.Tensor]:
 
 
 def changeable(case: Case) -> dict[str, torch.Tensor]:
-    """Return the tensors whose values can change: plain ones with memory of their own.
-
-    Overlapping elements can be chosen in expanded dimensions only, which count as one element.
-    """
+    """Return the tensors whose values can change: plain ones with memory of their own."""
     tensors = {n: t for n, t in tensors_of(case).items() if type(t) in PLAIN_CLASSES}
     strided = {n: t for n, t in tensors.items() if t.layout == torch.strided and t.numel()}
     own = {n: t for n, t in strided.items() if not (t.is_meta or t.is_quantized)}

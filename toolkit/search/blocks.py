@@ -103,7 +103,6 @@ def _take(
 
     Args:
         chosen: Positions of the accepted ones, extended in place.
-        block: Positions to take.
         is_refused: The block as a whole is known to be refused.
     """
     if not is_refused and (yield _pick(atoms, [*chosen, *block])):

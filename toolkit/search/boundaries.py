@@ -75,10 +75,7 @@ def strongest_true(count: int) -> Search[int, int]:
 
 
 def strongest_or_none(count: int) -> Search[int, int]:
-    """Return the number of `strongest_true`, in two questions if nothing is possible.
-
-    The second question is the mildest number: an earlier search has most likely stopped there.
-    """
+    """Return the number of `strongest_true`, in two questions if nothing is possible."""
     for strongest in range(count, 0, -1):
         answer = yield strongest
         if answer:

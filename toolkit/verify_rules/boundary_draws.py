@@ -205,10 +205,7 @@ def _with_tensors_moved(draw: Draw, number: int) -> Iterator[Draw]:
 
 
 def _split_operands(draw: Draw) -> Iterator[Draw]:
-    """Yield draws in which some uses of a variable read a new variable.
-
-    1. The second use in a call, in all calls; 2. each use by itself.
-    """
+    """Yield draws in which some uses of a variable read a new variable."""
     for name, operand in draw.tensors().items():
         other = f"{name}_2"
         if other in draw.bound:

@@ -34,10 +34,7 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class DrawCall:
-    """A call of `target`, a function or the name of a method.
-
-    Arguments are `Variable`s, `CallResult`s, constants, and lists of these.
-    """
+    """A call of `target`, a function or the name of a method."""
 
     target: object
     args: tuple[object, ...]
@@ -55,7 +52,6 @@ class DrawProgram:
     Attributes:
         calls: Each uses earlier ones only.
         results: The numbers of the calls whose values leave the program.
-        hints: Numbers, types and words that the code of a rule mentions.
         roles: The role of each variable, in the order of first use.
     """
 
@@ -118,9 +114,7 @@ class Draw:
 
     Attributes:
         bound: The operand of each variable, in the order of the graph's inputs.
-        neighbours: Other nodes.
         returned: Whether the results are returned themselves; else copies, made at the end.
-        dynamic: Whether the sizes of the inputs are symbols.
         grown: By how much the sizes above 1 grow when a graph with symbols is run.
     """
 

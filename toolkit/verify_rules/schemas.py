@@ -49,7 +49,6 @@ class ArgumentRole:
         rank: How many dimensions it must have; None if any.
         keyword: Whether it is given by name only.
         makes: Whether the operator takes no tensor: its numbers are sizes.
-        hints: Numbers, types and words that the code of a rule mentions.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""Shrink a counter-example: the same kind of difference from the smallest draw.
-
-Greedy (`search.descents`) and deterministic; `size_of` is a total order on draws.
-"""
+"""Shrink a counter-example: the same kind of difference from the smallest draw."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -54,7 +54,6 @@ class RuleSubject:
         seeds: Draws to start from: the examples of the module.
         place: Of the pass: `path/to/file.py:PASS`; empty for a pass of ctk, which runs in every
             compile; None if the rule belongs to no pass.
-        grammar: More programs, for a whole pass.
     """
 
     name: str

@@ -28,7 +28,6 @@ class RuleTrial:
     Attributes:
         outcome: `invalid`: the graph cannot run; `idle`: the guard refused it, or nothing matched;
             `same`: it was rewritten without an observable difference; `differs`.
-        before: The graph that the rule got.
         after: The graph that the rule left; None if the rule raised or did not run.
     """
 

@@ -70,7 +70,6 @@ class RuleFinding:
     """The result for one rule.
 
     Attributes:
-        accepted: How many of them ran and were rewritten.
         counter: Its counter-example, if it is refuted.
     """
 
@@ -198,7 +197,6 @@ class _Family:
 
     Attributes:
         boundaries: The boundary draws left to try; None: not listed yet.
-        tried: How often the family was chosen.
     """
 
     draws: list[Draw] = field(default_factory=list[Draw])

@@ -71,8 +71,6 @@ class Propagation:
     """One run.
 
     Attributes:
-        infos: Descriptions of the values of the outermost graph's nodes, by name
-            (`eager_values.describe`).
         needs_data: Some sizes are known only when the program runs.
         seen: Symbolic sizes of all computed tensors, by their text.
         empty: Values without elements: path of the graph, name of the node.

@@ -28,8 +28,6 @@ class Relations:
         formulas: Each dependent symbol, in terms of roots.
         roots: The free symbols, in the order of the program.
         equalities: Conditions on roots that no formula expresses; always demanded.
-        roundings: Conditions with a rounded quotient.
-        inequalities: All other true guards.
     """
 
     trace: Trace

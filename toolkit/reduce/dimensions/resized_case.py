@@ -1,7 +1,4 @@
-"""Make the case with other sizes: windows of inputs and constants, other literals.
-
-An integer input that would index out of range is taken modulo the new size.
-"""
+"""Make the case with other sizes: windows of inputs and constants, other literals."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +34,6 @@ def with_sizes(
 
     Args:
         sizes: The changed sizes; all others stay.
-        checked: The result of a run with these sizes on fake tensors.
         starts: Where windows begin.
     """
     graph = _with_literals(case.graph, sizes)

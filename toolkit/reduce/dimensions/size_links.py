@@ -26,7 +26,6 @@ def link_sizes(
 
     Args:
         value: Tensors in it are changed; other values are returned as they are.
-        asked: Symbols that had to be numbers.
         linked: Extended by the symbols that were put in.
     """
     leaves = tree_leaves(given)

@@ -36,7 +36,6 @@ class Blamed:
         cause: `guards`, `capture`, `side_effects`, `resumption`, `exceptions`, `dynamic_shapes`;
             for the layer `runtime` the fault of the wrapper (`aliases`, `mutations`, `strides`,
             `requires_grad`).
-        confirmed: A counterfactual passes.
         passing: The counterfactual that must keep passing while the program is made smaller.
     """
 
@@ -105,12 +104,7 @@ def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:
 
 
 def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[EndToEnd, Blamed]:
-    """Return the answer with cause, line and proof, and the cause.
-
-    Args:
-        answer: The program fails, in this layer.
-        text: The program, whole or made smaller.
-    """
+    """Return the answer with cause, line and proof, and the cause; `text` may be made smaller."""
     seen = player.play(text, plan)
     if not seen.differences:
         why = seen.unanswered or "played again in a process of its own, it passes"

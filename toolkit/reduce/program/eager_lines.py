@@ -49,7 +49,6 @@ class Outside:
     Attributes:
         line: Of the given text, from 1; `column` from 0.
         calls: Functions of the program that it calls: the fault may be in them.
-        text: The program with that line outside.
     """
 
     line: int

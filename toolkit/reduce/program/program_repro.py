@@ -45,7 +45,6 @@ class ProgramFailure:
     Attributes:
         path: The file that it comes from: files beside it that it imports are copied.
         blame: Who is to blame, in one line for the header; empty when it is not known.
-        limits: Of each side.
     """
 
     text: str
@@ -59,14 +58,7 @@ class ProgramFailure:
 def write_program_repro(
     failure: ProgramFailure, folder: Path, *, timeout_seconds: float = 600.0
 ) -> tuple[Path, ReproRun]:
-    """Write `program.py` and `repro.py`, run the script in a clean process, and record its verdict.
-
-    Args:
-        folder: Created if it does not exist.
-
-    Returns:
-        The script and the result of its run.
-    """
+    """Write `program.py` and `repro.py`; run the script in a clean process, record its verdict."""
     make_folder(folder)
     for file in files_of(failure.path)[1:]:
         place = folder / file.relative_to(failure.path.resolve().parent)
@@ -86,11 +78,7 @@ def write_program_repro(
 def render_program(
     failure: ProgramFailure, clean_run: str, versions: Versions | None = None
 ) -> str:
-    """Return the text of the script.
-
-    Args:
-        versions: Of this process if None.
-    """
+    """Return the text of the script; `versions` are of this process if None."""
     ending = _ending(failure)
     target = target_of(failure.plan.target)
     freezing = [FREEZING_IMPORT] if target.freezes(failure.plan.config) else []

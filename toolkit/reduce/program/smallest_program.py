@@ -39,12 +39,7 @@ class ProgramQuestioned:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The result of reducing a program.
-
-    Attributes:
-        answer: With cause, line and proof, as far as they are known.
-        reduction: The smallest program; None if the failure was not seen again.
-    """
+    """The result of reducing a program; no `reduction` if the failure was not seen again."""
 
     answer: EndToEnd
     reduction: SmallProgram | None = None
@@ -70,11 +65,7 @@ def name_culprit(
 def explain_program(
     asked: ProgramQuestioned, folder: Path, say: Callable[[str], None] = lambda text: None
 ) -> Explained:
-    """Find the culprit, make the program small, write it with its repro.
-
-    Args:
-        folder: For `program.py` and `repro.py`; created if it does not exist.
-    """
+    """Find the culprit, make the program small, write it with its repro."""
     text = asked.text
     plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:

@@ -45,7 +45,6 @@ class SmallProgram:
     """The smallest program found.
 
     Attributes:
-        finished: Nothing smaller is left to try; False if a limit or Ctrl-C has ended the search.
         lines: For each place (line, column) of the text, the line of the given program.
     """
 

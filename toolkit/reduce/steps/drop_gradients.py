@@ -1,7 +1,4 @@
-"""Make plain inputs of parameters, and of inputs that require gradients.
-
-Where the failure needs a backward pass, some gradient stays.
-"""
+"""Make plain inputs of parameters, and of inputs that require gradients, as far as possible."""
 
 from collections.abc import Sequence
 

@@ -22,10 +22,7 @@ from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 
 @dataclass(frozen=True, slots=True)
 class LeaveUnread:
-    """Drop results that are parts of a node's value; the node itself stays.
-
-    If no result is left, an operand of the nodes becomes one.
-    """
+    """Drop results that are parts of a node's value, which stays; an operand replaces the last."""
 
     names: tuple[str, ...]
 

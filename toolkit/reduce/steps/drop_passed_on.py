@@ -1,7 +1,4 @@
-"""Drop results that are inputs or constants.
-
-They are left over where `remove` took the nodes that computed them; all at once first.
-"""
+"""Drop results that are inputs or constants."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,4 @@
-"""End the program earlier: remove its last units; their operands become the results.
-
-All values that cross the cut are kept: a longer prefix shows every failure of a shorter one.
-"""
+"""End the program earlier: remove its last units; their operands become the results."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,4 @@
-"""Keep one half of the program, again and again: the first, the second, or the middle one.
-
-The nodes that a failure needs mostly lie close together: each question halves the program.
-"""
+"""Keep one half of the program, again and again: the first, the second, or the middle one."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,4 @@
-"""Read one input in place of others of the same form, and inputs in place of constants.
-
-An input of another rank is used if the readers accept it (`[4]` for `[1, 4]`). A part that is taken
-twice from a node's value is taken once.
-"""
+"""Read one input in place of others of the same form, and inputs in place of constants."""
 
 import operator
 from collections.abc import Iterator, Sequence
@@ -43,10 +39,7 @@ class ReadInstead:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the first of each form (shape, dtype, device) for others; then its neighbours.
-
-    Last, the first of each form in place of inputs that have more or fewer dimensions of size 1.
-    """
+    """Propose the first of each form (shape, dtype, device) for others; then its neighbours."""
     firsts: list[tuple[str, str]] = []
     nexts: list[tuple[str, str]] = []
     befores: list[tuple[str, str]] = []

@@ -1,7 +1,4 @@
-"""Make all inputs plain at once: usual dtypes, contiguous, no gradients, zeros, one of each shape.
-
-One question instead of five; the step for each of these properties still drops it alone.
-"""
+"""Make all inputs plain at once: usual dtypes, contiguous, no gradients, zeros, one per shape."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

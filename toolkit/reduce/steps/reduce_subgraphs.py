@@ -1,8 +1,4 @@
-"""Apply other steps inside sub-graphs, at any depth.
-
-A step that applies there has a line in `INSIDE`; any other step has its reason in `OUTSIDE`: for
-example, it needs other inputs or results than the caller of a sub-graph gives.
-"""
+"""Apply other steps inside sub-graphs, at any depth; `INSIDE` and `OUTSIDE` say which."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -1,12 +1,9 @@
 """Give inputs the form that a later value has, and drop the nodes that brought it into that form.
 
-    relu = relu(x)              x: float32[16]      relu = relu(x)      x: float32[4, 8]
-    amax = amax(relu)                               mm = mm(relu, w)
-    expand = amax.expand(4, 8)
-    mm = mm(expand, w)
-
-The new input has the later value, so that its readers get the same numbers as before if the nodes
-between change nothing else.
+relu = relu(x)              x: float32[16]      relu = relu(x)      x: float32[4, 8]
+amax = amax(relu)                               mm = mm(relu, w)
+expand = amax.expand(4, 8)
+mm = mm(expand, w)
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +27,6 @@ class ReformInputs:
 
     Attributes:
         node: The later value, removed with the nodes that only it reads.
-        source: The earlier value.
-        inputs: The inputs that get the later value's shape.
     """
 
     node: str

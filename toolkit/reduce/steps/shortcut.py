@@ -1,7 +1,4 @@
-"""Replace a value by any value that it was computed from: a path from one to the other goes.
-
-`remove` tries the nearest ancestor only; here each ancestor has its turn.
-"""
+"""Replace a value by any value that it was computed from: a path from one to the other goes."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
