@@ -9,8 +9,6 @@
 A `Codec` writes a value and reads it back. Reading checks every type, because a seal proves only
 that a file is unchanged, not that it was written correctly: the error names the place of the wrong
 value (`steps[3].shape[0]: "x" is not an integer`). Unknown keys are ignored.
-
-It does not choose file names or versions: each document declares its own.
 """
 
 import math
@@ -117,7 +115,6 @@ def record(kind: type, constants: Mapping[str, Json] | None = None, /, **fields:
     """Return the codec of a dataclass that is an object of its fields.
 
     Args:
-        kind: The dataclass.
         constants: Keys written first, with values that are the same for all objects of the class.
         fields: Each field, in the order in which it is written.
     """
@@ -147,12 +144,7 @@ def record(kind: type, constants: Mapping[str, Json] | None = None, /, **fields:
 def union(
     tag_of: Callable[[Mapping[str, Json]], Json], cases: Mapping[str, tuple[type, Codec]]
 ) -> Codec:
-    """Return the codec of one of several records.
-
-    Args:
-        tag_of: Returns the tag of an object.
-        cases: The class and the codec of each tag.
-    """
+    """Return the codec of one of several records."""
     codecs = dict(cases.values())
 
     def read(data: Json) -> Any:
@@ -184,7 +176,6 @@ class Forms:
     """Values of many types: plain ones and lists as they are, others by the first form that fits.
 
     Attributes:
-        noun: Of the values, for messages.
         plain: Classes of plain values; infinities and NaN are not plain.
         forms: In the order in which they are tried.
         errors: Exceptions of a form for content that it cannot read.

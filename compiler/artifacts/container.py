@@ -14,7 +14,7 @@ interface; it also covers the text of the seal up to itself.
 
 A seal does not prove the origin: every writer of the file can seal it again. So a well-sealed file
 is checked all the same: each name is relative and unique, and the members lie one after the other
-within the file. It does not interpret members, or compress.
+within the file.
 """
 
 import contextlib
@@ -192,10 +192,6 @@ def _sync_folder(folder: Path) -> None:
 def open_container(path: Path, magic: str = "ctk-package") -> Container:
     """Open a container, and check all of it.
 
-    Args:
-        path: The file.
-        magic: The kind of container that it must be.
-
     Raises:
         UnreadableContainer: It does not exist, or the system refuses to read it.
         ContainerError: It is not a sealed file of this kind; the message has the reason.
@@ -324,7 +320,6 @@ def _start_of(contents: memoryview, info: zipfile.ZipInfo, expected: int) -> int
 
 
 def _sums(chunks: Iterable[bytes | memoryview]) -> tuple[str, int]:
-    """Return SHA-256 in hex, and CRC-32, of some bytes."""
     digest, crc = hashlib.sha256(), 0
     for chunk in chunks:
         digest.update(chunk)

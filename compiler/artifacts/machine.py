@@ -43,10 +43,6 @@ def torch_release() -> str:
 def refuse_other(needed: JSON, what: str) -> None:
     """Raise unless code for a machine runs on this one.
 
-    Args:
-        needed: Of `requirements`.
-        what: The name of the compiled code in messages.
-
     Raises:
         ArtifactError: It does not run here; the message has the difference.
     """

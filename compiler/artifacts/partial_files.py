@@ -1,7 +1,6 @@
 """Files while they are written: their names, and the leftovers of killed processes.
 
-A name holds its process (`process_name.py`), so that any later process can look whether the writer
-still runs.
+A name holds its process, so that a later process can see whether the writer still runs.
 """
 
 import contextlib

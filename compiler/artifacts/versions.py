@@ -1,7 +1,7 @@
 """Versions of ctk and its tools, and the machine that they make code for, as parts of a cache key.
 
 The version of ctk is the digest of its own files, so that an edited checkout never uses an entry of
-another one. Everything is computed once per process.
+another one.
 """
 
 import hashlib
@@ -54,7 +54,6 @@ def machine_parts(devices: Sequence[torch.device]) -> dict[str, str]:
 
 @cache
 def _own_text() -> str:
-    """Return the digest of the compiler's own files."""
     root = str(Path(ctk.compiler.__file__).parent)
     total = hashlib.sha256()
     for folder, folders, names in os.walk(root):

@@ -61,7 +61,6 @@ class Label:
     """The description that an entry holds of itself.
 
     Attributes:
-        parts: The parts of its key.
         about: Facts to show: `nodes`, `stages`, `device`, `ctk`, `torch`.
     """
 

@@ -54,8 +54,6 @@ def key_parts(
 
     Args:
         gm: The captured graph, before any pass.
-        example_inputs: One per placeholder.
-        config: The options of the compile.
         passes: The passes of each stage that will run, built-in and the user's.
 
     Raises:
@@ -133,7 +131,6 @@ def _ambient() -> Iterator[tuple[str, str]]:
 
 
 def _devices(gm: GraphModule, example_inputs: Sequence[object]) -> tuple[torch.device, ...]:
-    """Return the devices of inputs and parameters, each once."""
     values = [*aot_runtime.parameters_of(gm).values(), *example_inputs]
     devices = {each.device for each in values if isinstance(each, torch.Tensor)}
     return tuple(sorted(devices, key=str))

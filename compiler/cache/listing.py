@@ -22,9 +22,7 @@ class EntrySummary:
 
     Attributes:
         path: The file; its name is the digest of its key.
-        nbytes: Its size.
         used: The time of its last use, in seconds since the epoch.
-        label: Its label; None if it has none.
         hits: The number of uses, as far as they were noted.
         problem: Why it is not a valid entry; None if no reason is known.
     """

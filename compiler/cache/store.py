@@ -16,8 +16,6 @@
    well. A process keeps an entry that it has opened: a mapped file outlives its name.
 
 Source: Inductor's FX graph cache, whose entries are pickles that are neither sealed nor bounded.
-
-It does not interpret entries, or protect from processes that may write the user's own files.
 """
 
 import contextlib
@@ -55,12 +53,7 @@ _KEPT = 0.9  # of the limit, once something must go: so that not each entry make
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The cache in one folder, which `cache_folder()` has checked.
-
-    Attributes:
-        root: The folder.
-        limit_nbytes: The limit of all entries together.
-    """
+    """The cache in one folder, which `cache_folder()` has checked."""
 
     root: Path
     limit_nbytes: int
@@ -104,15 +97,10 @@ class Store:
     def put(
         self, key: Key, members: Mapping[str, Bytes], about: Mapping[str, Value] | None = None
     ) -> bool:
-        """Store an entry in place of an older one of the key; then make room.
+        """Store an entry in place of an older one, and make room; return whether it is stored.
 
         Args:
-            key: Everything that it depends on.
-            members: Its parts by name.
             about: Facts that `ctk cache ls` shows: `nodes`, `stages`, `device`, `ctk`, `torch`.
-
-        Returns:
-            Whether it is stored.
         """
         nbytes = sum(memoryview(data).nbytes for data in members.values())
         if nbytes > self.limit_nbytes * _KEPT:
@@ -215,13 +203,11 @@ class Store:
                 self.notes.tell("evicted", entry.digest, "it was not used for longest")
 
     def _sweep(self) -> None:
-        """Remove the leftovers of killed processes."""
         if not self.folder.is_symlink():
             partial.sweep(self.folder)
         locks.sweep(self.root / "locks")
 
     def _unlink(self, path: Path) -> bool:
-        """Remove a file; return whether it is gone."""
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -12,8 +12,6 @@
    current sizes, as that compile did. An entry may also record that Dynamo had to trace again.
 4. **The cache breaks nothing.** A compile that cannot be stored runs as ever, and the reason is
    noted (`ctk cache why`); an entry that does not load is dropped and made again.
-
-An observed compile does not come here (`pipeline.py`).
 """
 
 import json
@@ -62,7 +60,6 @@ class Made:
 
     Attributes:
         traced: The captured graph as AOTAutograd traced it.
-        lowered: The compiled graph of each stage.
         failures: Steps that failed, and left the graph unchanged.
     """
 
@@ -78,7 +75,6 @@ class WholeGraph:
     Attributes:
         row: The keys of its entries: one, or several with other guards. A compile may replace
             symbols by numbers, so they are counted before it.
-        graph: The captured graph, before any pass.
         inputs: Its example inputs, as a trace sees them.
     """
 
@@ -93,7 +89,6 @@ class WholeGraph:
         """Return the callable of an entry; if there is none, compile and store it.
 
         Args:
-            compile_: Compiles the graph.
             made: Called after it: returns the results to store.
         """
         found = self.found()
@@ -170,7 +165,6 @@ class WholeGraph:
         return run if restore is None else lambda *args: restore(run(*args))
 
     def _members(self, recorded: aot_runtime.Recorded, made: Made) -> tuple[Any, dict[str, Bytes]]:
-        """Return an entry as data and blobs."""
         for failure in made.failures:
             raise Uncacheable(failure)
         wrappers = recorded.as_json(made.traced)
@@ -242,11 +236,7 @@ def _callable_of(data: Any, container: Container, name: str) -> BoxedCallable:
 
 
 def _require_first_choice(graph: CompiledGraph, config: Config, stage: Stage) -> None:
-    """Raise if another generator than the first compiled a graph: the first may succeed next time.
-
-    Raises:
-        Uncacheable: The generator is not the first of the config.
-    """
+    """Raise unless the first generator compiled a graph: it may succeed next time."""
     wanted = ("c", "triton") if config.codegen == "auto" else (config.codegen,)
     if graph.generator not in wanted:
         raise Uncacheable(f"no generator of {' or '.join(wanted)} took the graph {stage}")

@@ -50,7 +50,6 @@ class Event:
         seconds: Its time, since the epoch.
         kind: `hit`, `miss`, `stored`, `dropped`, `evicted` or `bypassed`.
         entry: The digest of the key; empty if there was none.
-        why: The reason, in words.
         parts: The parts of the key, of a miss.
     """
 

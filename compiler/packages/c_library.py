@@ -39,9 +39,6 @@ class CLibrary:
     """The library while it is built.
 
     Attributes:
-        config: Of the compile.
-        kept: The table of weights that the package holds.
-        left_out: The table of the other weights.
         refusals: Why C programs cannot call an entry point, by name; empty if they can.
     """
 
@@ -111,11 +108,7 @@ class CLibrary:
         return {LIBRARY_MEMBER: binary}
 
     def _binary(self) -> bytes | None:
-        """Return the library; None if no caller would use any of it.
-
-        Raises:
-            CodegenUnsupported: There is no C compiler.
-        """
+        """Return the library; None if no caller would use any of it."""
         needed = features_of(command_with(self.flags)) if self._entries else frozenset[str]()
         files, self.refusals = sources(
             self._entries,
@@ -130,11 +123,7 @@ class CLibrary:
     def _entry(
         self, name: str, graph: CompiledGraph, guard: InputGuard, traced: Traced, constants: Json
     ) -> CEntry:
-        """Return an entry point as C programs see it.
-
-        Raises:
-            NotInC: They cannot call it; the message has the reason.
-        """
+        """Return an entry point as C programs see it; raise `NotInC` if they cannot call it."""
         if graph.generator == "triton":
             raise NotInC("it runs on a GPU")
         given: dict[str, Source] = {}
@@ -172,11 +161,7 @@ class CLibrary:
 
 
 def _outputs(traced: Traced) -> list[Output]:
-    """Return the outputs for C programs: the computed tensors and numbers.
-
-    Raises:
-        NotInC: An output has a size that is not a sum of products.
-    """
+    """Return the outputs for C programs: the computed tensors and numbers."""
     found: list[Output] = []
     for number, value in enumerate(traced.computed()):
         name = f"output_{number}"
@@ -191,11 +176,6 @@ def _outputs(traced: Traced) -> list[Output]:
 
 
 def _weight(name: str, row: Json, *, is_kept: bool) -> Weight:
-    """Return a weight as C programs see it.
-
-    Raises:
-        NotInC: ctk.h has no such type.
-    """
     dtype = decoded({"dtype": row["dtype"]})
     dtype_code(dtype)
     member = row["blob"] if is_kept else None

@@ -1,6 +1,6 @@
-"""The description of a package for people: read and checked, but neither loaded nor run.
+"""The description of a package for people, also for another machine: nothing is loaded or run.
 
-So a package for another machine can be described. A size that varies has the name of its argument.
+A size that varies has the name of its argument.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ class ValueDescription:
         name: Its name in the program; of a result its position: `['loss']`.
         dtype: `float32`; `int` for a number; empty for a fixed value.
         shape: `[batch, 16]`; of a fixed value the value.
-        device: Required device; empty if it is not a tensor.
-        is_written: The package writes to it.
     """
 
     name: str
@@ -53,7 +51,6 @@ class EntryDescription:
     """An entry point.
 
     Attributes:
-        keywords: The arguments that are passed by keyword.
         why_not_c: Why C programs cannot call it; empty if they can.
     """
 
@@ -72,11 +69,7 @@ class Description:
 
     Attributes:
         digest: SHA-256 of its content.
-        weights: Weights in the package.
         weights_left_out: Weights that must be bound.
-        weights_nbytes: Size of the weights in the package.
-        machine: The requirements on a machine that runs it.
-        made_by: Versions of the tools that wrote it.
         why_not_here: Why it does not run on this machine; empty if it does.
     """
 

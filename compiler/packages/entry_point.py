@@ -75,11 +75,6 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
 
 
 def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
-    """Return the assumptions of a compile about sizes.
-
-    Raises:
-        ArtifactError: An input guard cannot check one.
-    """
     symbolic = [
         size
         for value in traced.inputs

@@ -104,11 +104,6 @@ def trace_program(program: torch.export.ExportedProgram) -> Traced:
 
 
 def _input(name: str, value: object, *, is_written: bool) -> Input:
-    """Return an input of the user.
-
-    Raises:
-        ArtifactError: A package cannot take it.
-    """
     try:
         if isinstance(value, Tensor):
             shape, strides = sizes_of(value.shape), sizes_of(value.stride())

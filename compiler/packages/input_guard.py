@@ -25,13 +25,7 @@ from ctk.compiler.torch_compat.process import strided_tensors
 
 @dataclass(frozen=True, slots=True)
 class TensorInput:
-    """A tensor that is passed in.
-
-    Attributes:
-        name: Its name in the program.
-        strides: The strides that the code was compiled for.
-        is_written: The graph writes to it.
-    """
+    """A tensor that is passed in."""
 
     name: str
     dtype: torch.dtype
@@ -66,7 +60,6 @@ class Dimension:
 
     Attributes:
         name: Its name in the program; else its position: `x.size(0)`.
-        low: The least value.
         high: The largest; None for any.
     """
 
@@ -96,7 +89,6 @@ class InputGuard:
     Attributes:
         inputs: In the order in which they are flattened.
         dimensions: The sizes that vary, by symbol.
-        conditions: Further conditions on sizes.
     """
 
     inputs: tuple[Input, ...]
@@ -136,11 +128,7 @@ class InputGuard:
         return taken
 
     def _layouts(self, sizes: Mapping[str, int]) -> list[_Layout]:
-        """Return the shape and the strides of each tensor; recent sizes are cached.
-
-        Raises:
-            InputError: A size is out of its range, or sizes do not fit each other.
-        """
+        """Return the shape and the strides of each tensor; recent sizes are cached."""
         key = tuple(sizes.values())
         if key not in self._known:
             self._refuse_sizes(sizes)
@@ -173,7 +161,6 @@ class InputGuard:
         return any(isinstance(each, TensorInput) and each.is_written for each in self.inputs)
 
     def _refuse_shared(self, values: Sequence[Any]) -> None:
-        """Refuse tensors that share memory if the graph writes to one of them."""
         pairs = zip(self.inputs, values, strict=True)
         tensors = [(each, value) for each, value in pairs if isinstance(each, TensorInput)]
         for number, (written, value) in enumerate(tensors):
@@ -273,7 +260,6 @@ class InputGuard:
         )
 
     def _refuse_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Refuse sizes out of their range, and sizes that do not fit each other."""
         for name, each in self.dimensions.items():
             found = sizes.get(name)
             if found is None:

@@ -45,7 +45,6 @@ class EntryPoint:
     """A function of a package.
 
     Attributes:
-        guard: Checks the inputs of a call.
         weights: Names of the weights that its graph takes first, in order.
     """
 
@@ -80,11 +79,7 @@ class EntryPoint:
         ]
 
     def _in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the leaves of arguments whose keywords come in another order.
-
-        Raises:
-            InputError: They are nested in another way.
-        """
+        """Return the leaves of arguments whose keywords come in another order."""
         wanted = graphs.keywords_of(self._in_spec)
         if set(wanted) == set(kwargs):
             leaves, spec = graphs.flatten_values((args, {name: kwargs[name] for name in wanted}))
@@ -107,12 +102,7 @@ class _Computed:
 
 
 class Package(Mapping[str, EntryPoint]):
-    """An open package: its entry points by name. A call runs its only entry point, or `forward`.
-
-    Attributes:
-        path: The file.
-        manifest: The description that it holds of itself.
-    """
+    """An open package: its entry points by name. A call runs its only entry point, or `forward`."""
 
     def __init__(self, container: Container) -> None:
         self.path = container.path
@@ -261,7 +251,6 @@ def manifest_of(container: Container, *, to_run: bool = True) -> Json:
     """Return the description that a package holds of itself.
 
     Args:
-        container: The open file.
         to_run: It will run here, and is not only described.
 
     Raises:

@@ -163,11 +163,7 @@ def write_package(
 
 
 def _target(path: str | Path) -> Path:
-    """Return the file to write, links resolved; checked before anything is compiled.
-
-    Raises:
-        StorageError: No file may be put there.
-    """
+    """Return the file to write, links resolved; checked before anything is compiled."""
     target = Path(path).expanduser()
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # place_problem reports it
         target = target.resolve() if target.is_symlink() else target
@@ -177,7 +173,6 @@ def _target(path: str | Path) -> Path:
 
 
 def _is_a(value: object, *kinds: type) -> bool:
-    """Return whether an argument is of the annotated type."""
     return isinstance(value, kinds)
 
 
@@ -195,8 +190,6 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Package:
-    """A package while it is built."""
-
     config: Config
     keep: Weights
     as_tuple: bool = field(kw_only=True)
@@ -204,7 +197,6 @@ class _Package:
     weights: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
 
     def add(self, name: str, traced: Traced) -> None:
-        """Compile an entry point."""
         if not _NAME.fullmatch(name):
             raise ArtifactError(f"{name!r} is not an entry point's name: letters, digits, _ . -")
         for weight, value in traced.weights.items():
@@ -243,7 +235,6 @@ class _Package:
         return manifest, blobs
 
     def _capabilities(self) -> set[str]:
-        """Return the compute capabilities of the GPUs whose machine code the package holds."""
         devices = {
             each.device
             for entry in self.entries

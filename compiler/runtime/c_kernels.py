@@ -48,9 +48,7 @@ class Library:
     """A loaded shared library, unloaded with the last of its functions.
 
     Attributes:
-        binary: The file.
         digest: SHA-256 of the file, in hex.
-        handle: Its handle in ctypes.
     """
 
     binary: bytes = field(repr=False)
@@ -63,11 +61,9 @@ class CKernel:
     """A kernel that is a function of a library.
 
     Attributes:
-        function: Its name in the library.
         pointers: Number of its addresses.
         sizes: Number of the integers after them.
         checks: Its checks, numbered from 1; empty if it returns nothing.
-        kernel: Its name in messages.
         fault_reader: Function that returns the check that failed, and the number that it checked.
     """
 

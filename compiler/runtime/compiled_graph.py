@@ -41,11 +41,8 @@ class CompiledGraph:
     """A compiled graph as data.
 
     Attributes:
-        schedule: The steps of a call.
         constants: The values of its constants, by attribute: tensors, and graphs that operators
             such as `torch.cond` call.
-        generator: Of its kernels.
-        kernels: By number.
         codes: Code of each kernel that the writer of a package still has to compile.
     """
 
@@ -89,9 +86,6 @@ def load_graph(
     """Return a stored graph as a function.
 
     Args:
-        data: Its JSON.
-        blobs: By name.
-        name: The name of its function in tracebacks.
         is_boxed: It takes one list, which it empties; else each input.
 
     Raises:

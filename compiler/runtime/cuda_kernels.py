@@ -43,8 +43,6 @@ def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None
 
 
 class _Launch:
-    """Programs of one function."""
-
     def __init__(self, data: Any, blobs: Blobs, device: int) -> None:
         self.grid = [(size_of(numel), int(block)) for numel, block in data["grid"]]
         self.arguments = tuple(map(int, data["arguments"]))
@@ -56,14 +54,7 @@ class _Launch:
         return math.prod(-(-number_of(numel, sizes) // block) for numel, block in self.grid)
 
     def run(self, programs: int, every: Sequence[Any], device: int, name: str) -> None:
-        """Launch programs.
-
-        Args:
-            programs: Their number.
-            every: Tensors and sizes of the kernel; the launch picks its own.
-            device: Number of the device.
-            name: Of the kernel, for errors.
-        """
+        """Launch programs; of all tensors and sizes of the kernel, the launch picks its own."""
         if programs == 0:
             return
         picked = [every[place] for place in self.arguments]

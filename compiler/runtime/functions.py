@@ -41,7 +41,6 @@ _WITH_GRAPHS = ("cond", "while_loop")
 
 @cache
 def _functions_by_name() -> Mapping[str, Callable[..., Any]]:
-    """Return all functions but operators, by name."""
     found: dict[str, Callable[..., Any]] = {
         "fitted": fitted,
         "required": required,

@@ -50,15 +50,12 @@ class PythonCode:
     """Python that runs a schedule.
 
     Args:
-        schedule: The steps of a call.
-        name: Of the function.
         constants: The values of the schedule's constants, by attribute.
         takes: The argument of launches for a buffer.
         is_boxed: It takes one list with all inputs, and empties it; else each input, then the size
             symbols that no input determines.
 
     Attributes:
-        text: Its code.
         function: The function. `bind` sets its kernels.
     """
 

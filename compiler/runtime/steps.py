@@ -39,7 +39,6 @@ class Call:
     """A call of the library, or of one of the functions in `helpers.py`.
 
     Attributes:
-        name: Of its value.
         function: An operator, or another function with a name in `runtime/functions.py`; any
             callable in a schedule that is not stored.
     """
@@ -55,7 +54,6 @@ class Size:
     """A size symbol gets its value.
 
     Attributes:
-        symbol: Its name.
         source: The value that determines it: an integer, or a tensor.
         axis: Of the tensor; None for an integer.
     """
@@ -70,8 +68,6 @@ class Allocation:
     """New memory for kernels, or memory that is no longer needed.
 
     Attributes:
-        name: Of the tensor.
-        shape: Sizes.
         strides: In elements.
         memory: Name of the tensor whose memory is reused; empty for new memory.
     """
@@ -89,9 +85,7 @@ class Launch:
     """A kernel runs.
 
     Attributes:
-        kernel: Its number among the kernels of the graph.
         buffers: Names of tensors: first the written, then the read ones.
-        sizes: Size symbols.
     """
 
     kernel: int
@@ -107,9 +101,6 @@ class Schedule:
     """The steps of a call of a graph, or of a part of it.
 
     Attributes:
-        inputs: Names of its inputs, in order.
-        steps: In order.
-        result: The returned value.
         constants: The attribute of the graph's module that is the value of a name.
     """
 

@@ -26,10 +26,6 @@ def store_tensors(
 ) -> tuple[Json, dict[str, bytes | memoryview]]:
     """Return a table of tensors, and their memory as blobs.
 
-    Args:
-        tensors: Strided ones, by name.
-        prefix: The names of the blobs begin with it.
-
     Raises:
         ArtifactError: One is sparse, quantized, a subclass, or has no memory.
     """

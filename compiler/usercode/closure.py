@@ -4,8 +4,7 @@
     slicing     a case needs `fold` of the user's job.py, and the neighbours that `fold` imports
     rules       a pass mentions the operators that its helpers name
 
-Each of these follows other edges; the walk and the reading of definitions are the same. Nothing is
-run. The closure of a *value*, with its state, is `identity.py`.
+Nothing is run. The closure of a *value*, with its state, is `identity.py`.
 """
 
 import ast

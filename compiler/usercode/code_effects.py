@@ -53,7 +53,6 @@ class Loads:
     """The names that byte code loads, functions in it included.
 
     Attributes:
-        names: Global names.
         attributes: Names of attributes, and names imported from a module.
         modules: Names of modules that the code imports when it runs.
     """
@@ -76,11 +75,6 @@ def loads_of(code: CodeType) -> Loads:
 def modules_of_import(loads: Loads, package: str, what: str) -> dict[str, ModuleType]:
     """Return the modules that code imports when it runs.
 
-    Args:
-        loads: The names that it loads.
-        package: The package of its module.
-        what: Its name in messages.
-
     Raises:
         Uncacheable: A module is not loaded yet, so its content is unknown.
     """
@@ -101,12 +95,6 @@ def require_known(
     loads: Loads, used: Mapping[str, object], own: Sequence[ModuleType], what: str
 ) -> None:
     """Refuse code that reads a value which its text does not determine.
-
-    Args:
-        loads: The names that it loads.
-        used: The values of the global names that it uses.
-        own: Modules of the program that it reaches.
-        what: Its name in messages.
 
     Raises:
         Uncacheable: It opens files, or looks names up by text; the message has the name it uses.

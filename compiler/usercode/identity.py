@@ -87,10 +87,6 @@ class NotComparable(Exception):
 def identity_of(value: object, what: str) -> str:
     """Return the digest of a function, class or object of the user, with all that it uses.
 
-    Args:
-        value: A function, a class, an object with plain attributes.
-        what: Its name in messages.
-
     Raises:
         Uncacheable: It uses a value that cannot be known.
     """
@@ -101,7 +97,6 @@ def digest_of(function: Callable[..., object], leaf: Leaf, *, by_file: bool = Fa
     """Return the digest of a function, a method or a callable object.
 
     Args:
-        function: Only read.
         leaf: Returns the text of tensors and graphs.
         by_file: Leave out the global names, which the text of its file determines.
 
@@ -159,11 +154,8 @@ class _Walk:
     """Writes code and the values that it uses as text, each object once: `#3` is the fourth.
 
     Attributes:
-        what: The name of the code in messages.
         state: Refuse objects with state that is not plain; or take their pickled state, and only
             the type of the values that a function changes itself.
-        texts: The text of each object, by its number.
-        numbers: The number of each object, by its address.
         kept: The objects, so that no other one gets the address.
     """
 
@@ -184,8 +176,6 @@ class _Walk:
         """Return the text of a value.
 
         Args:
-            value: Any object.
-            where: Its holder, for messages.
             changed: Attributes that a method of the object changes itself.
         """
         if self.state == "refuse":
@@ -258,11 +248,7 @@ class _Walk:
         return f"{code.__module__}.{code.__qualname__}"
 
     def _operator(self, operator: Any) -> str:
-        """Return the schema of an operator of the program, and all of its code that a trace runs.
-
-        Raises:
-            Uncacheable: Its code is in C++, or hidden in torch's dispatcher.
-        """
+        """Return the schema of an operator of the program, and all its code that a trace runs."""
         traced = own_operators.code_of_trace(operator)
         if isinstance(traced, str):
             raise Uncacheable(f"the operator {operator} is the program's own, and {traced}")
@@ -291,11 +277,7 @@ class _Walk:
     def _uses(
         self, function: FunctionType, loads: Loads, held: Mapping[str, object]
     ) -> tuple[dict[str, object], list[object]]:
-        """Return the global values that a function uses, and the values it takes out of modules.
-
-        Raises:
-            Uncacheable: It reads values that a walk over code does not find.
-        """
+        """Return the global values that a function uses, and the values it takes out of modules."""
         known, names = function.__globals__, sorted(loads.names | loads.attributes)
         used: dict[str, object] = {name: known[name] for name in names if name in known}
         used |= modules_of_import(loads, str(known.get("__package__") or ""), self.what)

@@ -60,9 +60,7 @@ def load(
 
     Args:
         reference: `module:function` or `path/to/file.py:function`; the name may be dotted.
-        what: The kind of object, for messages.
         folder: Start of a relative path (the working folder if None).
-        error: The exception to raise.
 
     Raises:
         CtkError: `error`, if there is no such file, module or name, or its code raises. The message
@@ -146,7 +144,6 @@ def user_traceback(error: BaseException, path: Path | None = None) -> str:
     """Return an exception in one line, and below it the user's line that raised.
 
     Args:
-        error: The exception.
         path: The user's file; the line is the last one in its folder. None: the last one outside
             installed packages.
     """
@@ -177,7 +174,6 @@ def files_of(path: Path, folder: Path | None = None) -> tuple[Path, ...]:
     The import statements are read, those inside functions included. The file comes first.
 
     Args:
-        path: The file.
         folder: Files in it or below are neighbours; None: the folder of the file.
     """
     path = path.resolve()
@@ -202,8 +198,6 @@ def files_of_import(name: str, file: Path, folder: Path, *, level: int = 0) -> I
 
     Args:
         name: After `import`, or `module.name` of a `from module import name`.
-        file: The file with the import.
-        folder: Files in it or below are neighbours.
         level: Number of dots before the name.
     """
     start = file.parents[level - 1] if level else folder

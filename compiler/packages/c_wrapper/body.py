@@ -25,14 +25,8 @@ class Body:
     A value has a slot, a number that is reused after the value's last use. Numbers of the graph are
     C variables.
 
-    Args:
-        entry: The entry point that it runs.
-        weights: The numbers of the package's weights.
-
     Attributes:
-        lines: The printed lines.
         places: The variable of each value.
-        slots: The number of slots.
         picked: The steps that pick each part of a value of several parts, by value and position.
     """
 

@@ -36,7 +36,6 @@ class Maker:
     """The tools that made a library, and its requirements.
 
     Attributes:
-        name: `ctk 0.1.0, torch 2.13.0`.
         torch: The version of torch whose operators it calls; empty if it calls none.
         features: Of the processor, as /proc/cpuinfo names them.
     """
@@ -48,13 +47,7 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An entry point, and its function in C.
-
-    Attributes:
-        entry: The entry point.
-        function: Its function; empty if C cannot run it.
-        refusal: Why C cannot run it; else empty.
-    """
+    """An entry point, and its function in C."""
 
     entry: CEntry
     function: str

@@ -57,12 +57,10 @@ class CValue:
     """An input or an output as callers see it.
 
     Attributes:
-        name: For messages: `x`, `batch["mask"]`.
         dtype: Of its elements; of a number, int64, float64 or bool.
         shape: Sizes in size symbols; empty for a number.
         kind: A tensor, a number, or None (outputs only).
         size: The value of an integer, if it is known: a size symbol, or a number.
-        is_written: The graph writes to it.
     """
 
     name: str
@@ -86,7 +84,6 @@ class Weight:
     """A parameter, a buffer or another constant.
 
     Attributes:
-        name: Its name in the model.
         strides: In elements.
         member: The member of the package with its bytes; None: the caller binds it.
         offset: Of its first byte in the member.
@@ -129,15 +126,9 @@ class CEntry:
     """An entry point.
 
     Attributes:
-        name: Its name for callers.
-        schedule: The steps of a call.
-        kernels: The kernels that the schedule launches, by number.
-        inputs: In the order in which callers pass them.
-        outputs: In the order in which callers get them.
         given: The origin of each input and each constant of the schedule, by its name.
         writes: Results of the schedule that are copied into inputs: (result, input).
         symbols: The least and greatest value of each size symbol that inputs determine; None: any.
-        conditions: Further conditions on sizes.
         refusal: Why C cannot run it, if that is known before it is printed.
     """
 

@@ -31,10 +31,7 @@ def sources(
     """Return the files of a library by name, and why C cannot run an entry point, by its name.
 
     Args:
-        entries: The entry points.
-        weights: Of all of them.
         name: The versions that made it: `ctk 0.1.0, torch 2.13.0`.
-        features: The features that the processor must have, as /proc/cpuinfo names them.
 
     Raises:
         NotInC: A weight is of a type that ctk.h does not have.
@@ -83,11 +80,6 @@ def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:
 
 
 def _file_text(entry: CEntry, function: str, weights: Mapping[str, int]) -> str:
-    """Return the file of an entry point.
-
-    Raises:
-        NotInC: C cannot run it.
-    """
     if entry.refusal:
         raise NotInC(entry.refusal)
     require_known_sizes(entry)

@@ -1,7 +1,4 @@
-"""The text before the functions of the wrapper: the types of ctk.h, and short words for them.
-
-It follows the kernels, whose names may be any.
-"""
+"""The text between kernels and functions: the types of ctk.h, and short words for them."""
 
 from __future__ import annotations
 

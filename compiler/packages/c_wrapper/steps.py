@@ -45,11 +45,6 @@ _PARAMETERS = (
 def function_text(entry: CEntry, name: str, weights: Mapping[str, int]) -> str:
     """Return the function that runs an entry point.
 
-    Args:
-        entry: The entry point.
-        name: Of the function.
-        weights: The numbers of the package's weights.
-
     Raises:
         NotInC: A step cannot be expressed in C.
     """

@@ -14,7 +14,6 @@ class Tensor:
     """A tensor.
 
     Attributes:
-        text: The address of its `ctk_value`.
         slot: Its number among the function's own values; None for inputs and weights.
     """
 

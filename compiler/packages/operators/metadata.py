@@ -134,11 +134,6 @@ def _one(value: object, name: str, device_type: str) -> dict[str, Json]:
 
 
 def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, Json]:
-    """Return the object of a tensor.
-
-    Raises:
-        InputError: Its sizes vary, or it has no memory, another class, layout or device.
-    """
     if fake.is_fake(value) or any(isinstance(size, torch.SymInt) for size in value.shape):
         raise InputError(
             f"{name} is a tensor of a trace, whose sizes may vary: packages of operators are for "

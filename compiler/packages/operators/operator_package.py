@@ -179,7 +179,6 @@ def load_operator_packages(
 def _find(
     index: PackageIndex, meta: list[Json], parts: Mapping[str, str], without: Sequence[str] = ()
 ) -> Path | None:
-    """Return the newest valid package for some arguments."""
     text = text_of(meta)
     for record in reversed(index.records()):
         if text_of(record.meta_info) == text and same(record.depends_on, parts, without):
@@ -192,11 +191,7 @@ def _find(
 def _parts(
     config: Config, device_type: str, *, remove_runtime_assertions: bool = False
 ) -> dict[str, str]:
-    """Return everything that a package depends on besides its arguments.
-
-    Raises:
-        Uncacheable: An option is code that cannot be known.
-    """
+    """Return everything that a package depends on besides its arguments."""
     state = {k: v for k, v in trace_state.ambient_state().items() if k not in _NOT_TRACED}
     options = config.differences()
     devices = [] if device_type == "cpu" else [torch.device(device_type, 0)]
@@ -234,12 +229,7 @@ def _trace(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Traced:
-    """Return a call as an entry point with the arguments of the operator.
-
-    Raises:
-        InputError: The operator refuses these arguments.
-        ArtifactError: It cannot be traced, or cannot be a package.
-    """
+    """Return a call as an entry point with the arguments of the operator."""
     names, keywords = in_order(ns, operator, args, kwargs)
     leaves, spec = graphs.flatten_values((tuple(args), keywords))
     named = (*zip(names, args, strict=True), *keywords.items())
@@ -274,7 +264,6 @@ def _places(name: str, value: object) -> Iterator[str]:
 
 
 def _without_assertions(traced: Traced) -> None:
-    """Remove assertions about numbers from a graph."""
     graph = traced.graph.graph
     for node in reversed(list(graph.nodes)):
         if not node.users and "_assert" in str(node.target) and node.op == "call_function":

@@ -50,10 +50,7 @@ class Record:
     """A package of an operator.
 
     Attributes:
-        meta_info: Objects of the arguments that it was compiled for.
         kernel_path: Of the package, relative to the folder of the list.
-        sha256: The digest of the package.
-        depends_on: Versions, machine, options: all must be equal.
     """
 
     meta_info: Sequence[Json]
@@ -73,13 +70,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """The list of an operator on a kind of device.
-
-    Attributes:
-        root: The folder of the cache.
-        folder: The folder of the list.
-        operator: With its overload.
-    """
+    """The list of an operator on a kind of device."""
 
     root: Path
     folder: Path
@@ -105,10 +96,7 @@ class PackageIndex:
         return [each for each in found if each is not None]
 
     def checked(self, record: Record) -> Path | None:
-        """Return the package of a record; None if it is missing, or has another digest.
-
-        A damaged package is removed.
-        """
+        """Return the package of a record; None if missing or, then removed, of another digest."""
         path = self.folder / record.kernel_path
         try:
             container = open_container(path)
