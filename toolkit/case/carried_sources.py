@@ -7,8 +7,7 @@ neighbours that these import, as `sources/...`:
                              loaded as  /where/the/case/is/sources/my.py:backend
 
 A module (`my_passes:fold`) is imported by name if possible, else loaded from the copies. A copy
-holds only the code that the names need (`usercode.slicing`). Targets load the files
-(`ctk.toolkit.targets`).
+holds only the code that the names need (`usercode.slicing`).
 """
 
 import importlib.util
@@ -36,12 +35,9 @@ class SourcePlan:
     """The user's files of a case, and their places in a folder.
 
     Attributes:
-        target: The target spec, with `sources/...` for a file that is copied.
-        config: The options, likewise; JSON values.
         copies: The file to copy, by its place in the folder (`sources/my.py`).
         listed: The places of `Case.sources` and of the files that target and options name; the
             other copies are their neighbours.
-        texts: The content for each place of `copies`.
         registering: The places of files that register operators of the graph.
     """
 
@@ -63,7 +59,6 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     """Select the files that a case carries.
 
     Args:
-        case: The case; references in it that are relative start at the working folder.
         modules: Also name copies in place of modules (`my_passes:fold`).
 
     Raises:
@@ -127,10 +122,7 @@ def _cut(
 
 
 def _files(case: Case, operators: Collection[Path]) -> list[Path]:
-    """Return the sources of a case and the files of its references.
-
-    A module, or a file that registers operators, may be a copy already; the first one counts.
-    """
+    """Return the sources of a case and the files of its references; the first copy counts."""
     listed = [path.resolve() for path in case.sources]
     names = {path.name for path in listed}
     references = map(Reference.parse, (case.target, *strings_in(case.config)))
@@ -227,7 +219,6 @@ def _is_importable(module: str) -> bool:
 
 
 def _copy_of(reference: Reference, copies: Mapping[str, Path]) -> str | None:
-    """Return the copy of a file; for a deleted file or a module, the copy of that name."""
     if reference.is_file and reference.path().exists():
         return next((name for name, path in copies.items() if path == reference.path()), None)
     wanted = Path(

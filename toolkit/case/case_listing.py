@@ -34,9 +34,7 @@ class CaseEntry:
     """A case folder.
 
     Attributes:
-        path: Of the folder.
         name: Label of the case; empty when its manifest cannot be read.
-        target: Target spec.
         failure: The recorded signature; None if the case was never judged to fail.
         call_nodes: Calls in the graph, sub-graphs included; None when unknown.
         age_seconds: Since it was written.
@@ -120,11 +118,6 @@ def count_calls(path: Path) -> int | None:
 
 
 def _calls(graph: Json) -> int:
-    """Count calls.
-
-    Raises:
-        CaseError: A part is not a graph.
-    """
     nodes = items(graph, "nodes", dict, "graph")
     own = sum(str(node.get("op", "")).startswith("call_") for node in nodes)
     subgraphs = member(graph, "subgraphs", dict, "graph")

@@ -9,7 +9,7 @@ folder of its own beside the old files, and one rename makes it the case:
     (.new/ removed)  the folder holds the new case and nothing else
 
 Readers call `whole_case`. The next save completes the replacement of a killed process, or removes
-its half-written folder. Two writers of one folder are not synchronized.
+its half-written folder. Two writers are not synchronized.
 """
 
 import contextlib

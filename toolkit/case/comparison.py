@@ -1,7 +1,7 @@
 """Compare two cases on disk: their graphs, their inputs, and how they are compiled.
 
 It compares the files that ctk loads (`graph.json`, not the `graph.py` for people) without building
-a graph, and runs and imports no code of a case. (`ctk diff` with one case compares two compiles.)
+a graph, and runs and imports no code of a case.
 """
 
 import difflib
@@ -39,8 +39,6 @@ class CaseDiff:
     Attributes:
         graph: Unified diff of the graphs as text, without its head; empty if they are equal.
         facts: Of nodes with equal lines, such as recorded strides.
-        inputs: One for each input that differs, by name.
-        constants: One for each tensor of the graph that differs.
         settings: One for each of target, options, modes, symbolic sizes, roles, sources of the
             user, recorded failure that differs.
     """
@@ -92,8 +90,6 @@ def compare_cases(left: Path, right: Path) -> CaseDiff:
 
 @dataclass(frozen=True, slots=True)
 class _CaseFiles:
-    """A case with checked files."""
-
     folder: Path
     manifest: Manifest
     graph: Json

@@ -1,7 +1,6 @@
 """The inputs of a case: numbers as JSON, tensors stored or as recipes, one per placeholder.
 
 Weights and large activations may be confidential, so they are stored on request only.
-`store` writes the files.
 """
 
 from collections.abc import Mapping
@@ -54,9 +53,7 @@ class Inputs:
     """The document `inputs.json`.
 
     Attributes:
-        names: The placeholders, in order.
         values: The inputs other than tensors, by name, encoded as arguments of a graph.
-        tensors: The tensors.
     """
 
     names: tuple[str, ...]
@@ -98,8 +95,6 @@ def unpack_inputs(
 
     Args:
         inputs: Of `pack_inputs`, possibly untrusted.
-        arrays: Stored values.
-        graph: The graph whose placeholders they are for.
         device: Put tensors there instead of on the recorded device.
 
     Raises:

@@ -5,9 +5,6 @@ a static address. Dynamo records the source of each tensor, an input or attribut
 
     the input `l_self_modules_c_parameters_weight_` with the source
     L['self']._modules['c']._parameters['weight'] is the parameter `c.weight`; its address is static
-
-The key of a role is the name of the placeholder, or `self.NAME` for an attribute of the graph. A
-tensor without a role is a plain input.
 """
 
 import re
@@ -61,7 +58,6 @@ def roles_of(gm: GraphModule, inputs: Sequence[object]) -> dict[str, Role]:
 
     Args:
         gm: As Dynamo gives it; Dynamo removes its sources later.
-        inputs: One value per placeholder.
 
     Returns:
         The roles other than plain inputs; names start with the name of the module (`net.weight`)
@@ -96,7 +92,6 @@ def _tensors(gm: GraphModule, inputs: Sequence[object]) -> Iterator[tuple[str, s
 
 
 def _role(source: str, value: Tensor) -> tuple[str, Role]:
-    """Return the name of the outermost object, and the role of a tensor in it."""
     static = torch_roles.static_type(value)
     table = _TABLE.search(source)
     kind: RoleKind = "input"

@@ -270,11 +270,6 @@ def _graph_and_inputs(
 
 
 def _existing(folder: Path) -> Path:
-    """Return a case folder that exists.
-
-    Raises:
-        CaseError: It does not, or it is half-written.
-    """
     folder = folder.expanduser()
     folder = folder.parent if folder.name == MANIFEST else folder
     if folder.is_file():

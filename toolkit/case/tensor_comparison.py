@@ -38,10 +38,7 @@ class StoredValues:
 
     Attributes:
         file: The file of the index, for errors.
-        names: Of all values, in order.
         others: Values other than tensors, as text.
-        index: Memory layout of the tensors.
-        arrays: Values by storage.
         viewers: The tensors on each storage, each tensor once.
     """
 

@@ -35,11 +35,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 def check_no_link(folder: Path, path: Path) -> None:
-    """Check that neither a file nor a folder between it and `folder` is a link.
-
-    Raises:
-        CaseError: A part of the path is a link.
-    """
+    """Raise `CaseError` if a file, or a folder between it and `folder`, is a link."""
     place = path.relative_to(folder)
     for part in (place, *place.parents):
         if part != Path() and (folder / part).is_symlink():
@@ -47,11 +43,7 @@ def check_no_link(folder: Path, path: Path) -> None:
 
 
 def check_nbytes(path: Path, nbytes: int, limit: int) -> None:
-    """Check the size of a file.
-
-    Raises:
-        CaseError: It is larger than the limit.
-    """
+    """Raise `CaseError` if a file is larger than a limit."""
     if nbytes > limit:
         raise CaseError(
             f"{path.name} in {path.parent} has {nbytes:,} bytes, more than the {limit:,} that ctk "

@@ -94,7 +94,6 @@ def append_line(path: Path, line: str) -> None:
     next line then starts on a line of its own.
 
     Args:
-        path: The file.
         line: Without its newline; a document that spans lines goes through `append_text`.
 
     Raises:

@@ -13,8 +13,6 @@ class Walk:
     """The root and the folders below it; links are not followed.
 
     Attributes:
-        root: The first folder.
-        limit: The largest number of folders to visit.
         is_cut: Whether there were more; valid after the walk.
     """
 

@@ -37,7 +37,6 @@ class GrowingFile(Closeable):
     """The open file, locked; a context manager.
 
     Attributes:
-        path: Of the file.
         lines: The JSON text of each whole line, without its digest.
         problem: Why the last lines are not on disk; empty if they are. The next `append` retries.
     """
@@ -153,11 +152,7 @@ def _read(path: Path, descriptor: int) -> bytes:
 
 
 def _check_digests(path: Path, whole: bytes) -> tuple[list[bytes], bytes]:
-    """Return the lines without their digests, and the last digest.
-
-    Raises:
-        CaseError: A digest does not match its line.
-    """
+    """Return the lines without their digests, and the last digest."""
     lines: list[bytes] = []
     last = b""
     for number, line in enumerate(whole.split(b"\n")[:-1], 1):

@@ -95,10 +95,6 @@ def _own_limit() -> int:
 
 
 def check_at_most(size: int, limit: int, subject: str) -> None:
-    """Check a size or count.
-
-    Raises:
-        CaseError: It is larger.
-    """
+    """Raise `CaseError` if a size or count is larger than a limit."""
     if size > limit:
         raise CaseError(f"{subject}: {size:,}, more than the {limit:,} that ctk takes")

@@ -5,9 +5,6 @@ direction of writing, lone surrogates) are escaped as in a Python string. Printa
 unchanged.
 
     one_line("done\x1b[2K\rno failure")   done\x1b[2K\rno failure   (18 characters more, one line)
-
-Every text of a case is escaped when it is read (`manifest`, `as_json`, `dump`) or displayed.
-`scrub` removes paths of this machine and secrets.
 """
 
 from ctk.toolkit.case.formats.limits import TEXT_LENGTH

@@ -10,7 +10,7 @@ valid). Booleans: with the recorded share of True.
 The same recipe gives the same bits on every load and every machine: only uniform numbers of
 torch's CPU generator are drawn, and only additions and multiplications are applied to them, one
 operation per kernel. (`torch.randn` takes logarithms and cosines, whose last bit differs between
-machines.) Correlations between elements or tensors are not reproduced.
+machines.)
 """
 
 import math
@@ -164,12 +164,6 @@ def _clamp(value: float) -> float:
 
 def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Tensor:
     """Return the values of a recipe.
-
-    Args:
-        recipe: Possibly untrusted.
-        numel: Number of elements.
-        dtype: Their dtype.
-        where: Names the tensor in errors.
 
     Returns:
         A CPU tensor of shape `[numel]`.

@@ -1,7 +1,4 @@
-"""Values of tensors in safetensors files: every dtype of torch, bit for bit, without pickle.
-
-An array is contiguous and on the CPU; `tensors` handles strides and aliasing.
-"""
+"""Values of tensors in safetensors files: every dtype of torch, bit for bit, without pickle."""
 
 from collections.abc import Mapping
 from pathlib import Path

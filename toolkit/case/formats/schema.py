@@ -12,8 +12,6 @@ name that Python reserves ends in `_` in the class and not in the JSON (`pass_` 
 
     decode(Autocast, '{"device_type": "cpu", "dtype": 3}', where="a.json")
     # CaseError: a.json: $.dtype: expected a valid string, found 3
-
-Arguments of graphs, whose keys name their types, are read by `ctk.toolkit.case.graphs`.
 """
 
 import functools
@@ -68,9 +66,7 @@ def decode(kind: type[T], text: str | bytes, *, where: str) -> T:
     """Return the document in a text.
 
     Args:
-        kind: A class marked with `@document`.
         text: JSON, possibly untrusted.
-        where: Names the text in errors.
 
     Raises:
         CaseError: It is not JSON, or not such a document; the message has the place, the value
@@ -101,11 +97,8 @@ def read_document(
     """Return the document in a file.
 
     Args:
-        kind: A class marked with `@document`.
-        path: The file.
         next_step: Advice if it cannot be read; ends the message.
         schema: The expected value of its key `schema`; checked first.
-        limit: Of its size in bytes.
 
     Raises:
         CaseError: It is missing, damaged, of another schema, or not such a document.

@@ -1,10 +1,7 @@
-"""Strict JSON: no NaN, no duplicate keys; a wrong type is an error with its place.
+"""Strict JSON: no NaN, no duplicate keys; a wrong type is a `CaseError` with its place.
 
-Before parsing, the size, the nesting and the digits of numbers are checked.
-
-Documents of a fixed shape are declared as classes (`schema`). The accessors here are for values
-whose own keys name their type (a graph's arguments): they raise a `CaseError` with the place, never
-a `KeyError`, `TypeError` or `JSONDecodeError`.
+The accessors are for values whose own keys name their type (a graph's arguments); documents of a
+fixed shape are declared as classes (`schema`).
 """
 
 import json
@@ -43,9 +40,7 @@ def read_json(path: Path, *, next_step: str, limit: int = DOCUMENT_NBYTES) -> Js
     """Return the JSON object in a file.
 
     Args:
-        path: The file.
         next_step: Advice if it cannot be read; ends the message.
-        limit: Of its size in bytes.
 
     Raises:
         CaseError: The file is missing, unreadable or too large, truncated, not UTF-8, nested

@@ -59,8 +59,6 @@ class Content:
     """The content of a tensor.
 
     Attributes:
-        kind: `zeros`, `arange`, `randn:SEED` or `data`.
-        runs: The exceptions to it.
         nonzeros: The number of elements with a bit that is set (-0.0 has one).
         roughness: Of `data`: 0 if all are -1, 0 or 1; 1 if all are small whole numbers; 2 if all
             are finite; else 3.
@@ -98,10 +96,7 @@ NOTHING = Content("zeros")
 
 @dataclass(slots=True)
 class ContentCache:
-    """A cache of contents.
-
-    The key is the identity of a tensor, valid while it lives and is not written to.
-    """
+    """A cache of contents by the identity of tensors, which must live and not be written to."""
 
     known: dict[int, tuple[weakref.ref[torch.Tensor], int, Content]] = field(
         default_factory=dict[int, tuple[weakref.ref[torch.Tensor], int, Content]]

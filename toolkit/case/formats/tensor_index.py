@@ -14,13 +14,10 @@ class Storage:
     """A piece of memory, and the values in it.
 
     Attributes:
-        dtype: Of the values.
         first: Elements before the first value.
-        shape: Of the values.
         stride: Of the values in memory.
         values: Whether they are stored, or built by the recipe: `written` exactly, `synthetic`
             approximately.
-        recipe: To build them.
         inference: Whether it belongs to an inference tensor.
     """
 
@@ -55,9 +52,7 @@ class TensorIndex:
     """The memory layout of tensors.
 
     Attributes:
-        entries: Each tensor by name.
         same: Further names of tensors in `entries`.
-        storages: By key.
     """
 
     entries: Mapping[str, TensorEntry]

@@ -60,7 +60,6 @@ class Packed:
     """Tensors prepared for saving.
 
     Attributes:
-        index: How they lie in memory, for JSON.
         arrays: For each stored storage by key: a contiguous CPU tensor, for safetensors.
     """
 
@@ -101,8 +100,6 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
 
 @dataclass(frozen=True, slots=True)
 class _PackBuilder:
-    """A `Packed` under construction."""
-
     entries: dict[str, TensorEntry]
     same: dict[str, str]
     storages: dict[str, Storage]
@@ -110,11 +107,7 @@ class _PackBuilder:
 
 
 def check_supported(name: str, tensor: Tensor) -> None:
-    """Check that a tensor can be kept in a case.
-
-    Raises:
-        CaseError: It cannot.
-    """
+    """Raise `CaseError` if a tensor cannot be kept in a case."""
     fake = torch_fake.is_fake(tensor)
     has_values = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
     if (fake or has_values) and tensor.layout == torch.strided and not tensor.is_quantized:
@@ -245,10 +238,7 @@ def unpack_tensors(
     """Rebuild tensors.
 
     Args:
-        index: Of `Packed`, possibly untrusted.
-        arrays: Stored values by key.
         device: Put all tensors there instead of on the recorded device.
-        where: Names the file in errors.
 
     Raises:
         CaseError: An array is missing, or a tensor does not fit in memory.
@@ -277,11 +267,7 @@ def unpack_tensors(
 
 
 def _check_index(index: TensorIndex, where: str) -> None:
-    """Check every number of an index, and the total size, before any tensor is built.
-
-    Raises:
-        CaseError: It is too large; the message names the tensor, the bytes and the limit.
-    """
+    """Check every number of an index, and the total size, before any tensor is built."""
     counts = {"tensors": len(index.entries) + len(index.same), "storages": len(index.storages)}
     for what, count in counts.items():
         check_at_most(count, TENSORS, f"{where}: {what}")

@@ -1,7 +1,4 @@
-"""The allow-list: functions, methods and attributes that a graph of a case may use.
-
-`callables` handles operators of `torch.ops` and functions of the user.
-"""
+"""The allow-list: functions, methods and attributes that a graph of a case may use."""
 
 import builtins
 import functools
@@ -174,11 +171,7 @@ def methods() -> frozenset[str]:
 
 
 def check_method(name: str) -> str:
-    """Return the name of a Tensor method that a graph may call.
-
-    Raises:
-        CaseError: It is not one.
-    """
+    """Return the name of a Tensor method; raise `CaseError` unless a graph may call it."""
     if name in methods():
         return name
     raise CaseError(
@@ -187,11 +180,7 @@ def check_method(name: str) -> str:
 
 
 def check_attribute(name: object) -> None:
-    """Check the second argument of `getattr` in a graph.
-
-    Raises:
-        CaseError: A graph may not read it.
-    """
+    """Raise `CaseError` unless a graph may read this second argument of `getattr`."""
     if not (isinstance(name, str) and name in ATTRIBUTES):
         hint = nearest(name, ATTRIBUTES) if isinstance(name, str) else ""
         raise CaseError(f"getattr of {quote_value(name)} is not allowed in a graph{hint}")

@@ -48,7 +48,6 @@ def encode_value(value: object, where: str) -> object:
 
     Args:
         value: An argument of a node, possibly nested. Nodes become their names.
-        where: The node and argument, for errors.
 
     Raises:
         CaseError: Its type cannot be kept; the message names it and `where`.
@@ -112,8 +111,6 @@ class Decoder:
     """The context for reading values back.
 
     Attributes:
-        nodes: The nodes built so far, by name.
-        resolve: Returns the function of a target name.
         device: Replaces every recorded device; None keeps them.
     """
 

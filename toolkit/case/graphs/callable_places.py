@@ -87,11 +87,7 @@ Not listed, so refused: kernels, delegates and TorchBind methods (`triton_kernel
 
 
 def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> None:
-    """Check that callables occur only as arguments that an operator calls.
-
-    Raises:
-        CaseError: A callable occurs elsewhere, or another value in its place.
-    """
+    """Raise `CaseError` unless callables occur only, and always, where an operator calls."""
     for node in graph.nodes:
         called = _places(node)
         for key, value in _arguments(node):

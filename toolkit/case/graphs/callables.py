@@ -14,8 +14,7 @@ So an untrusted `graph.json` cannot reach `os.system`, `torch.load` or a file. C
    lists in `imports` and the user allowed.
 
 No module is imported for a name except in case 6 (`load_imports`), and unregistered operators are
-not looked up. `untrusted_calls` refuses some of these names without trust; `callable_places` checks
-the positions of callables. The tables are in `allow_list`.
+not looked up.
 """
 
 import contextlib
@@ -62,7 +61,6 @@ def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Funct
     """Return the function or op of a name.
 
     Args:
-        name: A name as `target_to_name` writes it.
         allow_imports: Modules whose functions may be used; `load_imports` has imported them.
 
     Raises:
@@ -106,7 +104,6 @@ def _op_from_name(parts: list[str]) -> Any:
 
 
 def _check_op(op: Any) -> None:
-    """Refuse TorchScript builtins and ops that take the name of a file."""
     if str(op) != "prim.device.default" and not operators.is_dispatcher_op(op):
         raise CaseError(
             f"op {op} is a TorchScript builtin, not an op of the dispatcher: a case may not call it"
@@ -243,9 +240,6 @@ def load_imports(
 
     Args:
         listed: Modules, and files below the folder.
-        allow_imports: Allowed ones among them.
-        folder: Of the case.
-        calls: Names of the functions and operators that the graph calls.
 
     Raises:
         CaseError: An allowed module cannot be imported.

@@ -61,9 +61,7 @@ def graph_to_json(
     """Return a graph as JSON, and the values of its constants.
 
     Args:
-        gm: A captured graph; only read.
         keep: Which constants to store by value; the others become recipes.
-        measure: Whether recipes follow the statistics of the values.
 
     Returns:
         The JSON, and arrays for a safetensors file.
@@ -186,8 +184,6 @@ def graph_from_json(
     """Build a graph from JSON, possibly untrusted.
 
     Args:
-        data: JSON of `graph_to_json`.
-        tensors: The arrays of `graph_to_json`.
         allow_imports: Imported modules whose functions may be called.
         trust: Whether the checks of `untrusted_calls` are skipped.
         device: Replaces the device of constants and of arguments.
@@ -224,8 +220,6 @@ def _count_nodes(data: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """The context of reading a graph and its sub-graphs."""
-
     resolve: Callable[[str], Any]
     constants: Mapping[str, Tensor]
     device: str | None
@@ -289,7 +283,6 @@ class _Reader:
         return graph
 
     def node(self, graph: Graph, made: Mapping[str, Node], data: Json, where: str) -> Node:
-        """Append one node."""
         _check_keys(data, ("op", "name", "target", "args", "kwargs", "type", "value"), where)
         decoder = Decoder(made, self.resolve, self.device)
         op, name = member(data, "op", str, where), member(data, "name", str, where)
@@ -352,11 +345,7 @@ _ARGUMENTS = {"placeholder": (0, 1), "get_attr": (0, 0), "output": (1, 1), "call
 
 
 def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str:
-    """Check a node's op and target; return the target.
-
-    Raises:
-        CaseError: The op is unknown, or the target is not allowed.
-    """
+    """Check a node's op and target; return the target."""
     if op not in _OPS:
         raise CaseError(f"{where}: {quote_value(op)} is not an op of a graph{nearest(op, _OPS)}")
     try:
@@ -389,11 +378,7 @@ def _check_keys(data: Mapping[str, object], known: Sequence[str], where: str) ->
 
 
 def check_identifier(name: object, where: str) -> str:
-    """Check the name of a variable, an argument or an attribute, and return it.
-
-    Raises:
-        CaseError: It is not allowed.
-    """
+    """Return the name of a variable, argument or attribute; raise `CaseError` if not allowed."""
     if isinstance(name, str) and is_identifier(name):
         return name
     raise CaseError(f"{where}: {quote_value(name)} is not allowed as a name in a graph")
@@ -406,11 +391,7 @@ def is_identifier(name: str) -> bool:
 
 
 def check_name(name: object, where: str) -> str:
-    """Check the name of a node: it must not hide a name of FX's programs (`torch`).
-
-    Raises:
-        CaseError: It does.
-    """
+    """Return a node's name; raise `CaseError` if it hides a name of FX's programs (`torch`)."""
     checked = check_identifier(name, where)
     if hasattr(builtins, checked) or Graph().placeholder(checked).name == checked:
         return checked
@@ -418,10 +399,10 @@ def check_name(name: object, where: str) -> str:
 
 
 def check_path(path: str, where: str) -> str:
-    """Check the path of an attribute: it must not hide an attribute of `GraphModule`.
+    """Return the path of an attribute.
 
     Raises:
-        CaseError: It does, or is not a path of names.
+        CaseError: It is not a path of names, or hides an attribute of `GraphModule`.
     """
     if len(path) > NAME_LENGTH:
         raise CaseError(f"{where}: {quote_value(path)} is too long for an attribute")

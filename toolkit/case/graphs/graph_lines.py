@@ -1,7 +1,7 @@
 """Graphs as text, one line per node, and readable differences between two graphs.
 
-The text is stable (node names, no ids, no addresses), so that two graphs of one compile differ only
-where a pass changed them. It cannot be loaded back, unlike graph_json.py.
+The text is stable (no ids, no addresses): two graphs of one compile differ only where a pass
+changed them.
 """
 
 import difflib

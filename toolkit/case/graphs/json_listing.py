@@ -3,7 +3,7 @@
     mul: float32[4, 8] = torch.mul(l_x_, 2)
 
 So an untrusted graph can be read without importing its functions. Two nodes with equal lines may
-differ in other data (`Row.data`). `graph_json` checks whether the graph can be built.
+differ in other data (`Row.data`).
 """
 
 import json
@@ -24,7 +24,6 @@ class Row:
     Attributes:
         subject: Unique in the graph: `node mul`, `node cond_true_0.mul`.
         line: Its text; empty if it has none.
-        data: The JSON of the subject.
     """
 
     subject: str

@@ -1,7 +1,7 @@
 """Values and calls of a graph as Python expressions.
 
 Every text is built from checked names and `repr` of plain values, so that an untrusted graph cannot
-inject code into a program. `python_source` writes classes and methods.
+inject code into a program.
 """
 
 import math
@@ -40,12 +40,7 @@ PREFIX = {"operator.neg": "-", "operator.pos": "+", "operator.invert": "~", "ope
 
 @dataclass(frozen=True, slots=True)
 class VariableNames:
-    """The variables of a function, and the modules that its text needs.
-
-    Attributes:
-        nodes: Variable of each node.
-        imports: Filled with module names.
-    """
+    """The variables of a function, and the modules that its text needs."""
 
     nodes: Mapping[Node, str]
     imports: set[str]
@@ -120,9 +115,7 @@ def call_text(node: Node, callee: str, names: VariableNames) -> str:
     """Return the line of a call: an operator, an index, an attribute, a method or a function.
 
     Args:
-        node: A node of op call_function, call_method or call_module.
         callee: Qualified name, name of the method, or `self.<module>`.
-        names: Variables.
     """
     variable = names.nodes[node]
     args = node.args
@@ -154,7 +147,6 @@ def _call(node: Node, callee: str, names: VariableNames) -> str:
 
 
 def _operand(value: object, names: VariableNames) -> str:
-    """Write an operand; a literal in parentheses if precedence requires them."""
     text = expression(value, names)
     is_bare = isinstance(value, Node) or text.startswith(("float(", "complex(", "torch."))
     is_bare = is_bare or (isinstance(value, int | float) and not text.startswith("-"))
@@ -162,7 +154,6 @@ def _operand(value: object, names: VariableNames) -> str:
 
 
 def _index(value: object, names: VariableNames) -> str:
-    """Write an index with `:` for slices."""
     if isinstance(value, slice):
         return _slice(value, names)
     if type(value) is tuple and value:

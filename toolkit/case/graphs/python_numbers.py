@@ -33,11 +33,7 @@ _REPEATS = frozenset(("operator.mul", "operator.imul"))
 
 
 def check_numbers(graph: Graph, where: str) -> None:
-    """Check that no number or list of a graph can grow beyond `INT_BITS` and `SEQUENCE`.
-
-    Raises:
-        CaseError: The message names the node.
-    """
+    """Raise `CaseError` if a number or list of a graph can grow beyond `INT_BITS` or `SEQUENCE`."""
     bits: dict[Node, int] = {}
     for node in graph.nodes:
         name, values = _function_and_arguments(node)

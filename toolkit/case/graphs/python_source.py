@@ -85,7 +85,6 @@ def graph_to_python(
     """Return a graph as the source of a module class, or of functions that build graphs.
 
     Args:
-        gm: A graph that can be kept in a case; only read.
         class_name: Name of the class; sub-graphs become `<class_name>_<attribute>`, before it.
         symbols_from: `Case.dynamic`. Placeholders that are symbolic sizes leave the signature; they
             are read off the tensors that have them (`s77 = l_x_.size(0)`).
@@ -264,7 +263,6 @@ def _parameters(
 
 
 def _statement(node: Node, text: VariableNames, fields: Mapping[str, str]) -> str | None:
-    """Return the line of a node; None for a placeholder."""
     if node.op == "placeholder":
         return None
     if node.op == "output":

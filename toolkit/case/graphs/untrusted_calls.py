@@ -1,4 +1,4 @@
-r"""Check a graph that is not trusted: the operators that it calls, the texts that it passes.
+"""Check a graph that is not trusted: the operators that it calls, the texts that it passes.
 
 Refused are operators that read raw memory or reach outside the process. Dynamo captures them only
 from rare programs, whose cases need `--trust`:
@@ -22,8 +22,7 @@ text without trust has no character that could end a string, a line or a comment
     operator.mod("%c", 34)                  refused: other texts could be computed from it
 
 This is not a sandbox of torch: a kernel that reads indices from a tensor without a check is a bug
-of torch (`max_pool2d_with_indices_backward` of 2.13 is one). Rules for every graph, trusted or not,
-are in `callables`.
+of torch (`max_pool2d_with_indices_backward` of 2.13 is one).
 """
 
 import functools
@@ -64,8 +63,6 @@ def check_untrusted(op: str, target: str, values: Sequence[object], where: str) 
     Args:
         op: The op of the node; `get_attr` for an attribute.
         target: Its target as JSON names it.
-        values: Its arguments, decoded.
-        where: Names it in errors.
 
     Raises:
         TrustError: It makes a call, or passes a text, that needs trust.

@@ -137,11 +137,7 @@ _DEVICE_TEXT = re.compile(r"\w+(:\d+)?")
 
 
 def check_value_json(data: object, where: str) -> None:
-    """Check untrusted JSON of `node_value_json`, because it is written to comments of programs.
-
-    Raises:
-        CaseError: It is malformed, or a symbol is not an expression.
-    """
+    """Raise `CaseError` if untrusted JSON, to be written to comments, is malformed."""
     if data is None:
         return
     if isinstance(data, list):

@@ -1,7 +1,6 @@
 """The options of the target `ctk` that a case may set without trust.
 
-All except the user's own passes: a generator, names of passes, numbers, and the words of `WORDS`.
-`custom_passes` names code, unless it is empty.
+All except the user's own passes: `custom_passes` names code, unless it is empty.
 """
 
 import re
@@ -97,7 +96,6 @@ def _are_pass_options(value: object) -> bool:
 
 
 def _is_empty(value: object) -> bool:
-    """Return whether a table of passes names none."""
     return isinstance(value, dict) and not any(cast("dict[object, object]", value).values())
 
 

@@ -8,7 +8,6 @@ Computed from the names in a case alone, without running anything:
     demands_of(Words("inductor", {"max_autotune": True}))   # none
 
 A case without demands is safe to judge: it reaches torch's operators and compilers only.
-`ctk.toolkit.case.admission` reads folders, `graphs` checks the graph itself.
 """
 
 import re
@@ -37,9 +36,7 @@ class Demand:
     """An action that needs trust.
 
     Attributes:
-        kind: Of action.
         what: Its object: a name from the case, escaped and cut to a line.
-        where: Its place in the case.
     """
 
     kind: DemandKind
@@ -55,9 +52,6 @@ class CodeNames:
     """The names in a case that can refer to code.
 
     Attributes:
-        target: Target spec.
-        config: Its options.
-        imports: Modules that loading imports.
         calls: Names of the functions that the graph calls.
     """
 
@@ -93,8 +87,6 @@ def demands_of(
     """Return the demands of a case; empty for a harmless case.
 
     Args:
-        words: The names in the case.
-        given: The overrides of the user.
         allow_imports: Modules whose functions and operators the case may use.
         aliases: Other names of the case's target: its copy in the folder.
     """
@@ -112,10 +104,7 @@ def demands_of(
 
 
 def _is_allowed(name: str, allow_imports: Collection[str]) -> bool:
-    """Return whether a call is allowed: by its module, or as an operator of any allowed module.
-
-    The module that registers an operator is unknown.
-    """
+    """Return whether a call is allowed: by its module, or as an operator of any allowed module."""
     return name.partition(":")[0] in allow_imports if ":" in name else bool(allow_imports)
 
 

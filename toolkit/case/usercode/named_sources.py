@@ -33,9 +33,6 @@ def place_sources(files: Sequence[Path]) -> dict[str, Path]:
 
         a/fold.py, a/helper.py  ->  fold.py, helper.py
         b/pad.py, b/helper.py   ->  1/pad.py, 1/helper.py
-
-    Returns:
-        The file of each relative path.
     """
     placed: dict[str, Path] = {}
     for number, file in enumerate(files):

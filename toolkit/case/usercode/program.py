@@ -14,7 +14,7 @@ their full names) and `BACKWARD`:
     CONFIG = {"torch._inductor.config.freezing": True}
 
 Loading runs the user's file as a module of its own name (its `if __name__ == "__main__"` block does
-not run) and calls its functions. It does not run the model and knows nothing of compilers.
+not run) and calls its functions.
 """
 
 import contextlib
@@ -46,16 +46,12 @@ class UserProgram:
 
     Attributes:
         model: The compiled object: an `nn.Module` or any callable.
-        inputs: Positional arguments of one call.
         config: The result of the file's `config()`: options of the target, JSON values.
-        name: Stem of the file; used in folder names.
         path: The file, absolute.
-        kwargs: Keyword arguments of one call.
         warmups: Arguments of earlier calls, in order.
         between: Called with the model before the last call; None: no call.
         compile: Keywords of `torch.compile` in the file (`dynamic`, `fullgraph`).
         settings: Settings of torch, by full name (`torch._dynamo.config.cache_size_limit`).
-        backward: Whether the file requests the backward pass.
         dynamic_shapes: Builds the `dynamic_shapes` of `torch.export.export`; None: not in the file.
         spec: The argument of `load_program` that loads it again; empty for a callable of the
             library.
@@ -248,7 +244,6 @@ def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
 
 
 def _settings(module: ModuleType, path: Path) -> dict[str, object]:
-    """Return the settings of torch in `CONFIG`."""
     found = settings_of(vars(module))
     for name in found:
         if not is_setting(name):

@@ -107,7 +107,6 @@ class _Slicer:
     # --- wanting ---------------------------------------------------------------------------------
 
     def ask(self, path: Path, names: Iterable[str] | None) -> None:
-        """Want some names of a file, or all of it."""
         file = self._file(path)
         if names is None or file.statements is None:
             file.is_whole = True
@@ -231,7 +230,6 @@ class _Slicer:
         return False
 
     def _uses(self, definition: tuple[Path, str]) -> Iterator[tuple[Path, str]]:
-        """Yield the definitions that a definition uses: in its file, and by its imports."""
         path, name = definition
         for statement in self.files[path].binding(name):
             yield from ((path, used) for used in statement.uses)

@@ -4,7 +4,7 @@
     from pack.sub import a              a: taken from the neighbour pack/sub.py
     import torch                        torch: of the package torch, not a neighbour
 
-It runs nothing, and does not know which statements are needed (`slicing`).
+It runs nothing.
 """
 
 import ast
@@ -26,7 +26,6 @@ class Import:
     """The meaning of a name of an import statement.
 
     Attributes:
-        name: The name that it binds.
         package: The first part of the module's name.
         file: The neighbour that it is, or is taken from; None for other modules.
         attribute: The name taken from the module; empty for the module itself.

@@ -4,8 +4,6 @@ Python's own compiler (`symtable`) decides which names are global, in every scop
 
     def backend(gm, inputs):          binds backend
         return scaled(gm, FACTOR)     looks up scaled, FACTOR; `inputs` is its own
-
-Following names from statement to statement or into other files is `slicing`. No code is run.
 """
 
 import ast
@@ -27,7 +25,6 @@ class Statement:
     """A statement at the top of a file, or several that share a line.
 
     Attributes:
-        nodes: Its trees.
         lines: First and last line, from 1; decorators count.
         binds: Names of the module that it binds, or a function in it by `global`.
         uses: Names of the module that it looks up, also in functions and annotations.
