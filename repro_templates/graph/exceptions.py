@@ -22,8 +22,6 @@ The same error seldom has the same words on both sides, so this is decided in st
     RuntimeError: all elements of input ...      _LinAlgError: ... is singular          no
     IndexError: index 9 is out of bounds ...     AssertionError in a pass               no
     raise ValueError("no")                       raise KeyError("no")                   no (4)
-
-Nothing is run, and the places of the errors are not compared: compilers fuse nodes.
 """
 
 import re
@@ -90,7 +88,6 @@ def describe_error(error: BaseException, *, compiling: bool | None = None) -> Ra
     """Return an exception without its wrappers.
 
     Args:
-        error: The caught exception.
         compiling: Whether it was caught while compiling. None: decided by its wrappers.
     """
     wrappers = [type(each).__name__ for each in _unwrap(error)]

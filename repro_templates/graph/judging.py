@@ -15,8 +15,6 @@ Cheapest questions first; later ones are asked only when they matter:
 
 Mismatches of dtype, shape and structure do not depend on numbers: 3 and 4 do not apply to them. Nor
 do those of layout (layout.py), which are looked at last: a failure in values comes first.
-
-It runs only the functions that it gets, and does not know which failure was expected.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -62,7 +60,6 @@ def judge_runs(
     """Judge whether a compiled run is wrong.
 
     Args:
-        eager: The run of the program.
         compiled: The run under test, from the same seed.
         eager_again: Runs eager once more, with the seed raised by so much; may raise.
         reference: Returns the float64 results, or None and why there are none.

@@ -24,7 +24,6 @@ def slow_failure(
     """Return the failure of a program whose compiled call is slow; None if it is not.
 
     Args:
-        program: The program of the script.
         factor: Least ratio of the times that counts as slow.
         empty: Compiles `Empty()` as the program is compiled.
     """

@@ -14,8 +14,6 @@ time of an almost empty program of the same inputs, and half as much for safety,
 a GPU only its own time counts, launched without gaps.
 
 Memory: the peak above the memory held before the call, measured twice.
-
-It does not compile, or compare results.
 """
 
 import gc
@@ -109,11 +107,7 @@ def slowdown(
     """Decide whether a compiled call takes at least `factor` times as long as eager's.
 
     Args:
-        eager: Calls the program.
-        compiled: Calls the compiled program.
-        factor: Least ratio that counts as too slow.
         empty: Returns a call of an almost empty compiled program; None if there is none.
-        on_gpu: Whether the GPU does the work.
     """
     clock = gpu_seconds if on_gpu else wall_seconds
     rounds: list[tuple[float, float]] = []

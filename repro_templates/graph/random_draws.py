@@ -38,9 +38,6 @@ def same_draws(
 ) -> AbstractContextManager[None]:
     """Return a context in which a program draws the random numbers of another run.
 
-    Args:
-        record: Runs the program once, within the context that it gets.
-
     Raises:
         PrecisionRefused: An op draws and cannot be played back; or, within the context, the draws
             come in another order.

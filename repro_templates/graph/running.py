@@ -3,8 +3,6 @@
 Results are named `out0` (leaves of the output), `in0` (tensor inputs after the run, numbered by
 position), `held_NAME` (tensors that the program holds, after the run) and, with the mode
 `backward`, `grad_in0` (gradients of the inputs that require one; None when there is none).
-
-It makes no private copies (the program may change the caller's values), and compares nothing.
 """
 
 import contextlib
@@ -33,8 +31,6 @@ class Run:
 
     Attributes:
         values: The results by name, in the order outputs, inputs, held tensors, gradients.
-        generators: The states of torch's random generators after the call.
-        drew_random: Whether the call used them.
         layout: Strides, shared memory and `requires_grad` of the results.
         is_seeded: Whether all were seeded before; false when the call was the first to use CUDA.
     """
@@ -60,8 +56,6 @@ def run_once(
     Args:
         call: The program, taking flat inputs.
         inputs: Its own to change.
-        modes: As set by `under`.
-        states: As set by `under`.
         around: Entered for the call and the gradients.
         held: Tensors that the program reaches besides its inputs, to read them after the call: an
             optimizer step returns nothing and writes into its parameters.
@@ -153,7 +147,6 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
     """Run the body under `modes`, seeded; restore everything afterwards, generators included.
 
     Args:
-        modes: Those of the program.
         states: `STATES`, or in a repro only the states that differ from a fresh process.
     """
     with contextlib.ExitStack() as stack:

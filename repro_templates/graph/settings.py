@@ -2,8 +2,6 @@
 
 They belong to the process, so a case keeps the settings that differ from a fresh torch, by their
 names below `torch.`, and every run sets and restores them.
-
-Autocast, grad modes and the default dtype are in running.py.
 """
 
 import contextlib
@@ -26,8 +24,6 @@ class Setting:
     """One setting of torch.
 
     Attributes:
-        get: Reads it.
-        set: Writes it.
         allowed: Its possible values; the first is the value in a fresh torch.
     """
 

@@ -47,13 +47,9 @@ class GraphProgram:
     """The parts in which repros differ.
 
     Attributes:
-        module: Builds the program with its constants.
         inputs: Builds its inputs, by the names of its placeholders.
-        compiled: Returns the module compiled by the target.
-        modes: The state in which the program ran.
         expected: The failure that the script was written for: kind, exception, signal.
         sizes: Inputs that the program reads off the shapes of others.
-        states: The states that `under` must set.
         casts: `InFloat64`, if the program names dtypes.
         shares_memory: Whether inputs share memory, which float64 copies would not.
         draws: `same_draws`; None: the program draws no random numbers.

@@ -17,9 +17,6 @@ NaN and Inf must be where eager or the reference has them (a float16 overflow in
 eager's error). Integers and bools must be equal, except that eager's own mistakes are counted in
 the same way: ten times as many, or ten times as large.
 
-It runs nothing, compares no strides and no aliases (layout.py), and does not
-decide whether a difference reproduces an earlier one (judging.py).
-
 Source: the rule with a factor of ten is that of `torch._dynamo.utils.same`, which applies it to the
 RMS of a whole tensor, and so misses a single wrong element.
 """
@@ -50,8 +47,6 @@ def compare_runs(
     """Return every mismatch between two runs, in the order of the results.
 
     Args:
-        eager: The values of the program by name.
-        compiled: The values under test.
         reference: The float64 run; if it is None, or has no value of the same name and shape, eager
             is the reference.
     """
@@ -98,11 +93,7 @@ def compare_values(
     held to the row of float32, because it mostly comes from `item()`.
 
     Args:
-        name: For the report.
-        eager: The value of the program.
-        compiled: The value under test.
         reference: The same value in float64; anything else (None, another shape) means eager.
-        rows: Of the tolerance table.
     """
     if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
         if type(eager) in PLAIN_CLASSES and type(compiled) in PLAIN_CLASSES:

@@ -34,7 +34,6 @@ class Mismatch:
     Attributes:
         name: Of the result (`out0`, `in1`, `grad_in2`), or of the node.
         kind: The difference; for errors in numbers also the measurements below, else None.
-        detail: One line for people.
         max_abs: Largest |compiled - reference|.
         rms_ratio: RMS error of compiled divided by that of eager; infinite when eager is exact.
         worst_index: The element that exceeds its allowance most.
@@ -97,9 +96,6 @@ def integer_errors(
     """Compare integers or bools: exact, except for mistakes that eager itself makes.
 
     Args:
-        name: Of the result.
-        eager: Any integer or bool dtype.
-        compiled: Of the same dtype and shape.
         reference: From the float64 run, of any dtype; None: eager is right.
 
     Returns:
@@ -125,11 +121,7 @@ def float_errors(
     """Compare floats or complex numbers by the rule of compare.py.
 
     Args:
-        name: Of the result.
-        eager: Any float or complex dtype.
-        compiled: Of the same dtype and shape.
         reference: From the float64 run; None: eager is right.
-        tolerance: The row for the dtype and the declared numerics.
 
     Returns:
         A mismatch of kind `nan` or `accuracy`, or None.

@@ -7,9 +7,6 @@ are, because they are part of the meaning; so do the arguments of autocast regio
 float64 values alone. Two things have no float64 meaning and are refused: reading the bits of a
 value as another dtype, and float8 or quantized numbers. Those programs are compared with eager in
 their own dtype.
-
-toolkit/execution/float64.py rewrites graphs by this rule; random_draws.py makes random ops draw the
-same numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping

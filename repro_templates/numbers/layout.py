@@ -52,7 +52,6 @@ def layout_of(outputs: Mapping[str, object], others: Mapping[str, Tensor]) -> La
     """Return the layout of results, before any of them is cloned.
 
     Args:
-        outputs: The results of the call.
         others: Tensors that it could reach: its inputs, and the tensors that it holds.
     """
     plain = {name: value for name, value in outputs.items() if has_memory(value)}
@@ -87,14 +86,7 @@ def compare_layouts(
     layouts: tuple[Layout, Layout],
     kinds: Collection[str],
 ) -> tuple[Mismatch, ...]:
-    """Return every mismatch of the given kinds between two runs.
-
-    Args:
-        eager: The values of the program by name.
-        compiled: The values under test.
-        layouts: Of both.
-        kinds: Some of `LAYOUT`.
-    """
+    """Return every mismatch of the given kinds between two runs."""
     found = (
         *_stride_mismatches(eager, compiled),
         *_alias_mismatches(layouts, known=compiled.keys() & eager.keys()),

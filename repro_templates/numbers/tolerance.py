@@ -10,7 +10,7 @@ from the unit roundoff u of a dtype (half the distance from 1 to the next number
 * `lowers_precision`: the result may come from the next smaller dtype, so it gets that dtype's
   `reassociates` row.
 
-Integers and bools are exact. The size to which errors are relative is in compare.py.
+Integers and bools are exact.
 
 Source: N. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci.
 Comput. 41 (2019); the table of `torch.testing.assert_close`, torch 2.13 documentation.

@@ -7,8 +7,6 @@ time, an id) are not compared.
 
     eager     call 1 out0 = 3.0    call 2 out0 = 5.0
     compiled  call 1 out0 = 3.0    call 2 out0 = 3.0    ->  accuracy at call2.out0
-
-It plays only the functions that it gets, and does not search for the cause.
 """
 
 import math
@@ -53,8 +51,6 @@ class CallDifference:
 
     Attributes:
         kind: As of a failure (`accuracy`, `state`, `missing-error`, ...).
-        name: The result: `call2.out0`.
-        detail: For people.
         exception: Type of the exception that the compiled side raised, or that only eager raises.
     """
 
@@ -148,7 +144,6 @@ class EagerPlays:
 
         Args:
             index: The call, from 0.
-            name: Of the value.
             other: The value of a float64 play, or of the play under test.
             times: How much further it may be.
         """
@@ -164,9 +159,7 @@ def compare_plays(
     """Return how the first call that differs does.
 
     Args:
-        eager: The plays of the program.
         compiled: The play under test: the same calls from the same seeds.
-        strides: Whether strides of results count.
     """
     flaky: Comparison | None = None
     for index, (expected, seen) in enumerate(zip(eager.first, compiled, strict=False)):

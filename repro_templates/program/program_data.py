@@ -27,7 +27,6 @@ def change_data(
         roots: The model, and the arguments of its calls by name. Objects that functions among them
             name are the user's own, and cannot be copied. Inference tensors stay: they allow no
             other data.
-        change: Returns the data of a tensor while the body runs.
     """
     tensors = tensors_of(*roots).values()
     kept: list[tuple[Tensor, Tensor]] = []
@@ -60,7 +59,6 @@ def neighbours(data: Tensor, towards: float) -> Tensor:
     The results of the program are then as good as its own: they differ by its rounding.
 
     Args:
-        data: Of any dtype and layout.
         towards: Infinity, or minus infinity.
     """
     if data.dtype not in (torch.float32, torch.float64) or data.layout is not torch.strided:

@@ -51,8 +51,6 @@ def leaves_of(value: object, path: str = "", items: Items | None = None) -> Iter
     """Yield the leaves of a value in a fixed order; sharing and unknown types are texts.
 
     Args:
-        value: Anything; only read.
-        path: The prefix of the names.
         items: Returns the items of a value; None: as for a result of a program.
     """
     seen: dict[int, tuple[str, object]] = {}

@@ -85,8 +85,6 @@ class Playable:
     """A program ready to be played; one play changes it.
 
     Attributes:
-        model: The compiled object.
-        calls: The arguments of each call that the program makes.
         again: Builds the arguments of the last call once more.
         between: Called with the model before the last call; None: no call.
         says_calls: Whether the program itself defines its calls.
@@ -105,14 +103,10 @@ class How:
 
     Attributes:
         calls: Least number of calls.
-        backward: Whether the backward pass of the results is run as well.
-        seed: Of each call.
         more: Further calls, of `MORE`, after those of the program, if its inputs allow it and it
             does not define its calls.
         fresh: Whether each call is compiled again: no guard decides whether a graph is reused.
-        in_float64: Whether a float64 reference is played.
         nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
-        records: Whether the random numbers of each call are recorded.
         tapes: Random numbers for a float64 reference; empty: it draws its own.
     """
 
@@ -132,7 +126,6 @@ class Played:
     """The results of one call.
 
     Attributes:
-        run: Its results and the state of the program, by name.
         form: The types of its result, as one text.
         error: Its exception; then there are no results.
         is_compiling: Whether it was raised while a graph was compiled.
@@ -157,7 +150,6 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
 
     Args:
         program: Private to this play, except for objects that cannot be copied.
-        how: See `How`.
         compiled: Compiles the model; None plays it in eager.
 
     Raises:
@@ -223,10 +215,7 @@ def one_call(
     """Call once and read everything.
 
     Args:
-        call: The program, compiled or not.
-        model: Read afterwards.
         given: Its arguments.
-        backward: Whether the backward pass of the results is run as well.
         earlier: Arguments and results of the call before, by name; replaced by those of this one.
 
     Raises:
@@ -258,10 +247,7 @@ def what_is_left(
     """Read the results of a call, and the state of the program.
 
     Args:
-        model: The program.
-        given: The arguments of the call, as it left them.
         before: States of the generators before it.
-        result: Its result.
         error: Its exception, if it raised.
         earlier: As for `one_call`.
     """

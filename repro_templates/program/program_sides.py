@@ -40,11 +40,6 @@ class Died(Exception):
 def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
     """Return how the compiled side of a program differs from eager.
 
-    Args:
-        side: Plays one side.
-        how: How both are played.
-        strides: Whether strides of results count.
-
     Raises:
         Died: Eager does not finish.
         CannotTell: The compiler under test is missing, or does not take its options.
@@ -86,7 +81,6 @@ def in_own_process(
     """Do some work in a forked process and return its values, or how it ended.
 
     Args:
-        work: Returns the values.
         timeout_seconds: With more it is killed.
         holds_too_much: Whether a process holds more memory than it may; then it is killed.
     """

@@ -42,9 +42,6 @@ def state_of(*roots: object) -> dict[str, object]:
     """Return copies of the leaves of a program's state: `held.NAME` for tensors, `state.NAME`.
 
     Gradients of tensors are `grad.NAME`.
-
-    Args:
-        roots: The model, and the arguments of a call by their names.
     """
     found: dict[str, object] = {}
     for leaf in _state_leaves(roots):

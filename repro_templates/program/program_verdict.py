@@ -41,11 +41,7 @@ class ProgramRepro:
 
     Attributes:
         program: The names of the script, those of the program among them.
-        compiled: Compiles the model with the target.
-        how: How the program is played.
         expected: The failure that the script was written for: kind, exception.
-        strides: Whether strides of results count.
-        timeout_seconds: Limit of the time of one side.
         memory_nbytes: Limit of the memory of one side; None: no limit.
     """
 
