@@ -52,10 +52,6 @@ def key_parts(
 ) -> dict[str, str]:
     """Return the parts of the key of a compile.
 
-    Args:
-        gm: The captured graph, before any pass.
-        passes: The passes of each stage that will run, built-in and the user's.
-
     Raises:
         Uncacheable: The compile cannot be kept; the message has the reason.
     """

@@ -223,7 +223,6 @@ def _note_bypass(store: Store, reason: str, key: Key | None) -> None:
 
 
 def _callable_of(data: Any, container: Container, name: str) -> BoxedCallable:
-    """Return a stored graph as a boxed callable, as its generator made it."""
     code = load_graph(data, container.members, name)
     forward, count = code.function, len(data["schedule"]["inputs"])
 

@@ -168,11 +168,7 @@ class Package(Mapping[str, EntryPoint]):
         self._weights.update({name: _fitting(name, taken[name], known[name]) for name in taken})
 
     def values_of(self, names: Sequence[str]) -> list[Tensor]:
-        """Return the values of weights.
-
-        Raises:
-            ArtifactError: A weight is not bound.
-        """
+        """Return the values of weights; raise `ArtifactError` if one is not bound."""
         try:
             return [self._weights[name] for name in names]
         except KeyError:

@@ -209,7 +209,6 @@ class _Package:
         self.entries.append(_Entry(name, traced, graph, guard))
 
     def finish(self) -> tuple[Json, Blobs]:
-        """Return the manifest, and the other members by name."""
         table, blobs = store_tensors(self.weights, "weights/")
         kept, left_out = table, {}
         if self.keep == "leave_out":
@@ -308,8 +307,6 @@ def module_of(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
 
 
 class _Function(torch.nn.Module):
-    """A function as a module."""
-
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function

@@ -128,7 +128,6 @@ class CudaKernel:
         ready(arguments)
 
     def _prepare(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
-        """Return a function that runs the kernel for some sizes."""
         plan = next((each for each in self._plans if each.holds(sizes)), None)
         if plan is None:
             raise RuntimeError(f"kernel {self.name} has no code for the sizes {list(sizes)}")

@@ -111,11 +111,7 @@ def require_known(
 
 
 def require_known_function(value: object, what: str) -> None:
-    """Refuse a function of the library that opens files or looks names up.
-
-    Raises:
-        Uncacheable: It is such a function.
-    """
+    """Raise `Uncacheable` for a function of the library that opens files or looks names up."""
     if any(value is each for each in _FUNCTIONS):
         name = getattr(value, "__name__", "")
         raise Uncacheable(f"{what} uses {name}: the value that it reads there cannot be known")
@@ -144,7 +140,6 @@ def names_changed(function: object, prefix: str = "") -> frozenset[str]:
     """Return the names whose values the source of a function changes; none without a source.
 
     Args:
-        function: A Python function; other objects have no source.
         prefix: `self.` for attributes of the object that the method belongs to.
     """
     if not isinstance(function, FunctionType):

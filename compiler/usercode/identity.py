@@ -168,7 +168,6 @@ class _Walk:
     kept: list[object] = field(default_factory=list[object])
 
     def digest(self, value: object) -> str:
-        """Return the digest of a value, with all objects that it leads to."""
         text = self.text(value, self.what)
         return _sha("\n".join([text, *self.texts.values()]))
 

@@ -80,7 +80,6 @@ def roles_in(gm: GraphModule, roles: Mapping[str, Role]) -> dict[str, Role]:
 
 
 def _tensors(gm: GraphModule, inputs: Sequence[object]) -> Iterator[tuple[str, str, Tensor]]:
-    """Yield the key of each tensor, its source in Dynamo, and the tensor."""
     for node, value in zip(placeholders(gm), inputs, strict=True):
         if isinstance(value, Tensor):
             yield node.name, torch_roles.placeholder_source(node) or "", value

@@ -38,7 +38,6 @@ class StoredValues:
 
     Attributes:
         file: The file of the index, for errors.
-        others: Values other than tensors, as text.
         viewers: The tensors on each storage, each tensor once.
     """
 

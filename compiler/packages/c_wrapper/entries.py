@@ -147,11 +147,7 @@ class CEntry:
 
 
 def dtype_code(dtype: torch.dtype) -> str:
-    """Return the name of a type in ctk.h.
-
-    Raises:
-        NotInC: It has none.
-    """
+    """Return the name of a type in ctk.h; raise `NotInC` if it has none."""
     if dtype not in DTYPES:
         raise NotInC(f"ctk.h has no type for {str(dtype).removeprefix('torch.')}")
     return DTYPES[dtype][0]

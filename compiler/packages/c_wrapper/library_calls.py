@@ -51,7 +51,6 @@ def _print_dispatched(
 
 
 def _results(body: Body, call: Call, types: Sequence[str]) -> list[str]:
-    """Return the destination of each result."""
     if len(types) == 1:
         return [_result(body, types[0], call.name)]
     body.places[call.name] = Items(len(types)) if types else Nothing()

@@ -123,11 +123,7 @@ def _within(outer: str, kind: str) -> str:
 
 
 def tensor_text(value: Argument, find: Find) -> str:
-    """Return the address of a tensor.
-
-    Raises:
-        NotInC: The value is not a tensor.
-    """
+    """Return the address of a tensor; raise `NotInC` for another value."""
     place = find(value) if isinstance(value, Ref) else None
     if not isinstance(place, Tensor):
         raise NotInC(f"{value!r} is no tensor")

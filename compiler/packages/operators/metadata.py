@@ -97,7 +97,6 @@ def text_of(described_: Json) -> str:
 
 
 def _one(value: object, name: str, device_type: str) -> dict[str, Json]:
-    """Return the object of a value, without its position."""
     if isinstance(value, Tensor):
         return _tensor(value, name, device_type)
     if type(value) in _SCALARS:

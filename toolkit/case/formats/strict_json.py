@@ -114,7 +114,6 @@ def _refuse_constant(name: str) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> Json:
-    """Return an object; a duplicate key is refused."""
     data = dict(pairs)
     if len(data) == len(pairs):
         return data

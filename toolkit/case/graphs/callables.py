@@ -133,7 +133,6 @@ def _higher_order_from_name(name: str) -> Any:
 
 
 def _user_function_name(target: object) -> str:
-    """Name a module-level function of the user (`allow_in_graph`) as `module:function`."""
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     loaded = sys.modules.get(module) if isinstance(module, str) else None
     is_found = isinstance(name, str) and getattr(loaded, name, None) is target

@@ -266,7 +266,6 @@ class _Reader:
             raise CaseError(f"{where} is not a graph that FX accepts: {reason}") from error
 
     def nodes(self, data: Mapping[str, object], where: str) -> Graph:
-        """Build the nodes in order; each may only use those before it."""
         graph = Graph()
         made: dict[str, Node] = {}
         listed = items(data, "nodes", dict, where)

@@ -67,8 +67,6 @@ Dynamic = Mapping[str, Sequence[str | None]]
 
 @dataclass(slots=True)
 class _SourceText:
-    """The text under construction: classes and functions (inner ones first), imported modules."""
-
     parts: list[str] = field(default_factory=list[str])
     imports: set[str] = field(default_factory=lambda: {"torch"})
     as_graphs: bool = False

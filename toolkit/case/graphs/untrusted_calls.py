@@ -85,7 +85,6 @@ def why_refused(op: str, target: str) -> str | None:
     """Return why a call needs trust; None if it does not.
 
     Args:
-        op: The op of the node: `call_function`, `call_method`; others call nothing by name.
         target: Its target as a graph in JSON names it (`torch.ops.aten.set_.source_Tensor`).
     """
     if op not in ("call_function", "call_method") or ":" in target:

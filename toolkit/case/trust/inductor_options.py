@@ -148,7 +148,6 @@ def is_harmless(key: str, value: object) -> bool:
 
 
 def _are_fusions(value: object) -> bool:
-    """Return whether a value is a table of named fusions with switches and numbers."""
     fusions = cast("dict[object, object]", value) if isinstance(value, dict) else None
     return fusions is not None and all(
         isinstance(options, dict) and _is_name(name) and _are_numbers(options)

@@ -230,7 +230,6 @@ _KEYWORDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
-    """Return `COMPILE`, if it is a table of keywords of `torch.compile`."""
     table = _with_names(getattr(module, "COMPILE", None))
     if not set(table) & set(_KEYWORDS):
         return {}

@@ -115,7 +115,6 @@ class _Slicer:
             file.wanted.update(names)
 
     def texts(self) -> dict[Path, bytes]:
-        """Return the texts, once nothing more is wanted."""
         while True:
             while any(self._keep_more(file) for file in list(self.files.values())):
                 pass
@@ -165,7 +164,6 @@ class _Slicer:
             self.ask(each.file, None if each.attribute == "*" else [each.attribute])
 
     def _is_needed(self, file: SourceFile, number: int, statement: Statement) -> bool:
-        """Return whether a statement must be kept for the names wanted so far."""
         if file.is_whole or statement.binds & file.wanted:
             return True
         nodes = statement.nodes

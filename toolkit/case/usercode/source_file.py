@@ -108,7 +108,6 @@ def read_source(path: Path, folder: Path) -> SourceFile:
 
 
 def _imports(statement: Statement, path: Path, folder: Path) -> Iterator[Import]:
-    """Yield the bindings of the import statements in a statement, functions included."""
     for node in statement.walk():
         if isinstance(node, ast.Import):
             for alias in node.names:
