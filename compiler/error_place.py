@@ -1,8 +1,4 @@
-"""Record on an exception where in the compile it was raised, and report it to the observer.
-
-Passes, code generators, adapters and the pipeline call `place`. Tracebacks print the note; the
-comparison of failures reads `ctk_where`.
-"""
+"""Record on an exception where in the compile it was raised, and report it to the observer."""
 
 import contextlib
 import dataclasses
@@ -24,7 +20,6 @@ def place(
     Args:
         record: The exception and the known parts of its place. The observer gets a copy of its
             graph.
-        observer: Gets the record, if there is one.
         where: Name of the place; None for the kernel, the pass or the stage of the record.
         hint: A next step for the user, besides `ctk diagnose`.
     """
@@ -46,7 +41,6 @@ def where_of(error: BaseException) -> str | None:
 
 
 def _note(record: ErrorRecord, where: str, hint: str) -> str:
-    """Return the place, the nodes around it, and the next step, a line each."""
     kind = "kernel " if record.kernel else "pass " if record.pass_id else ""
     rewrite = f", {record.rewrite}" if record.rewrite else ""
     node = f", at node {record.node}" if record.node is not None else ""

@@ -1,8 +1,7 @@
 """The interface between a compile and its observers: the Observer protocol and its records.
 
-A pipeline knows nothing of the toolkit. It announces each stage, pass, rewrite, kernel and error,
-asks before it acts, and passes whole graphs. The contract is small and stable, because the whole
-toolkit depends on it. The Inductor adapter raises the same events.
+A compile announces each stage, pass, rewrite, kernel and error, and asks before it acts. The
+Inductor adapter raises the same events.
 """
 
 from collections.abc import Callable, Mapping
@@ -76,10 +75,7 @@ class KernelId:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRecord:
-    """A rewrite that was made or vetoed, with the names of the nodes that it touched.
-
-    `after` builds the whole graph right after this rewrite, for observers with `keep_rewrites`.
-    """
+    """A rewrite made or vetoed; `after` builds the whole graph behind it (with `keep_rewrites`)."""
 
     id: RewriteId
     nodes: tuple[str, ...]
@@ -99,9 +95,7 @@ class Decomposed:
     """One operator that dispatch replaced by others while it traced.
 
     Attributes:
-        operator: The operator.
         args: Its arguments; tensors are replaced by `TracedValue`.
-        kwargs: Its keyword arguments, likewise.
         results: Its results with their nesting; likewise.
         captured: The captured node under trace; None in backward.
     """
@@ -118,12 +112,8 @@ class PassRecord:
     """One pass over a whole graph, sub-graphs included. `before is after` when nothing changed.
 
     Attributes:
-        id: Id of the run.
         numerics: Its declared effect on values.
-        before: The graph before it.
-        after: The graph after it.
         rewrites: Its changes, one by one.
-        vetoed: Whether a veto kept it from running.
         seconds: Its duration.
         nodes: For a step of dispatch, which has no graphs: the captured nodes that it met.
         decomposed: For a decomposition: each operator that it replaced, by the known names of the
@@ -161,10 +151,8 @@ class KernelRecord:
     """A kernel: some nodes of a graph, or all of them, as one compiled function.
 
     Attributes:
-        id: Unique in the compile.
         graph: A copy of the whole graph.
         nodes: Names of the nodes that it computes, in the order of the graph; empty for all.
-        source: The generated code, if the generator has it.
         suffix: Suffix of a file with that code.
         reason: Why earlier code generators did not take the graph.
         vetoed: Whether its nodes run in eager instead.
@@ -190,7 +178,6 @@ class KernelCall:
     """The values of one kernel in a recorded call: clones, by the name of the node.
 
     Attributes:
-        id: The kernel.
         values: Its results; empty for a kernel that is the whole graph, because the call has them.
         read: Its operands right before it ran. The unchanged result of an earlier kernel is the
             same object here and there.
@@ -206,10 +193,6 @@ class CallRecord:
     """The first call of a compiled graph: values in (cloned before it) and out (cloned after it).
 
     Attributes:
-        stage: Stage whose graph was compiled.
-        graph: The graph.
-        inputs: One value per placeholder.
-        outputs: Its results.
         inputs_after: The inputs after the call, which show mutation.
         kernels: Its kernels: first the kernels with recorded values, in the order in which they
             returned.
@@ -249,10 +232,7 @@ class Observer(Protocol):
 
     @property
     def keep_rewrites(self) -> bool:
-        """Whether `RewriteRecord.after` is wanted (a copy of the graph for each rewrite).
-
-        Read at each rewrite.
-        """
+        """Whether `RewriteRecord.after` is wanted (a graph each); read at each rewrite."""
         ...
 
     @property
@@ -265,10 +245,7 @@ class Observer(Protocol):
 
     @property
     def keep_launches(self) -> bool:
-        """Whether `on_launch` is wanted.
-
-        Read once per compiled graph, when it has been compiled.
-        """
+        """Whether `on_launch` is wanted; read once per compiled graph, after its compile."""
         ...
 
     def allow_pass(self, pass_id: PassId) -> bool:
@@ -313,10 +290,7 @@ class Observer(Protocol):
         ...
 
     def on_launch(self, kernel_id: KernelId) -> None:
-        """Get the id of a kernel right before it runs, and of its graph again after it.
-
-        Called on the calling thread. Only when `keep_launches`.
-        """
+        """Get the id of a kernel before it runs, and of its graph after it, on the same thread."""
         ...
 
     def on_call(self, record: CallRecord) -> None:

@@ -79,11 +79,7 @@ def compile_fx(
 
 
 def require_supported_platform() -> None:
-    """Raise on platforms without the pipeline.
-
-    Raises:
-        UnsupportedPlatform: On Windows.
-    """
+    """Raise `UnsupportedPlatform` on Windows, which has no pipeline."""
     if sys.platform == "win32":
         raise UnsupportedPlatform(
             "ctk does not run on Windows: torch.compile's CPU tool chain is not supported there. "
@@ -96,8 +92,6 @@ class Compile:
     """One compile: the state that its stages share, and the stages.
 
     Attributes:
-        config: Its options, among them `fuel`, the number of rewrites that may be made.
-        observer: Gets the events, if there is one.
         passes: The passes of each stage with their options: the built-in ones, then the user's.
         numbering: Numbers pass runs and rewrites; applies fuel and vetoes.
         graph: The captured graph: the caller's, then a copy for the first two stages to change.

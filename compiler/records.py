@@ -161,7 +161,6 @@ class Form:
     """Values that are an object of one key in JSON, `{tag: content}`.
 
     Attributes:
-        tag: The key; empty if `write` returns the whole JSON.
         kinds: Classes, subclasses included.
     """
 
@@ -177,7 +176,6 @@ class Forms:
 
     Attributes:
         plain: Classes of plain values; infinities and NaN are not plain.
-        forms: In the order in which they are tried.
         errors: Exceptions of a form for content that it cannot read.
     """
 

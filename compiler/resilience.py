@@ -36,14 +36,7 @@ def is_control_flow(error: BaseException) -> bool:
 def attempt(
     config: Config, name: str, action: Callable[[], T], fallback: Callable[[], object]
 ) -> T:
-    """Return the result of `action`, or of `fallback` if it raises and `Config.on_failure` allows.
-
-    Args:
-        config: Options of the compile.
-        name: The action, for the message: `stage joint`.
-        action: May raise.
-        fallback: Gives the result after a failure.
-    """
+    """Return the result of `action`, or of `fallback` if it raises and the config allows."""
     if config.on_failure == "raise":
         return action()
     try:
@@ -65,11 +58,7 @@ def attempt(
 def attempt_on_graph(
     config: Config, name: str, graph: GraphModule, action: Callable[[], object]
 ) -> bool:
-    """Change a graph and its sub-graphs in place by `action`, or restore them if it fails.
-
-    Returns:
-        Whether `action` succeeded.
-    """
+    """Change a graph and its sub-graphs in place; if that fails, restore them and return False."""
     if config.on_failure == "raise":
         action()
         return True

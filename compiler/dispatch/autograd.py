@@ -1,8 +1,4 @@
-"""Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers.
-
-AOTAutograd functionalizes and traces; its callbacks are the stages of the caller. The
-decompositions of the trace are passes of the stage `dispatch` (`decompositions.py`).
-"""
+"""Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +25,6 @@ class Stages:
 
     Attributes:
         joint: Transforms the joint graph in place; gets its inputs (primals, then tangents).
-        forward: Compiles the forward graph of training.
         backward: Compiles the backward graph; called as late as the first backward pass.
         inference: Compiles the graph of inference, without a call of `joint`.
         partition: Splits the joint graph in two; gets it, its inputs and AOTAutograd's options.
@@ -56,7 +51,6 @@ def dispatch(
     Args:
         gm: Captured graph. Its parameters and buffers become inputs.
         example_inputs: One per placeholder: real or fake tensors, ints or symbolic ints.
-        stages: Transform and compile the graphs.
         numbering: Numbering of the compile; None if decompositions are not observed.
         decompositions: Decompositions by operator, besides AOTAutograd's own.
 
@@ -102,9 +96,7 @@ def resume(
 
     Args:
         wrappers: The record of that compile (`torch_compat/aot/aot_runtime.py`).
-        gm: The present captured graph, with parameters and buffers.
         forward: The compiled forward, or the compiled graph of inference.
-        backward: The compiled backward, if there was one.
 
     Raises:
         NoDataForm: The data is malformed, or belongs to another graph.

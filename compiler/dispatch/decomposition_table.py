@@ -37,7 +37,6 @@ class Table:
 
     Attributes:
         about: The operators that remain.
-        load: Imports and returns the decompositions.
     """
 
     about: str
@@ -67,12 +66,7 @@ KEPT: Mapping[str, Callable[[Operator], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice for one operator.
-
-    Attributes:
-        function: Its decomposition; None if it stays whole.
-        why: A reason to print behind the operator's name.
-    """
+    """The choice for one operator."""
 
     function: Decomposition | None
     why: str
@@ -80,9 +74,6 @@ class Choice:
 
 def decomposition_table(chosen: tuple[str, ...]) -> Mapping[Operator, Decomposition]:
     """Return the chosen decompositions by operator.
-
-    Args:
-        chosen: `Config.decompositions`.
 
     Raises:
         ConfigError: An entry is neither a table nor an operator with a decomposition.

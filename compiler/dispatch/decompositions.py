@@ -38,7 +38,6 @@ class Decompositions:
     """The decompositions of one compile; a `Watcher` of the trace.
 
     Attributes:
-        numbering: Gives the ids and the vetoes.
         is_elsewhere: Returns whether the current trace is not of the user's graph.
         kept: The operators whose decomposition was vetoed.
     """

@@ -25,11 +25,7 @@ def fake_kernel_id(operator: Operator) -> PassId:
 
 @dataclass(slots=True)
 class FakeKernels:
-    """The fake implementations of one compile.
-
-    Attributes:
-        numbering: Allows or vetoes each operator's fake implementation, once.
-    """
+    """The fake implementations of one compile."""
 
     numbering: Numbering
     _allowed: dict[Operator, bool] = field(default_factory=dict[Operator, bool])

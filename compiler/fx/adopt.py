@@ -19,7 +19,6 @@ def adopt(live: GraphModule, saved: GraphModule, *, renew: bool = False) -> None
     Args:
         live: Changed. A common node (same name, same op) stays the same object and keeps its
             `meta`; if its definition differs, the saved `meta` wins.
-        saved: Copied.
         renew: Copy all nodes instead, for a new trace, in which equal names mean nothing.
     """
     if renew:

@@ -14,8 +14,6 @@ values. Two callers:
    and their numbers are not part of the compile. Metadata counts unless it is known to be harmless.
 2. Fingerprints of questions (`toolkit/oracle/answers/fingerprint.py`): every graph has a text, the
    numbers of parameters and buffers count, metadata does not.
-
-`same.py` compares graphs within one process by the names of their nodes.
 """
 
 import hashlib
@@ -70,7 +68,6 @@ def graph_lines(
 
     Args:
         gm: Only read; `target` writes its sub-graphs.
-        target: Writes the callee or attribute of a node.
         other: Writes an argument that is neither a node nor a plain value (`literals.py`).
         metadata: Selects the metadata of a node that counts.
 

@@ -1,9 +1,7 @@
 """Clone values exactly: strides, offsets, shared storage, identity, leaves, parameters.
 
 `Tensor.clone` gives up expanded and overlapping strides and separates tensors that share storage; a
-program that writes into one of its inputs would then compute other values. Also here: memory
-layouts (`extent`, `overlaps`, `layout`), equality of bits (`same_bits`), and writing a clone back
-(`put_back`).
+program that writes into one of its inputs would then compute other values.
 """
 
 import copy
@@ -205,10 +203,6 @@ def put_back(tensors: Sequence[object], clones: Sequence[object]) -> None:
 
     Version counters stay, because the tensors have the values again that autograd may have saved.
     Values other than tensors are ignored.
-
-    Args:
-        tensors: Changed.
-        clones: One per value of `tensors`, of the same shape and strides.
     """
     with torch.inference_mode(), torch.no_grad():
         for tensor, clone in zip(tensors, clones, strict=True):

@@ -1,8 +1,4 @@
-"""Copy a graph: its nodes and sub-graphs are new, its tensors and modules are shared.
-
-It does not clone tensors (a run that may change a buffer does), and it leaves out attributes that
-no node refers to.
-"""
+"""Copy a graph: its nodes and sub-graphs are new, its tensors and modules are shared."""
 
 import copy
 import gc
@@ -33,11 +29,6 @@ def copy_node(graph: Graph, node: Node, argument: Callable[[Node], Any]) -> Node
 
     FX renames a node with a name of a builtin (`sum`, `input`) or of an erased node. The name is
     restored, because observers, manifests and vetoes refer to it.
-
-    Args:
-        graph: Gets the copy as its last node.
-        node: The node to copy, of any graph.
-        argument: Gives the copy's operand for an operand of `node`.
     """
     return _append(graph, _definition(node), argument)
 
@@ -89,11 +80,8 @@ def copy_graph_module(
     3. Tensors, parameters and other modules are shared.
 
     Args:
-        gm: The graph to copy; not changed.
         lazy: Generate the Python code at the first call. Three times faster, for a copy that is
             stored or interpreted; TorchScript cannot script it.
-        swaps: Sub-graphs to copy in place of others.
-        copier: Copies one graph.
     """
     done: dict[GraphModule, GraphModule] = {}
 
@@ -115,14 +103,7 @@ def copy_graph_module(
 def graph_module(
     root: Mapping[str, object], graph: Graph, *, like: GraphModule, lazy: bool = True
 ) -> GraphModule:
-    """Return a module of a graph, with the class name, the mode and the `meta` of another one.
-
-    Args:
-        root: The attributes that the graph's nodes refer to, by target; shared.
-        graph: Becomes the module's own.
-        like: The module to imitate.
-        lazy: As in `copy_graph_module`.
-    """
+    """Return a module of a graph, with the class name, the mode and the `meta` of another one."""
     name = type(like).__name__
     make = graphs.lazy_graph_module if lazy else GraphModule
     new = make(dict(root), graph, name if name.isidentifier() else "GraphModule")

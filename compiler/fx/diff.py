@@ -69,7 +69,6 @@ def diff_hunks(
     """Return the independent changes from `before` to `after`, in graph order.
 
     Args:
-        before: The graph before.
         after: The graph after. Sub-graphs do not count.
         replacements: Recorded pairs (old node, new node) of `replace_all_uses_with`, which the two
             graphs do not show if all users changed as well. With them, any other change of an

@@ -62,12 +62,7 @@ def _how_it_writes(target: Callable[..., object]) -> Literal["schema", "first", 
 
 
 def is_marker(node: Node, value: object) -> bool:
-    """Return whether a node only changes the state of the program around it.
-
-    Args:
-        node: Any node.
-        value: The description of its value (`eager.describe`).
-    """
+    """Return whether a node only changes the state of the program around it."""
     if node.op != "call_function" or mutated_arguments(node):
         return False
     return value is None or (not _holds_data(value) and node.is_impure(impure_random=False))
@@ -92,7 +87,6 @@ def _nodes(argument: object) -> tuple[Node, ...]:
 
 
 def _find_written(node: Node) -> tuple[Node, ...]:
-    """Return the arguments that an operator's schema declares as written."""
     written = operators.written_arguments_of(node.target)
     given = [node.args[i] if i < len(node.args) else node.kwargs.get(name) for i, name in written]
     return _nodes(given)

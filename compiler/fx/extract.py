@@ -39,7 +39,6 @@ def extract(gm: GraphModule, names: Collection[str], wanted_too: Collection[str]
 
     Args:
         gm: Only read. Tensors, modules and nested graphs are shared.
-        names: Names of call nodes. Unknown names are ignored.
         wanted_too: Names of nodes among them that are results in any case.
     """
     wanted = frozenset(names)

@@ -29,13 +29,7 @@ def apply_hunks(
     """Return a new graph: `before` with only some of the changes made, and the same node names.
 
     Args:
-        before: The graph before.
-        after: The graph after.
-        taken: The hunks to make.
         hunks: All hunks between the two; `diff_hunks(before, after)` when None.
-
-    Returns:
-        The graph, with copies of the sub-graphs of `after`, or of `before` if `after` has none.
 
     Raises:
         RuntimeError: The subset has no consistent order.

@@ -144,7 +144,6 @@ def _is_cheap(target: object) -> bool:
 
 
 def _is_pointwise(packet: Any) -> bool:
-    """Return whether an overload of an operator is tagged as pointwise."""
     if not hasattr(packet, "overloads"):
         return False
     overloads = (getattr(packet, name) for name in packet.overloads())

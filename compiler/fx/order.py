@@ -101,9 +101,6 @@ def orderings(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
     1. A write to a storage follows the earlier nodes that read or write it, and a reader follows
     the last write; 2. random draws keep their order; 3. a node that sets a mode, runs another graph
     or has unknown effects keeps its place among all nodes.
-
-    Args:
-        nodes: In the order to preserve.
     """
     storage = _storages(nodes)
     written = {storage(each) for node in nodes for each in mutated_arguments(node)}

@@ -12,10 +12,9 @@ Restore = Callable[[Sequence[object]], object]
 
 
 def flatten_outputs(gm: GraphModule) -> Restore | None:
-    """Make a graph return a flat tuple, in place.
+    """Make a graph return a flat tuple, in place; return the function from that to its own result.
 
-    Returns:
-        A function from that tuple to the graph's own result; None if they are equal.
+    None if they are equal.
     """
     output = gm.graph.output_node()
     value = output.args[0]

@@ -1,7 +1,4 @@
-"""Properties of a node: mutating, random, pure, an effect, a view, symbolic, escaping.
-
-Graphs here are ATen-level (after autograd dispatch) unless stated otherwise; nothing is changed.
-"""
+"""Properties of a node of an ATen graph: mutating, random, pure, a view, symbolic, escaping."""
 
 import operator
 from collections.abc import Hashable

@@ -10,8 +10,6 @@ they are named, and so do nodes that were unused before. With
     relu = relu(mul)                sin = sin(mul)
     sin = sin(relu)                 return sin
     return sin
-
-Nothing runs, and nothing checks that the new program is valid.
 """
 
 import operator
@@ -136,8 +134,6 @@ def resolve(name: str, change: Change, user: str = "") -> Substitute:
     """Return the substitute of a node, following chains of `SameAs`.
 
     Args:
-        name: The node.
-        change: The changes.
         user: The reader, for `Change.edges`.
     """
     if (user, name) in change.edges:

@@ -20,11 +20,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
-    """Return whether the program changes, or may not run, if some values have other strides.
-
-    Args:
-        strides: The new strides of nodes whose value is one tensor, in graph order.
-    """
+    """Return whether the program changes, or may not run, if some values have other strides."""
     mode = fake.mode_of([value_of(node) for node in strides])
     changed: dict[Node, object] = {}
     for node, new in strides.items():
@@ -60,13 +56,7 @@ def _spreads(changed: dict[Node, object], mode: object) -> bool:
 
 
 def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | None:
-    """Return a user's value on changed operands; None if it notices.
-
-    Args:
-        node: The user.
-        changed: Fake values with other strides than the recorded ones.
-        mode: Their fake mode.
-    """
+    """Return a user's value on changed operands; None if it notices."""
     if node.op != "call_function" or not is_pure(node) or node.target in READS_MEMORY:
         return None
     if getattr(node.target, "namespace", "aten") not in _TORCH:

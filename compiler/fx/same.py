@@ -1,8 +1,6 @@
-"""Compare two graphs of one process: the same names, definitions and order, in sub-graphs as well.
+"""Compare two graphs of one process, and their sub-graphs: the same names, definitions and order.
 
-A graph under change is compared with its own earlier `GraphState`. Values and metadata do not
-count, and equal programs that are written differently are not recognised: `canonical.py` compares
-programs, `diff.py` lists differences.
+`canonical.py` compares programs, `diff.py` lists differences.
 """
 
 from torch.fx import GraphModule

@@ -1,7 +1,4 @@
-"""Signatures of the torch functions that `torch_calls` knows, and their aliases.
-
-Only functions without writes; the defaults are those of torch 2.11 and 2.13.
-"""
+"""Signatures of the torch functions without writes that `torch_calls` knows (torch 2.11, 2.13)."""
 
 import ast
 import operator
@@ -79,10 +76,6 @@ class TorchSignature:
     """The arguments of a function.
 
     Attributes:
-        function: The function, under its canonical name.
-        names: The positional arguments, in order.
-        named: The keyword-only arguments.
-        defaults: The defaults of optional arguments.
         is_variadic: Whether a method takes the items of the second argument one by one.
     """
 

@@ -1,8 +1,4 @@
-"""The recorded value of a node (a fake tensor, a symbol), and its text for people.
-
-The one reader of a node's recorded value and the one printer of a type: `float32[4, s0]`. It runs
-nothing and adds no guard: symbols are compared by known equalities, and printed as expressions.
-"""
+"""The recorded value of a node (a fake tensor, a symbol), and its text: `float32[4, s0]`."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -23,9 +23,8 @@ from ctk.compiler.torch_compat.fx import arguments
 def unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
     """Return a bound of a tensor's numbers if they are different, and not negative.
 
-    Returns:
-        The exclusive bound, a number or a symbol, and the nodes that the numbers come from, which
-        must not be written to. None if two numbers may be equal.
+    The bound is exclusive, a number or a symbol. With it come the nodes that the numbers come from,
+    which must not be written to. None if two numbers may be equal.
     """
     chain = tuple(_chain(index))
     if any(not _is_whole(node) for node in chain):

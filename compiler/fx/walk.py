@@ -1,8 +1,7 @@
-"""Walk a graph: its inputs, its outputs, its nodes by name, its attributes, its sub-graphs.
+"""Walk a graph: its inputs, outputs, nodes by name, attributes and sub-graphs.
 
-The graphs of a module are the module itself and, level by level, each GraphModule that a node of
-one of them refers to (`get_attr`: branches of `torch.cond`, bodies of loops; `call_module`). A
-child that no node refers to is never listed. Nothing is changed.
+Sub-graphs come level by level, as nodes refer to them (`get_attr`, `call_module`). A child that no
+node refers to is never listed.
 """
 
 import functools
@@ -63,11 +62,7 @@ def attribute_targets(graph: Graph) -> list[str]:
 
 
 def fetch(gm: object, target: object) -> object:
-    """Return the attribute of a module at a dotted target.
-
-    Raises:
-        AttributeError: The module has no such attribute.
-    """
+    """Return the attribute of a module at a dotted target, or raise `AttributeError`."""
     return functools.reduce(getattr, str(target).split("."), gm)
 
 
@@ -124,10 +119,6 @@ def topological(items: Sequence[T], operands: Callable[[T], Iterable[T]]) -> lis
     """Return items so that each comes after its operands; else they keep the order given.
 
     Example: `[b, a, c]` where `b` reads `a` gives `[a, b, c]`.
-
-    Args:
-        items: The items to sort, each once.
-        operands: Gives the operands of an item; operands outside `items` do not count.
 
     Raises:
         graphlib.CycleError: Some items read each other.

@@ -37,10 +37,7 @@ def choose_saved_values_set(
     """Return the nodes whose values forward saves for backward, in order.
 
     Args:
-        joint_graph: Not read; a parameter of torch's function.
-        node_info: The classified joint graph.
         memory_budget: From 0 to 1; the budget of the options is not read.
-        options: Bans and solver.
 
     Raises:
         ConfigError: The budget is not from 0 to 1.

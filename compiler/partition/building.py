@@ -18,9 +18,6 @@ class Building:
     """A graph under construction.
 
     Attributes:
-        info: The joint graph.
-        graph: The part built so far.
-        copies: The node here for each node of the joint graph.
         substitutes: The values that forward saves in place of nodes: the copy of an overwritten
             input, or the generator state of a random node. In backward: that state.
     """

@@ -30,12 +30,9 @@ class NodeInfo:
     """A classified joint graph.
 
     Attributes:
-        joint: The graph.
         nodes: The live nodes and all placeholders, in order, without the output.
-        order: The position of each node in `nodes`.
         forward_inputs: Primals, then forward seeds.
         backward_inputs: Tangents, then backward seeds.
-        forward_outputs: The results of the program.
         backward_outputs: The gradients; None for an input without one.
         static: Primals that keep their memory from call to call (parameters): free to save.
         forward: Nodes that the forward outputs and the effects of forward need.
@@ -74,8 +71,6 @@ def classify_nodes(
     """Classify the nodes of a joint graph.
 
     Args:
-        joint: The graph; not changed.
-        num_fwd_outputs: Number of outputs of the forward graph; they come first.
         static_indices: Positions of the static primals.
     """
     outputs = output_leaves(joint)

@@ -59,7 +59,6 @@ def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphM
     """Return the forward and the backward graph.
 
     Args:
-        info: The classified joint graph.
         values: The values to save; those without a reader in backward are left out.
 
     Raises:
@@ -183,9 +182,7 @@ def order_backward(
     a list of nodes is ordered before the graph is built, instead of a graph rebuilt twice.
 
     Args:
-        nodes: In the order of the joint graph.
         backward: Nodes that only backward can compute; they keep their order.
-        operands: Gives the operands of a node in backward.
     """
     place = {node: index for index, node in enumerate(nodes)}
     done: dict[Node, None] = {}

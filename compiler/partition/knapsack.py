@@ -23,14 +23,7 @@ BUCKETS = 2000
 def solve(
     solver: Solver, sizes: Sequence[int], values: Sequence[float], capacity: int
 ) -> frozenset[int]:
-    """Return the indices of the items to take.
-
-    Args:
-        solver: Name of the algorithm.
-        sizes: Bytes of each item, from 0.
-        values: Worth of each item, from 0.
-        capacity: Bytes to fill, from 0.
-    """
+    """Return the indices of the items to take; sizes and capacity are bytes."""
     fitting = [i for i, size in enumerate(sizes) if 0 < size <= capacity]
     free = frozenset(i for i, size in enumerate(sizes) if size == 0)
     if sum(sizes[i] for i in fitting) <= capacity:

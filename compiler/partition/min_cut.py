@@ -16,11 +16,7 @@ Edge = tuple[int, int]
 
 
 class Unbounded(Exception):
-    """Every cut has an edge of infinite capacity.
-
-    Attributes:
-        path: Vertices of a path of such edges from source to sink.
-    """
+    """Every cut has an infinite edge; `path` has the vertices of such edges from source to sink."""
 
     def __init__(self, path: list[int]) -> None:
         super().__init__(f"a path of uncuttable edges: {path}")
@@ -34,9 +30,6 @@ def minimum_cut(
 
     Args:
         edges: Capacity by (tail, head); None for infinite. The reverse of an edge is not allowed.
-        size: The number of vertices, which are 0 ... size - 1.
-        source: Vertex that the flow starts from.
-        sink: Vertex that the flow must not reach.
 
     Raises:
         Unbounded: Every cut has infinite capacity.

@@ -1,8 +1,4 @@
-"""Options of the partitioner: `Config(passes={"partition": {"memory_budget": 0.5}})`.
-
-They are set and checked like the options of passes. The partition itself is not a pass, because it
-makes two graphs of one.
-"""
+"""Options of the partitioner: `Config(passes={"partition": {"memory_budget": 0.5}})`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -51,11 +47,7 @@ class PartitionOptions(Options):
 
 
 def require_budget(budget: float) -> None:
-    """Raise if a memory budget is not from 0 to 1.
-
-    Raises:
-        ConfigError: It is not.
-    """
+    """Raise `ConfigError` if a memory budget is not from 0 to 1."""
     if not 0 <= budget <= 1:
         raise ConfigError(
             f"memory_budget={budget!r} is not allowed; allowed: 0 (save as little as possible) to "

@@ -86,7 +86,6 @@ def is_new_statistics(node: Node) -> bool:
 
 
 def _is_gradient_of_norm(node: Node) -> bool:
-    """Return whether a node is the gradient of a batch norm in training."""
     if node.target is not aten.native_batch_norm_backward.default:
         return False
     return len(node.args) > _TRAINING and node.args[_TRAINING] is True
@@ -180,7 +179,6 @@ def _call(graph: Graph, name: str, target: Any, args: Any, kwargs: Any = None) -
 
 
 def _arguments(node: Node, copies: Copies) -> tuple[Any, Any]:
-    """Return the arguments of a node in another graph."""
     return map_arg(node.args, copies), map_arg(node.kwargs, copies)
 
 

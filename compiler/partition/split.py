@@ -45,8 +45,6 @@ def partition(
 
     Args:
         joint: Forward and backward in one graph; only torch's partitioner changes it.
-        joint_inputs: Primals and tangents; only torch's partitioner reads them.
-        options: Algorithm and its options.
         given: Keyword arguments of AOTAutograd: `num_fwd_outputs`, `static_lifetime_input_indices`.
     """
     if options.algorithm == "torch":
@@ -73,13 +71,8 @@ def min_cut_rematerialization_partition(
     A graph that only torch's partitioner can split (`find_unsupported`) goes there.
 
     Args:
-        joint: Forward and backward in one graph; not changed.
-        joint_inputs: Primals and tangents; not read.
-        compiler: Not read; a parameter of torch's partitioner.
-        num_fwd_outputs: Number of outputs of the forward graph.
         static_lifetime_input_indices: Positions of the primals that are free to save (parameters).
         memory_budget: From 0 to 1; None for the budget of the options.
-        options: Bans, budget and solver.
         cse: Whether to merge equal expressions first.
 
     Raises:
@@ -105,14 +98,7 @@ def default_partition(
     num_fwd_outputs: int,
     static_lifetime_input_indices: Sequence[int] | None = None,
 ) -> Split:
-    """Split a joint graph at the program's own boundary: save all that backward reads.
-
-    Args:
-        joint: Forward and backward in one graph; not changed.
-        joint_inputs: Primals and tangents; not read.
-        num_fwd_outputs: Number of outputs of the forward graph.
-        static_lifetime_input_indices: Positions of the parameters.
-    """
+    """Split a joint graph at the program's own boundary: save all that backward reads."""
     info = classify_nodes(joint, num_fwd_outputs, static_lifetime_input_indices or ())
     return _split(
         info,

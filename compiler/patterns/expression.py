@@ -62,7 +62,6 @@ class Op:
     """Matches a call of `target` with these arguments, as its schema names and fills them.
 
     Attributes:
-        target: The operator.
         args: Positional arguments: parts of a pattern, constants, and lists of these.
         kwargs: Arguments by name; pattern and graph may differ in passing an argument by name or by
             position.

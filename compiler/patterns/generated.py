@@ -43,18 +43,11 @@ def gen_register_replacement(
     scalar_workaround: Mapping[str, float] | None = None,
     exclusive_arg_names: Sequence[str] = (),
 ) -> Rule:
-    """Add the rule `search_fn -> replace_fn` as `register_replacement` does, but load its pattern.
+    """Add a rule as `register_replacement` does, but load its pattern.
 
     Args:
-        unique_name: Name of the rule and of the function of its pattern.
-        search_fn: See `Replacement`, as for the arguments that follow.
-        replace_fn: The function that is traced in place of a match.
-        example_inputs: One for each tensor argument.
-        trace_fn: `fwd_only`, `joint_fwd_bwd` or `jvp`.
-        pass_dicts: The tables that get the rule.
-        extra_check: A guard.
-        scalar_workaround: Scalar arguments.
-        exclusive_arg_names: Arguments that must be different nodes.
+        unique_name: Name of the rule and of the function of its pattern. `pass_dicts` are tables
+            that get the rule; for the other arguments see `Replacement`.
 
     Raises:
         ValueError: The name is not an identifier, or the function cannot be a pattern.

@@ -46,12 +46,9 @@ def replace_by_example(
     """Replace a match by the trace of a function of operands, in one rewrite.
 
     Args:
-        rewriter: Rewriter of the pass, outside an edit.
-        match: The match to replace, in a `HandlerRule`.
         replacement_fn: A function of one tensor for each operand; returns one result for each of
             the match.
         operands: Nodes of the graph before the match.
-        name: Name of the rewrite.
 
     Returns:
         Whether the rewrite was allowed.
@@ -74,13 +71,7 @@ def replace_by_example(
 
 
 def unfit(module: GraphModule, operands: Sequence[object], outputs: Sequence[Node]) -> str | None:
-    """Return why the results of a traced graph cannot replace those of a match.
-
-    Args:
-        module: The graph.
-        operands: Values of its placeholders.
-        outputs: The results of the match.
-    """
+    """Return why the results of a traced graph cannot replace those of a match."""
     results = _results(module)
     if len(results) != len(outputs):
         return f"the replacement has {len(results)} results, the match {len(outputs)}"
@@ -134,10 +125,7 @@ def insert_graph(
     """Insert the calls of a traced graph and return its results; inside an edit.
 
     Args:
-        rewriter: Rewriter of the pass.
         module: The graph; `unfit` returns None for it.
-        operands: Values of its placeholders.
-        match: The match; the calls follow its first node.
     """
     start = min(match.covered)
     values = iter(operands)

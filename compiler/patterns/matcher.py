@@ -97,12 +97,7 @@ class HandlerRule:
     """A pattern, and a handler that gets each match and rewrites itself through the rewriter.
 
     Attributes:
-        name: For reports.
-        pattern: As in a `Rule`.
         handler: Calls `rewriter.rewrite` as often as it likes, or `replace_by_example` once.
-        guard: As in a `Rule`.
-        keeps_inner: As in a `Rule`.
-        numerics: As in a `Rule`.
     """
 
     name: str
@@ -182,13 +177,7 @@ def _matches(table: RuleTable, node: Node) -> Iterator[tuple[AnyRule, Match]]:
 
 
 def refusal(rule: AnyRule, match: Match, writers: Sequence[Node]) -> str | None:
-    """Return why a rule must not fire at a match; None if it may.
-
-    Args:
-        rule: The rule.
-        match: Of its pattern.
-        writers: The nodes of the graph that write to operands.
-    """
+    """Return why a rule must not fire at a match; None if it may. `writers` write to operands."""
     if rule.keeps_inner:
         return rule.guard(match)
     return _outside_users(match) or _find_write(match, writers) or rule.guard(match)
@@ -252,11 +241,9 @@ def replace_match(
 
 
 def explain(rule: AnyRule, node: Node) -> str | None:
-    """Return why a rule does not fire at a node.
+    """Return why a rule does not fire at a node; None if it fires.
 
-    Returns:
-        None if it fires; else the reason of its guard, or, if the pattern does not match, the part
-        of the graph in place of the furthest mismatch.
+    The reason of its guard, or the part of the graph in place of the furthest mismatch.
     """
     missed: list[PatternMismatch] = []
     reasons: list[str] = []
@@ -269,11 +256,9 @@ def explain(rule: AnyRule, node: Node) -> str | None:
 
 
 def why_not(rule: AnyRule, graph: Graph) -> str | None:
-    """Return why a rule fires nowhere in a graph.
+    """Return why a rule fires nowhere in a graph; None if it fires somewhere.
 
-    Returns:
-        None if it fires somewhere; else the reason of its guard at the first node where the pattern
-        matches, or the best partial match with its mismatch.
+    The reason of its guard at the first match, or the best partial match with its mismatch.
     """
     root = roots_of(rule.pattern)[0]
     writers = writers_of(graph)

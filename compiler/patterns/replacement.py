@@ -50,9 +50,7 @@ class _Key:
 
     Attributes:
         mode: The id of the fake mode of the symbolic sizes, which `_Checked` keeps alive.
-        types: Types of the operands, with sizes and strides.
         scalars: Scalars as text: 1 is not 1.0.
-        ambient: Settings of the process.
     """
 
     mode: int | None
@@ -75,9 +73,7 @@ class Replacement:
     """The two functions of a rule and its options.
 
     Attributes:
-        name: Name of the rule.
         search_fn: Takes tensors, then scalars by name.
-        replace_fn: Takes the same.
         example_inputs: One tensor for each tensor argument; if it requires a gradient, so does the
             argument in the pattern.
         trace_fn: `fwd_only`, `joint_fwd_bwd` or `jvp`.
@@ -87,8 +83,6 @@ class Replacement:
             else, because tracing turns them into constants.
         exclusive_arg_names: Arguments that must be different nodes.
         before: The passes that run on a graph, and on traces, before the rules.
-        kept: Traces by the types of operands.
-        numerics: As in a `Rule`.
     """
 
     name: str
@@ -261,7 +255,6 @@ def _refusal(replacement: Replacement, match: Match) -> str | None:
 
 
 def _refusal_text(answer: str | bool | None) -> str | None:
-    """Return the answer of an extra check as a reason."""
     return (None if answer else "its extra check failed") if isinstance(answer, bool) else answer
 
 
@@ -318,7 +311,6 @@ def _mode_of(replacement: Replacement, match: Match) -> Any:
 
 
 def _key(replacement: Replacement, match: Match) -> _Key:
-    """Return the key of the traces."""
     tensors = [tensor_of(match.bound[name]) for name in replacement.names]
     sizes = [(*each.shape, *each.stride()) for each in tensors if each is not None]
     is_symbolic = any(fake.is_symbolic(size) for each in sizes for size in each)

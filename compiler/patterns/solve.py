@@ -72,8 +72,6 @@ def matches(
     """Yield the matches of `pattern` with its first root at `node`.
 
     Args:
-        pattern: What to look for.
-        node: Where.
         missed: Gets the parts that did not match, one for each way that was tried.
     """
     roots = roots_of(pattern)

@@ -26,14 +26,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The state of reading a traced graph.
-
-    Attributes:
-        exact: Whether sizes, dtypes and devices are as traced.
-        parts: The part of the pattern for each node read.
-        scalars: The names of constants in place of scalar arguments.
-        varying: Constants that depend on scalar arguments; they match anything.
-    """
+    """The state of reading a traced graph."""
 
     exact: bool
     parts: dict[Node, object]
@@ -52,7 +45,6 @@ def pattern_of(
     """Return a traced graph as a pattern with a root for each result that is computed.
 
     Args:
-        module: The graph.
         names: The variables of its first placeholders; the others are called `extra_0`, ...
         exact: Whether sizes, dtypes and devices are as traced, or match anything.
         scalars: Constants in place of scalar arguments: `{(float, 0.113): "scale"}`.

@@ -28,7 +28,6 @@ class Change:
     """One independent change.
 
     Attributes:
-        path: Leads to the sub-graph; `""` is the root.
         rule: `removed operators -> new operators`.
         hunk: The changed nodes; None for a new order of the same nodes.
     """
@@ -48,10 +47,8 @@ def split_effect(
     """Return the changes that lead from one graph to another: the root's first, then each child's.
 
     Args:
-        before: A copy of the graph before.
         after: The graph after, or a copy. A sub-graph that only one of the two has comes or goes
             with the node that refers to it.
-        replacements: The recorded substitutions (`diff_hunks`).
     """
     olds, seen = graphs_by_path(before), set[GraphModule]()
     found: list[Change] = []
@@ -95,12 +92,6 @@ def apply_changes(
     changes: Sequence[Change],
 ) -> GraphModule:
     """Return a new graph: `before` with only some of the changes made.
-
-    Args:
-        before: The graph before.
-        after: The graph after.
-        taken: The changes to make, from `changes`.
-        changes: The result of `split_effect` for the two graphs.
 
     Raises:
         RuntimeError: The taken changes have no consistent order without the others.
@@ -152,9 +143,7 @@ def number_effect(
     Args:
         before: The graph before; must stay unchanged while the records live.
         after: The graph after; likewise.
-        ask: Returns the id of a rewrite by its rule, and whether it is allowed.
         keep_graphs: Whether the records hold the graph after each change.
-        replacements: As for `split_effect`.
 
     Returns:
         A record of each change, and the graph with the allowed changes: `after` itself with all of

@@ -4,8 +4,6 @@ The n-th rewrite of a compile has the same number in every run, because a vetoed
 number. So "the first 12 rewrites" (fuel) and "all but the 12th" (a veto) mean the same in
 two compiles. Built-in passes, users' plain functions and the Inductor adapter share this class.
 
-It does not watch the graph: `Rewriter` and `effect_split` ask it before they change one.
-
     numbering = Numbering(observer)
     pass_id = numbering.pass_id("joint", "fold")           # joint/fold, the next time joint/fold#2
     rewrite_id = numbering.rewrite_id(pass_id, "a -> b")   # number 1 of the compile, 1 of the pass
@@ -31,7 +29,6 @@ class Numbering:
     """Numbers the pass runs, rewrites and kernels of one compile, and allows or vetoes them.
 
     Attributes:
-        observer: May veto passes, rewrites and kernels.
         config: `disable` vetoes passes, `fuel` all rewrites with a larger number.
         used: Number of rewrites so far.
     """
@@ -86,11 +83,7 @@ class PassRun:
     """One run of a pass over a root graph; shared by the rewriters of its sub-graphs.
 
     Attributes:
-        root: The whole graph.
-        id: Id of this run.
-        numbering: Numbering of the compile.
         earlier: The passes that ran before in this stage; errors name them.
-        changed: Whether this run has changed a graph.
         rewrites: The rewrites made and vetoed so far, for an observer.
         notes: The remarks of the pass on nodes, for an observer.
         states: The earlier definitions of the nodes of each changed graph.
@@ -125,9 +118,6 @@ class PassRun:
         Args:
             fault: Predicate of a sentence whose subject is the pass.
             seen: Values seen, for a line of their own; "" for none.
-            advice: A remedy for the author of the pass.
-            module: The graph to print around the node.
-            node: Name of the node.
         """
         earlier = ", ".join(map(str, self.earlier)) or "none"
         lines = (

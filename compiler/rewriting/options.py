@@ -21,9 +21,7 @@ def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
     """Return a pass with some of its options changed.
 
     Args:
-        step: The pass; an instance of a frozen dataclass.
         name: The user's name of the pass, for messages: `pad_mm` or `joint/pad_mm`.
-        options: New values by field.
 
     Raises:
         ConfigError: The pass has no such option, a value has the wrong type, or the pass refused
@@ -107,11 +105,7 @@ def _spell(kind: object) -> str:
 
 
 def _convert(kind: object, value: object) -> object:
-    """Return a value as an option of that type.
-
-    Raises:
-        ValueError: The value does not have the type.
-    """
+    """Return a value as an option of that type, or raise `ValueError`."""
     if get_origin(kind) in (Union, UnionType):
         return _first_of(get_args(kind), value)
     if get_origin(kind) is Literal:

@@ -23,7 +23,6 @@ class Rewriter:
 
     Attributes:
         module: The current graph module (the root, or a nested sub-graph). Read-only.
-        config: Options of the compile.
     """
 
     def __init__(self, run: PassRun, module: GraphModule) -> None:
@@ -49,9 +48,6 @@ class Rewriter:
             rule: The rule, as `a op b -> c` or a short name.
             nodes: The matched nodes; the first is the anchor that errors name.
             edit: Changes the graph. Runs at most once, right now.
-
-        Returns:
-            Whether the rewrite was made.
         """
         run = self._run
         rewrite_id = run.next_rewrite(rule)
@@ -96,12 +92,6 @@ class Rewriter:
         A node of `graph.call_function` has no type (`meta["val"]`) until the pass ends, so that the
         guard of the next rule could not read it.
 
-        Args:
-            target: The callee, usually an operator.
-            args: Operands: nodes and constants.
-            kwargs: Operands by keyword.
-            before: The node that follows the new one.
-
         Raises:
             VerifyError: The call cannot run on the types of its operands.
             RuntimeError: No edit is running: `insert` belongs inside the edit of a `rewrite`.
@@ -137,9 +127,6 @@ def report(
 
     Args:
         error: The exception; a node that it names takes precedence.
-        run: The run of the pass.
-        rewrite: The current rewrite.
-        node: The anchor of the rewrite.
     """
     if isinstance(error, VerifyError) and error.node is not None:
         node = error.node

@@ -1,8 +1,4 @@
-"""Run a pass that is a plain function, and split its effect into numbered rewrites afterwards.
-
-The function is called once for each graph, sub-graphs first, like the passes of the tables. Each
-change of any of the graphs is a rewrite; a veto rebuilds that graph without it.
-"""
+"""Run a pass that is a plain function, and split its effect into numbered rewrites afterwards."""
 
 from torch.fx import Graph, GraphModule
 
@@ -23,8 +19,6 @@ def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
     """Apply a plain function to `run.root`; number its rewrites, and undo vetoed ones.
 
     Args:
-        run: The run of this pass.
-        step: The function changes a graph in place, or returns another one.
         snapshot: A copy of the root as it is now, or the root without an observer.
 
     Raises:

@@ -27,11 +27,7 @@ def run_stage(
     """Run `passes` over `root` and its sub-graphs, in place.
 
     Args:
-        root: The whole graph of the stage.
-        stage: The stage of the graph.
         passes: The stage's table, then the user's own.
-        numbering: Numbering of the compile.
-        inputs: Example inputs, for the stage's event.
 
     Raises:
         VerifyError: A pass left an ill-formed graph. Other exceptions of passes keep their type and
@@ -60,11 +56,7 @@ def enter_stage(
 def _run_pass(
     run: PassRun, step: Pass | FunctionPass, snapshot: GraphModule
 ) -> tuple[GraphModule, bool]:
-    """Run one pass, if it is allowed.
-
-    Returns:
-        The copy of the graph after it (`snapshot` if unchanged), and whether it was vetoed.
-    """
+    """Run one pass, if allowed; return a copy of the graph (or `snapshot`), and whether vetoed."""
     numbering = run.numbering
     started = time.perf_counter()
     vetoed = not numbering.allow_pass(run.id)

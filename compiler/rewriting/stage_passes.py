@@ -1,7 +1,4 @@
-"""Select the passes of a compile: the built-in ones, the user's around them, with their options.
-
-`Config` has options by names of passes and does not know the passes; here both are joined.
-"""
+"""Select the passes of a compile: the built-in ones, the user's around them, with their options."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -50,8 +47,6 @@ def select_passes(
     """Return the passes of each stage in their order.
 
     Args:
-        tables: The built-in passes by stage.
-        config: The user's passes, and the options of passes.
         more: Options of the stage `lowered` that do not belong to a pass.
 
     Raises:
@@ -84,11 +79,7 @@ def select_passes(
 
 
 def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tuple[str, ...]:
-    """Return the passes that `Config.disable` does not name, each once, as `stage/name`, in order.
-
-    Raises:
-        ConfigError: As `select_passes`.
-    """
+    """Return the passes that `Config.disable` does not name, each once, as `stage/name`."""
     selected = select_passes(tables, config)
     every = [_names(stage, step) for stage, steps in selected.items() for step in steps]
     every += [(name, f"lowered/{name}") for name in ON_PROGRAMS]
@@ -97,11 +88,7 @@ def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tu
 
 
 def partition_options(config: Config) -> PartitionOptions:
-    """Return the options of `joint/partition`, which is not a pass: it makes two graphs of one.
-
-    Raises:
-        ConfigError: As `select_passes`.
-    """
+    """Return the options of `joint/partition`, which is not a pass: it makes two graphs of one."""
     return _with_options("joint", PARTITION, config)
 
 

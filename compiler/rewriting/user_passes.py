@@ -22,8 +22,6 @@ class FunctionPass:
     """A user's plain function as a pass.
 
     Attributes:
-        name: Name of the function.
-        function: Changes a graph.
         takes: Kind of its argument. A function of a `Rewriter` makes rewrites; the rewrites of a
             function of a `GraphModule` or `Graph` are read off its effect (`effect_split.py`).
         numerics: The function's attribute `numerics`; without one the effect on values is unknown,
@@ -75,7 +73,6 @@ def _require_numerics(entry: Pass | FunctionPass) -> Pass | FunctionPass:
 
 
 def _instantiate(kind: type[Pass]) -> Pass:
-    """Return an instance of a pass with default options."""
     try:
         return kind()
     except Exception as error:

@@ -55,11 +55,7 @@ def put_in_order(run: PassRun, module: GraphModule) -> None:
 
 
 def lint(run: PassRun, module: GraphModule) -> None:
-    """Check that a graph is well-formed.
-
-    Raises:
-        VerifyError: The graph is ill-formed.
-    """
+    """Raise `VerifyError` if a graph is ill-formed."""
     try:
         module.graph.lint()
     except Exception as error:

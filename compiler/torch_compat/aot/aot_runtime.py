@@ -53,7 +53,6 @@ class Recorded:
     """The wrappers of one trace; filled while the trace runs.
 
     Attributes:
-        graph: The captured graph.
         symbols: The symbolic sizes of its inputs before the trace.
         known_guards: Number of Dynamo's guards on inputs before the trace.
         wraps: One for each compile: its wrappers, configuration and metadata.
@@ -120,10 +119,6 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
     The backward is compiled at once, and not at the first backward pass: the data is whole when the
     block ends. Dynamo and Inductor do not compile in other threads meanwhile.
 
-    Args:
-        graph: The captured graph.
-        inputs: Its example inputs.
-
     Seen in torch 2.11 and 2.13: `graph_compile.post_compile`, `AOTDispatchAutograd.post_compile`.
     """
     context = torch._guards.TracingContext.try_get()
@@ -149,10 +144,7 @@ def rebuild(
     """Return the callable of an earlier `trace` around other compiled graphs, without a trace.
 
     Args:
-        data: The result of `Recorded.as_json`.
-        graph: The present captured graph, with parameters and buffers.
         forward: The compiled forward, or the compiled graph of inference.
-        backward: The compiled backward, for training.
 
     Raises:
         NoDataForm: The data is malformed, or belongs to another graph.
@@ -207,11 +199,7 @@ def _reasons(context: Any) -> list[str]:
 
 
 def _require_plain(config: Any, metadata: Any) -> None:
-    """Raise if the wrappers hold more than numbers and names.
-
-    Raises:
-        NoDataForm: They do.
-    """
+    """Raise `NoDataForm` if the wrappers hold more than numbers and names."""
     if metadata.tokens or metadata.num_backward_tokens:
         raise NoDataForm("the graph has effect tokens")
     if getattr(metadata, "act_input_indices", None):

@@ -1,4 +1,7 @@
-"""Autograd's bookkeeping: the version counters of tensors, and hooks on saved tensors."""
+"""Autograd's bookkeeping: the version counters of tensors, and hooks on saved tensors.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -17,8 +20,6 @@ def remember_versions(tensors: Sequence[Tensor]) -> Callable[[], None]:
 
     Call it when the tensors have their present values again: a tensor that autograd saved is then
     valid in its backward pass. Inference tensors have no version counters.
-
-    Seen in torch 2.11 and 2.13: `torch.autograd._unsafe_preserve_version_counter`.
     """
     counted = tuple(tensor for tensor in tensors if not tensor.is_inference())
     kept = torch.autograd._unsafe_preserve_version_counter(counted)
@@ -29,8 +30,7 @@ def without_saved_tensor_hooks() -> AbstractContextManager[None]:
     """Hide tensors saved in a `with` block from the program's `saved_tensors_hooks`.
 
     autograd calls only the innermost hooks, so idle hooks are pushed on top, if the program has
-    hooks. Seen in torch 2.11 and 2.13:
-    `torch._C._autograd._top_saved_tensors_default_hooks`.
+    hooks.
     """
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
         return contextlib.nullcontext()
@@ -41,7 +41,7 @@ def is_from_saved_tensor_hook(error: BaseException) -> bool:
     """Return whether the program's innermost hook on saved tensors raised the error.
 
     That is the program at work, not a failure of who was called: `torch.utils.checkpoint` leaves a
-    recomputation so, once all is saved that its backward pass needs. Seen in torch 2.11 and 2.13.
+    recomputation so, once all is saved that its backward pass needs.
     """
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     if hooks is None:
@@ -59,7 +59,7 @@ def _same(value: Tensor) -> Tensor:
 def without_modes(function: Callable[[list[Any]], Any], values: list[Any]) -> Any:
     """Call a function without gradients, and without the autocast of the caller.
 
-    Compiled code has its casts already. Seen in torch 2.11 and 2.13: `torch._C._DisableAutocast`.
+    Compiled code has its casts already.
     """
     if torch._C._is_any_autocast_enabled():
         with torch.no_grad(), torch._C._DisableAutocast():

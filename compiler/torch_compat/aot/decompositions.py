@@ -9,6 +9,8 @@ torch replaces an operator by simpler ones in three places, and each is wrapped 
 
 Also here: the tables that can be chosen for a trace. Decompositions in C++ before Python is called
 (`linear` -> `t`, `addmm`) are not observed.
+
+Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -66,31 +68,28 @@ Table = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 def core_aten() -> Table:
-    """Return the decompositions to the core ATen operators. Seen in torch 2.11 and 2.13."""
+    """Return the decompositions to the core ATen operators."""
     from torch._decomp import core_aten_decompositions
 
     return dict(core_aten_decompositions().items())
 
 
 def inductor() -> Table:
-    """Return Inductor's table. Seen in torch 2.11 and 2.13."""
+    """Return Inductor's table."""
     from torch._inductor.decomposition import select_decomp_table
 
     return dict(select_decomp_table().items())
 
 
 def every() -> Table:
-    """Return all decompositions for traces of ATen. Seen in torch 2.11 and 2.13."""
+    """Return all decompositions for traces of ATen."""
     from torch._decomp import global_decomposition_table
 
     return {**core_aten(), **global_decomposition_table["post_autograd"]}
 
 
 def registry() -> Table:
-    """Return torch's live registry of decompositions below autograd, without loading it.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return torch's live registry of decompositions below autograd, without loading it."""
     from torch._decomp import global_decomposition_table
 
     return global_decomposition_table["post_autograd"]
@@ -100,7 +99,7 @@ def registry() -> Table:
 def decompositions_watched(watcher: Watcher) -> Generator[None]:
     """Ask `watcher` about each decomposition of this thread until the region ends.
 
-    The caller holds the compile lock. Seen in torch 2.11 and 2.13.
+    The caller holds the compile lock.
     """
     from torch.fx.experimental import proxy_tensor
 

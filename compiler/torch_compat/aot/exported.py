@@ -86,12 +86,7 @@ def symbol_ranges(mode: Any) -> dict[str, tuple[int, int | None]]:
 
 
 def guard_expressions(mode: Any, known: int = 0) -> list[Any]:
-    """Return a fake mode's assumptions on sizes besides ranges, as sympy (torch 2.11, 2.13).
-
-    Args:
-        mode: The mode.
-        known: Number of assumptions to skip.
-    """
+    """Return assumptions on sizes besides ranges (sympy), after the first `known` (2.11, 2.13)."""
     env = mode.shape_env
     return [] if env is None else [guard.expr for guard in env.guards[known:]]
 

@@ -1,4 +1,7 @@
-"""Facts of joint graphs for a partitioner: symbols, effects, descriptions, settings."""
+"""Facts of joint graphs for a partitioner: symbols, effects, descriptions, settings.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -12,10 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 
 
 def is_opaque(value: object) -> bool:
-    """Return whether a value is neither tensor nor number: a script object, a process group, ...
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return whether a value is neither tensor nor number: a script object, a process group, ..."""
     from torch._library.fake_class_registry import FakeScriptObject
     from torch._library.opaque_object import is_opaque_value
     from torch.fx.experimental._backward_state import BackwardState
@@ -30,7 +30,7 @@ def is_higher_order(node: Node) -> bool:
 
 
 def has_effect_token(node: Node) -> bool:
-    """Return whether a node is `with_effects(token, ...)`. Seen in torch 2.11 and 2.13."""
+    """Return whether a node is `with_effects(token, ...)`."""
     from torch._functorch._aot_autograd.utils import is_with_effects
 
     return bool(is_with_effects(node))
@@ -51,21 +51,21 @@ def hint(size: object, fallback: int) -> int:
 
 
 def free_symbols(value: object) -> list[Any]:
-    """Return the symbols in the sizes of a value, by name. Seen in torch 2.11 and 2.13."""
+    """Return the symbols in the sizes of a value, by name."""
     from torch.fx.experimental.symbolic_shapes import free_symbols as symbols
 
     return sorted(symbols(cast(Any, value)), key=lambda symbol: symbol.name)
 
 
 def symbol_of(node: Node) -> object | None:
-    """Return the symbol that a node binds, if it binds one. Seen in torch 2.11 and 2.13."""
+    """Return the symbol that a node binds, if it binds one."""
     from torch.fx.experimental.symbolic_shapes import is_symbol_binding_fx_node
 
     return is_symbol_binding_fx_node(node)
 
 
 def symbol_bindings(graph: Graph) -> Mapping[Any, Node]:
-    """Return the node that binds each symbol of a graph. Seen in torch 2.11 and 2.13."""
+    """Return the node that binds each symbol of a graph."""
     from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes
 
     return find_symbol_binding_fx_nodes(graph)
@@ -74,7 +74,7 @@ def symbol_bindings(graph: Graph) -> Mapping[Any, Node]:
 def saved_descriptions(checked: int, unchecked: int, others: int) -> list[object]:
     """Describe saved values for AOTAutograd's `desc`: tensors, unchecked tensors, symbolic ints.
 
-    Unchecked are those whose version autograd does not check. Seen in torch 2.11 and 2.13.
+    Unchecked are those whose version autograd does not check.
     """
     module: Any = importlib.import_module("torch._functorch._aot_autograd.descriptors")
     plain, loose = module.SavedForBackwardsAOTOutput, module.SavedForBackwardsNoVcCheckAOTOutput
@@ -85,10 +85,7 @@ def saved_descriptions(checked: int, unchecked: int, others: int) -> list[object
 
 
 def flops(node: Node, arguments: tuple[Any, Mapping[str, Any]], result: object) -> int:
-    """Return the floating-point operations of a call by torch's table, 0 if it has no row.
-
-    Seen in torch 2.11 and 2.13: `torch.utils.flop_counter.flop_registry`.
-    """
+    """Return the floating-point operations of a call by torch's table, 0 if it has no row."""
     from torch.utils.flop_counter import flop_registry
 
     count: Any = flop_registry.get(cast(Any, getattr(node.target, "_overloadpacket", node.target)))
@@ -99,10 +96,7 @@ def flops(node: Node, arguments: tuple[Any, Mapping[str, Any]], result: object) 
 
 
 def settings_of_torchs_partitioner() -> list[str]:
-    """Return the options of torch in force that only its own partitioner carries out.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return the options of torch in force that only its own partitioner carries out."""
     functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
     found = [

@@ -7,8 +7,6 @@ the frame, and other exceptions of a trace, which it may suppress. For example:
     def f(x):                           Reason("Failed to trace builtin operator: Dynamo does not
         print("hi")                       know how to trace builtin operator `print` ...",
         return x                          "f.py", 2, "f")
-
-Dynamo's behaviour stays unchanged.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -38,10 +36,8 @@ class Reason:
     """Why Dynamo skipped a frame, or broke a graph.
 
     Attributes:
-        text: In Dynamo's words.
         file: Where, in the program; empty where only torch's own frames are known.
         line: Line of `file`: of the call that broke, or the first of the skipped function.
-        function: Name of the function there.
     """
 
     text: str
@@ -65,7 +61,6 @@ class Collected:
     """Dynamo's decisions in a region.
 
     Attributes:
-        reasons: Each reason once, in order.
         traced: The program's functions that Dynamo traced, with or without operations.
     """
 

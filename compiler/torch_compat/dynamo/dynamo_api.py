@@ -1,4 +1,4 @@
-"""Dynamo: where it finds its backends, and its exceptions."""
+"""Dynamo: where it finds its backends, and its exceptions (torch 2.11, 2.13)."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -24,7 +24,7 @@ one thread may look up, and wait for the module that another one imports, which 
 
 
 def backend_names() -> tuple[str, ...]:
-    """Return the names of all registered Dynamo backends. Seen in torch 2.11 and 2.13."""
+    """Return the names of all registered Dynamo backends."""
     from torch._dynamo import list_backends
 
     with _LOOKUP:
@@ -32,7 +32,7 @@ def backend_names() -> tuple[str, ...]:
 
 
 def find_backend(name: str) -> Callable[..., Any]:
-    """Return a registered Dynamo backend. Seen in torch 2.11 and 2.13."""
+    """Return a registered Dynamo backend."""
     from torch._dynamo import lookup_backend
 
     with _LOOKUP:
@@ -43,7 +43,7 @@ def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Call
     """Pass each backend that Dynamo looks up through `wrap` first; return the undo function.
 
     Covers every `torch.compile` and `torch.compiler.set_stance(force_backend=...)` that starts
-    afterwards. Seen in torch 2.11 and 2.13: `torch._dynamo.eval_frame.get_compiler_fn`.
+    afterwards.
 
     Args:
         wrap: Takes a name, a callable, or one of torch.compile's wrapper objects.
@@ -74,7 +74,6 @@ def _register_once() -> Callable[[], None]:
     """Let Dynamo register the same backend twice; return the undo function.
 
     It looks backends up in more places than one (`torch._TorchCompileWrapper`), without a lock.
-    Seen in torch 2.11 and 2.13: `torch._dynamo.backends.registry.register_backend`.
     """
     registry: Any = importlib.import_module("torch._dynamo.backends.registry")
     original, known = registry.register_backend, registry._COMPILER_FNS
@@ -102,8 +101,7 @@ def backend_lookup_owner() -> object | None:
 def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
     """Return the backend of torch.compile: registered name (or None), callable, keyword arguments.
 
-    Inductor's keyword is `options`, with the options of its `mode`. Seen in torch 2.11 and
-    2.13: `torch._TorchCompileInductorWrapper`, `torch._TorchCompileWrapper`, `_COMPILER_FNS`.
+    Inductor's keyword is `options`, with the options of its `mode`.
     """
     if type(backend) is torch._TorchCompileInductorWrapper:
         return "inductor", backend, {"options": dict(backend.config)}
@@ -159,7 +157,7 @@ def mark_symbolic(tensor: torch.Tensor, dimensions: Sequence[int]) -> None:
 def control_flow() -> tuple[type[BaseException], ...]:
     """Return the exceptions by which a backend steers Dynamo: restarts, skips, graph breaks.
 
-    They are no failures of a compiler. Seen in torch 2.11 and 2.13: `torch._dynamo.exc`.
+    They are no failures of a compiler.
     """
     exc: Any = importlib.import_module("torch._dynamo.exc")
     names = ("TensorifyScalarRestartAnalysis", "RestartAnalysis", "SkipFrame")
@@ -172,8 +170,6 @@ class FloatRestart:
 
     With dynamic shapes, Dynamo makes the floats of a program inputs. If the traced graph has no
     tensor arithmetic for one (a dropout's probability), AOTAutograd raises.
-
-    Seen in torch 2.11 and 2.13: `TensorifyState`, `TensorifyScalarRestartAnalysis`.
     """
 
     @staticmethod
@@ -190,10 +186,6 @@ class FloatRestart:
     @staticmethod
     def ask(names: Sequence[str], known: Container[str]) -> None:
         """Make Dynamo trace again with these symbols as numbers, if it has them and they are not.
-
-        Args:
-            names: Of the symbols.
-            known: The symbols of this compile.
 
         Raises:
             BaseException: `exception()`, where that changes anything: so it cannot go on for ever.
@@ -220,17 +212,14 @@ def specialized_floats() -> AbstractContextManager[object]:
     """Let Dynamo take Python floats as constants.
 
     As inputs they make most backends ask Dynamo to trace again with constants, which takes a
-    running Dynamo. Seen in torch 2.11 and 2.13.
+    running Dynamo.
     """
     config: Any = importlib.import_module("torch._dynamo.config")
     return config.patch(specialize_float=True)
 
 
 def graph_breaks() -> tuple[str, ...]:
-    """Return why Dynamo has broken graphs in this process since it was reset, first lines only.
-
-    Seen in torch 2.11 and 2.13: `torch._dynamo.utils.counters`.
-    """
+    """Return why Dynamo has broken graphs in this process since it was reset, first lines only."""
     utils: Any = importlib.import_module("torch._dynamo.utils")
     return tuple(str(reason).splitlines()[0] for reason in utils.counters["graph_break"])
 
@@ -240,8 +229,7 @@ def wrap_compiled_calls(
 ) -> Callable[[], None]:
     """Pass each compiled function through `wrap` when it is made; return the undo function.
 
-    A compiled module, and `Module.compile`, call such a function, so they are covered. Seen in
-    torch 2.11 and 2.13: `torch._dynamo.eval_frame.OptimizeContext.__call__`.
+    A compiled module, and `Module.compile`, call such a function, so they are covered.
 
     Args:
         wrap: Takes the compiled function, its original, the backend that the program named, and

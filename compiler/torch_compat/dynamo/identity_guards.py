@@ -13,7 +13,6 @@ def guard_identity(node: Node, *, only: bool = False) -> None:
 
     Args:
         node: Placeholder of the graph of a running backend. Outside of Dynamo nothing is guarded.
-        only: Remove the guards on its type and values.
 
     Seen in torch 2.11 and 2.13: `TracingContext.guards_context.dynamo_guards`, from which Dynamo
     makes its guards after the backend; `GuardBuilder.ID_MATCH`.

@@ -24,9 +24,6 @@ class Handed(torch.nn.Module):
     """A graph that is compiled unchanged at its first call.
 
     Args:
-        graph: Takes flat inputs.
-        backend: As for `torch.compile(backend=...)`.
-        options: Options of the backend, or None.
         sizes: For each input that is a symbolic size: its position, and position and dimension of
             the tensor that has it.
     """

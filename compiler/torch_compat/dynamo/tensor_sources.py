@@ -1,4 +1,4 @@
-"""Where Dynamo found the tensors of a graph, and which have static addresses."""
+"""Where Dynamo found the tensors of a graph, and which have static addresses (torch 2.11, 2.13)."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -44,7 +44,7 @@ def is_static(node: Node) -> bool:
 def attribute_sources(gm: GraphModule) -> dict[str, str]:
     """Return where Dynamo found the attributes of its graph, by name of the attribute.
 
-    Empty for a copy of the graph. Seen in torch 2.11 and 2.13: `_param_name_to_source`.
+    Empty for a copy of the graph.
     """
     sources: dict[str, Any] = getattr(gm, "_param_name_to_source", None) or {}
     named = {target: _name(source) for target, source in sources.items()}
@@ -52,10 +52,7 @@ def attribute_sources(gm: GraphModule) -> dict[str, str]:
 
 
 def static_type(tensor: Tensor) -> Literal["guarded", "unguarded"] | None:
-    """Return the mark of `mark_static_address`; Dynamo calls it for tensors of modules.
-
-    Seen in torch 2.11 and 2.13: `_dynamo_static_input_type`.
-    """
+    """Return the mark of `mark_static_address`; Dynamo calls it for tensors of modules."""
     found = getattr(tensor, "_dynamo_static_input_type", None)
     return found if found in ("guarded", "unguarded") else None
 

@@ -79,7 +79,6 @@ def _answer(mode: Any, func: OpOverload, args: Any, kwargs: Any, ask: Callable[[
 
 
 def _real(func: OpOverload, args: Any, kwargs: Any) -> Any:
-    """Run the kernel on stand-ins."""
     from torch._dispatch.python import no_python_dispatcher
 
     with fake.dispatch_modes_off(), no_python_dispatcher(), torch.no_grad():

@@ -1,4 +1,4 @@
-"""Fake tensors, symbolic sizes and dispatch modes."""
+"""Fake tensors, symbolic sizes and dispatch modes (torch 2.11, 2.13)."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -15,10 +15,7 @@ from torch import Tensor
 
 
 def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
-    """Return the expression of a SymInt, SymFloat or SymBool, and its hint (None: unbacked).
-
-    Seen in torch 2.11 and 2.13: `SymNode.expr`, `SymNode.has_hint()`, `SymNode.hint`.
-    """
+    """Return the expression of a SymInt, SymFloat or SymBool, and its hint (None: unbacked)."""
     node = value.node
     hint = node.hint if node.has_hint() else None
     return str(node.expr), hint if isinstance(hint, int | float | bool) else None
@@ -37,7 +34,7 @@ def is_symbolic(value: object) -> bool:
 def known_equal(a: object, b: object) -> bool:
     """Return whether symbols of one compile are known to be equal (`2*(s0//2)`, `s0` even).
 
-    No guard is added. Seen in torch 2.11 and 2.13: `symbolic_shapes.statically_known_true`.
+    No guard is added.
     """
     envs = {id(each.node.shape_env) for each in (a, b) if isinstance(each, torch.SymInt)}
     if len(envs) != 1 or not all(isinstance(each, (int, torch.SymInt)) for each in (a, b)):
@@ -47,10 +44,7 @@ def known_equal(a: object, b: object) -> bool:
 
 
 def dispatch_modes_off() -> contextlib.AbstractContextManager[object]:
-    """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block.
-
-    Seen in torch 2.11 and 2.13: `torch.utils._python_dispatch._disable_current_modes`.
-    """
+    """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block."""
     return importlib.import_module("torch.utils._python_dispatch")._disable_current_modes()
 
 
@@ -119,10 +113,7 @@ def real_compute() -> Generator[None]:
 
 
 def run_without_guards(mode: Any, compute: Callable[[], Any]) -> Any:
-    """Run operators on fake tensors of `mode` without a trace of guards.
-
-    Seen in torch 2.11 and 2.13: `ShapeEnv.suppress_guards`.
-    """
+    """Run operators on fake tensors of `mode` without a trace of guards."""
     with fake_compute(mode), mode.shape_env.suppress_guards():
         return compute()
 
@@ -184,7 +175,7 @@ def new_fake_mode() -> Any:
 def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
     """Return a fake tensor like a real one with symbols for its sizes above 1.
 
-    Equal sizes are one symbol. Seen in torch 2.11 and 2.13: `torch._dynamo.source.ConstantSource`.
+    Equal sizes are one symbol.
     """
     source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
     fake: torch.Tensor = mode.from_tensor(tensor, source=source)
@@ -232,8 +223,6 @@ def intercept_ops(
     """Send each op below autograd, forward and backward, to `handler(op, args, kwargs)`.
 
     Ops that the handler calls are not intercepted. Higher-order ops arrive whole.
-
-    Seen in torch 2.11 and 2.13: `torch.utils._python_dispatch.TorchDispatchMode`.
     """
     base = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
@@ -257,7 +246,6 @@ class SymbolicInputs:
         example_inputs: Real tensors, and a SymInt for each symbolic size.
         fakes: The same inputs as fake tensors, for `node.meta["example_value"]`. They live in a
             fake mode of their own, because running the graph on them may change their sizes.
-        fake_mode: The fake mode of `fakes`.
         tracing: Makes the context that AOTAutograd asks for the fake mode and the symbols.
     """
 
@@ -276,14 +264,12 @@ def symbolic_inputs(
     of 0 or 1 is a constant, as in Dynamo.
 
     Args:
-        inputs: One value per placeholder.
-        names: Names of the placeholders.
         symbols: For a placeholder with symbolic sizes, the name of each dimension's symbol or None;
             for a placeholder that is a size, a single name.
 
     Source: `OutputGraph.compile_and_call_fx_graph` and `call_user_compiler` of Dynamo, torch 2.13:
     a second fake mode over the same ShapeEnv for the backend, and each tensor's symbolic context on
-    the TracingContext. Seen in torch 2.11 and 2.13.
+    the TracingContext.
     """
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
@@ -363,10 +349,7 @@ def size_expression(value: Any) -> Any:
 
 
 def least_value(value: Any, symbol: Any) -> int:
-    """Return the least value that a symbol of a SymInt's expression may have; 0 if unknown.
-
-    Seen in torch 2.11 and 2.13: `ShapeEnv.var_to_range`.
-    """
+    """Return the least value that a symbol of a SymInt's expression may have; 0 if unknown."""
     found = value.node.shape_env.var_to_range.get(symbol)
     try:
         return max(0, int(found.lower)) if found is not None else 0

@@ -12,6 +12,8 @@ a few known functions; nothing of it is ever executed as Python.
 
 Source: torch's own cache (`ShapeEnv.produce_guards_expression`), which stores Python and evaluates
 it; a guard on a symbol that the inputs do not give is left out there, and refused here.
+
+Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -89,8 +91,6 @@ def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
     """Return the symbols of inputs by name in their order, each with its value.
 
     The value of a symbol that only occurs in longer expressions (`2*s0`) is None.
-
-    Seen in torch 2.11 and 2.13: `SymNode.expr`.
     """
     found: dict[str, Any] = {}
     for value in (each for one in inputs for each in sizes_of(one)):
@@ -105,10 +105,7 @@ def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
 
 
 def known_names(inputs: Sequence[object]) -> frozenset[str]:
-    """Return the names of all symbols of the compile that these inputs belong to.
-
-    Seen in torch 2.11 and 2.13: `ShapeEnv.var_to_range`.
-    """
+    """Return the names of all symbols of the compile that these inputs belong to."""
     mode = fake.mode_of(inputs)
     env = None if mode is None else mode.shape_env
     return frozenset() if env is None else frozenset(map(str, env.var_to_range))

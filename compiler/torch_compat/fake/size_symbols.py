@@ -28,8 +28,6 @@ class SizeSymbols:
     """Makes symbols and fake tensors of symbolic sizes; records each comparison once.
 
     Attributes:
-        mode: The fake mode of the tensors; operators must run in it.
-        hints: The number of each symbol (sympy).
         answers: The comparisons of operators (sympy), and their answers.
     """
 

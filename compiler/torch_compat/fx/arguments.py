@@ -14,10 +14,8 @@ def full_arguments(
 ) -> tuple[object, ...] | None:
     """Return all arguments of a call in the order of the schema, with defaults.
 
-    Without a schema, positional arguments are followed by pairs of the named ones.
-
-    Returns:
-        None if the schema does not take these arguments.
+    Without a schema, positional arguments are followed by pairs of the named ones. None if the
+    schema does not take these arguments.
     """
     if not isinstance(target, torch._ops.OpOverload):
         return (*args, *sorted(kwargs.items()))

@@ -17,11 +17,7 @@ class Parameter:
     """One argument.
 
     Attributes:
-        name: Its name.
         type: As schemas write it (`number`, `Optional[float]`, `List[int]`); empty if unknown.
-        has_default: Whether it is optional.
-        default: Its default.
-        is_positional: Whether it may be passed by position.
     """
 
     name: str
@@ -33,10 +29,6 @@ class Parameter:
 
 def parameters_of(op: str, target: Any) -> tuple[tuple[Parameter, ...], ...]:
     """Return the parameters of a call, for each overload; empty if unknown.
-
-    Args:
-        op: `call_function` or `call_method`.
-        target: The callee of the node.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`, `FunctionSchema`.
     """

@@ -1,4 +1,7 @@
-"""FX graphs: lazy modules, calling conventions, replacement hooks, nested values."""
+"""FX graphs: lazy modules, calling conventions, replacement hooks, nested values.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -21,8 +24,6 @@ def trace_calls(
     """Return the ATen graph of a function of tensors, without gradients.
 
     With `fake` nothing is computed, and a fake value is recorded on each node.
-
-    Seen in torch 2.11 and 2.13: `torch.fx.experimental.proxy_tensor.make_fx`.
     """
     make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     with torch.no_grad():
@@ -42,7 +43,7 @@ def copy_codegen(source: Graph, target: Graph) -> None:
 
 
 def is_erased(node: Node) -> bool:
-    """Return whether a node was erased from its graph. Seen in torch 2.11 and 2.13."""
+    """Return whether a node was erased from its graph."""
     return bool(node._erased)
 
 
@@ -81,8 +82,6 @@ def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> Gr
 
     Generating it is two thirds of the cost of a copy, and an Interpreter never needs it. Not for
     TorchScript, which cannot script the lazy class.
-
-    Seen in torch 2.11 and 2.13: `torch.fx._lazy_graph_module`.
     """
     module = importlib.import_module("torch.fx._lazy_graph_module")
     with module._use_lazy_graph_module(True):
@@ -165,7 +164,7 @@ def _nothing(context: object) -> None:
 def _name_own_results() -> None:
     """Name the classes of torch's own results (`torch.sort`), for `spec_text`.
 
-    torch registers them without a name. Seen in torch 2.11 and 2.13: `_SerializeNodeDef`.
+    torch registers them without a name.
     """
     pytree: Any = importlib.import_module("torch.utils._pytree")
     for name, found in vars(torch.return_types).items():
@@ -178,10 +177,7 @@ def _name_own_results() -> None:
 
 
 def places_of(spec: Any) -> list[str]:
-    """Return where each leaf stands in nested values: `['loss']`; a lone one stands nowhere.
-
-    Seen in torch 2.11 and 2.13: `tree_flatten_with_path`.
-    """
+    """Return where each leaf stands in nested values: `['loss']`; a lone one stands nowhere."""
     from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
     leaves, _ = tree_flatten_with_path(tree_unflatten([0] * spec.num_leaves, spec))

@@ -1,4 +1,7 @@
-"""Operators and functions: names, schemas, declarations; the dispatch keys of a tensor."""
+"""Operators and functions: names, schemas, declarations; the dispatch keys of a tensor.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -17,19 +20,13 @@ OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 def native_function_names() -> tuple[str, ...]:
-    """Return the names of the native functions bound on `torch` (`add`, `zeros`, `_foreach_add`).
-
-    Seen in torch 2.11 and 2.13: `torch._C._VariableFunctions`.
-    """
+    """Return the names of the native functions bound on `torch` (`add`, `_foreach_add`)."""
     names = dir(_resolve("_C._VariableFunctions"))
     return tuple(name for name in names if not name.startswith("__"))
 
 
 def python_code_of(operator: object) -> tuple[Callable[..., object], ...]:
-    """Return the Python functions that a `torch.library.custom_op` runs; none for other operators.
-
-    Seen in torch 2.11 and 2.13: `torch._library.custom_ops.OPDEFS`.
-    """
+    """Return the Python functions that a `torch.library.custom_op` runs; none for others."""
     if isinstance(operator, torch._ops.OpOverload):
         operator = operator.overloadpacket
     if not isinstance(operator, torch._ops.OpOverloadPacket):
@@ -129,7 +126,7 @@ def internal_functions() -> dict[str, Callable[..., Any]]:
 
     Cases: native bindings (`torch._C._nn.linear`); autocast, grad and inference regions;
     `torch.func.grad`, `vmap` and `jvp`, forward-mode differentiation; masked reductions; nested
-    tensors. Functions that this torch lacks are left out. Seen in torch 2.11 and 2.13.
+    tensors. Functions that this torch lacks are left out.
     """
     names = [
         f"{module}.{name}"
@@ -185,10 +182,7 @@ def argument_names_of(target: Any) -> tuple[tuple[str, str], ...]:
 
 
 def arguments_of(target: Any) -> tuple[tuple[str, str, bool, bool], ...]:
-    """Return (name, type, whether required, whether keyword only) of each argument of an overload.
-
-    Seen in torch 2.11 and 2.13: `Argument.kwarg_only`, `Argument.has_default_value()`.
-    """
+    """Return (name, type, is required, is keyword only) of each argument of an overload."""
     arguments = target._schema.arguments
     return tuple(
         (str(a.name), str(a.type), not a.has_default_value(), bool(a.kwarg_only)) for a in arguments
@@ -196,10 +190,7 @@ def arguments_of(target: Any) -> tuple[tuple[str, str, bool, bool], ...]:
 
 
 def results_of(target: Any) -> tuple[str, ...]:
-    """Return the type of each result of an overload.
-
-    Seen in torch 2.11 and 2.13: `FunctionSchema.returns`.
-    """
+    """Return the type of each result of an overload."""
     return tuple(str(each.type) for each in target._schema.returns)
 
 
@@ -239,8 +230,7 @@ Seen in torch 2.11 and 2.13: `torch._C._dispatch_get_all_op_names()`, and every
 def declared_arguments(qualified: str) -> tuple[tuple[str, str], ...]:
     """Return (name, type) of each argument of all overloads of `aten::add`; none if unknown.
 
-    Only looks: an unknown name registers, imports and calls nothing. Seen in torch 2.11 and 2.13:
-    `torch._C._jit_get_schemas_for_operator`.
+    Only looks: an unknown name registers, imports and calls nothing.
     """
     schemas = torch._C._jit_get_schemas_for_operator(qualified)
     found = (argument for each in schemas for argument in each.arguments)
@@ -256,7 +246,7 @@ def is_dispatcher_op(target: Any) -> bool:
     """Return whether the dispatcher knows this op (for a packet: one of its overloads).
 
     `torch.ops` also reaches TorchScript's builtins (`aten::save` writes a pickle), which it does
-    not. Seen in torch 2.11 and 2.13: `torch._C._dispatch_has_kernel`.
+    not.
     """
     if kind_of(target) == "packet":
         return any(is_dispatcher_op(getattr(target, name)) for name in target.overloads())
@@ -341,10 +331,7 @@ def _declarations(target: Any) -> Declared:
 
 
 def argument_names(ns: str, operator: str) -> list[str]:
-    """Return the arguments of `add.Tensor` or `abs`; none if no such operator is registered.
-
-    Seen in torch 2.11 and 2.13: `_jit_get_schemas_for_operator`.
-    """
+    """Return the arguments of `add.Tensor` or `abs`; none if no such operator is registered."""
     name, _, overload = operator.partition(".")
     for schema in torch._C._jit_get_schemas_for_operator(f"{ns}::{name}"):
         if schema.overload_name == overload.removeprefix("default"):

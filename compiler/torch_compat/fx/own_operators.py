@@ -24,12 +24,7 @@ _DEVICES = ("CPU", "CUDA", "MPS", "XPU", "HPU", "MTIA")
 
 @dataclass(frozen=True, slots=True)
 class TracedCode:
-    """The parts of an operator that a trace depends on.
-
-    Attributes:
-        schema: Its schemas, one for each overload.
-        code: Functions and plain values.
-    """
+    """The schemas of an operator, one per overload, and the code that a trace depends on."""
 
     schema: str
     code: tuple[object, ...]

@@ -1,7 +1,6 @@
 """Trace a function to an ATen graph: forward, or forward and backward.
 
-Each takes a function of tensors and its arguments, real or fake, and returns a graph whose first
-placeholders are the arguments. May be called while a compile is under way.
+The first placeholders are the arguments, real or fake. May be called while a compile is under way.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

@@ -25,11 +25,7 @@ _RECORDED = "_ctk_recorded"
 
 
 class CudaDevice:
-    """A device on which a function of tensors is recorded.
-
-    Args:
-        index: Of the device.
-    """
+    """A device, by its index, on which a function of tensors is recorded."""
 
     def __init__(self, index: int) -> None:
         self._index = index

@@ -34,10 +34,7 @@ class MachineCode:
     """A kernel compiled for one kind of device.
 
     Attributes:
-        name: Of the function in it.
-        cubin: The machine code.
         shared: Bytes of shared memory.
-        threads: Of a program.
         hidden: Pointers to scratch memory that follow the arguments.
     """
 
@@ -52,8 +49,6 @@ class Loaded:
     """A kernel on a device, ready to be launched.
 
     Args:
-        code: The kernel.
-        device: Number of the device.
         types: Of its arguments, as Triton writes them: `*fp32`, `i32`, `i64`.
 
     Raises:

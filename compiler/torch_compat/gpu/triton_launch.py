@@ -34,12 +34,7 @@ class TritonMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A kernel compiled for one kind of device.
-
-    Attributes:
-        code: The machine code, and the parameters of a launch.
-        ptx: The assembly of the code.
-    """
+    """A kernel compiled for one kind of device: its machine code, and its assembly (PTX)."""
 
     code: MachineCode
     ptx: str
@@ -75,8 +70,6 @@ def function_of(source: str, name: str, file: str) -> Any:
     """Return a function of Triton, from the source of a module.
 
     Args:
-        source: Python that defines it.
-        name: Its name there.
         file: Unique name of the module in tracebacks.
     """
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
@@ -128,10 +121,7 @@ def interpret(
     """Run a function for a number of programs, one after the other, in numpy.
 
     Args:
-        function: Of `function_of`.
-        programs: Number of programs.
         arguments: Tensors on the CPU and integers.
-        debug: Run the assertions of the function.
     """
     builder = import_module("triton.runtime.interpreter").interpreter_builder
     builder.options = replace(builder.options, debug=debug, sanitize_overflow=False)
@@ -149,7 +139,6 @@ def compile_function(
     """Compile a function for a kind of device; no device is needed.
 
     Args:
-        function: Of `function_of`.
         types: Of its arguments, as Triton writes them: `*fp32`, `i32`.
         aligned: For each argument, whether an address or a size is a multiple of 16.
         capability: Of the device, 90 for 9.0.

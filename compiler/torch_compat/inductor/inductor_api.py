@@ -1,4 +1,7 @@
-"""Inductor: the compile, its options, and the places where it announces its passes."""
+"""Inductor: the compile, its options, and the places where it announces its passes.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -62,7 +65,7 @@ def _inductor(name: str) -> Any:
 
 
 def sites() -> Sites:
-    """Return the places to wrap. Seen in torch 2.11 and 2.13."""
+    """Return the places to wrap."""
     from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
     compile_fx, freezing = _inductor("compile_fx"), _inductor("freezing")
@@ -91,15 +94,12 @@ InnerCompile = Callable[..., Any]
 
 
 def inner_compile() -> InnerCompile:
-    """Return Inductor's own `inner_compile`. Seen in torch 2.11 and 2.13."""
+    """Return Inductor's own `inner_compile`."""
     return _inductor("compile_fx").compile_fx_inner
 
 
 def pipeline_module() -> Any:
-    """Return the module of Inductor's pipeline, whose passes a benchmark times one by one.
-
-    Seen in torch 2.11 and 2.13: `torch._inductor.compile_fx`, `_recursive_joint_graph_passes`.
-    """
+    """Return the module of Inductor's pipeline, whose passes a benchmark times one by one."""
     return _inductor("compile_fx")
 
 
@@ -120,7 +120,7 @@ def compile_graph(
     """Run Inductor's Dynamo backend on a graph, without Dynamo and without AOTAutograd's own cache.
 
     `inner_compile` is called once per graph, for a lazy backward long after this returns, each
-    time under `config_patches`. Seen in torch 2.11 and 2.13.
+    time under `config_patches`.
     """
     from torch._functorch import config as functorch_config
 
@@ -139,7 +139,7 @@ def compile_graph(
 
 
 def known_options() -> dict[str, tuple[object, object]]:
-    """Return each Inductor option's value and declared type. Seen in torch 2.11 and 2.13."""
+    """Return each Inductor option's value and declared type."""
     config = _inductor("config")
     values = config.get_config_copy()
     return {name: (value, config.get_type(name)) for name, value in values.items()}
@@ -155,7 +155,7 @@ def compile_lock() -> AbstractContextManager[object]:
 def let_fall_back(operator: Callable[..., object]) -> None:
     """Let Inductor call an operator that it has no lowering for, though it could decompose it.
 
-    Its own fallback refuses such operators. Seen in torch 2.11 and 2.13.
+    Its own fallback refuses such operators.
     """
     lowering = _inductor("lowering")
     if operator not in lowering.lowerings:
@@ -163,7 +163,7 @@ def let_fall_back(operator: Callable[..., object]) -> None:
 
 
 def is_pattern_pass(owner: object) -> bool:
-    """Return whether `owner` is a table of Inductor patterns. Seen in torch 2.11 and 2.13."""
+    """Return whether `owner` is a table of Inductor patterns."""
     from torch._inductor.pattern_matcher import PatternMatcherPass
 
     return isinstance(owner, PatternMatcherPass)
@@ -184,17 +184,14 @@ def is_handler_entry(entry: object) -> bool:
 
 
 def no_match(reason: str) -> object:
-    """Return the result of a pattern's failed match. Seen in torch 2.11 and 2.13."""
+    """Return the result of a pattern's failed match."""
     from torch._inductor.pattern_matcher import FailedMatch
 
     return FailedMatch(reason)
 
 
 def is_true(check: object) -> bool:
-    """Return whether a pattern's check accepts, as Inductor reads it: an unknown symbol means no.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return whether a pattern's check accepts, as Inductor reads it: unknown symbols mean no."""
     from torch.fx.experimental.symbolic_shapes import guard_or_false
 
     return bool(guard_or_false(cast(Any, check)))
@@ -216,10 +213,7 @@ def generated_source(compiled: object) -> str | None:
 
 
 def wrap_compiled(compiled: Any, wrap: Callable[[Boxed], Boxed]) -> Any:
-    """Return `compiled` with its boxed call wrapped; Inductor's output object keeps its identity.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return `compiled` with its boxed call wrapped; Inductor's object keeps its identity."""
     if callable(getattr(compiled, "current_callable", None)):
         compiled.current_callable = wrap(compiled.current_callable)
         return compiled
@@ -241,10 +235,9 @@ def cpp_compiler() -> str | None:
 
 
 def preload_compiler(*, inductor: bool) -> None:
-    """Import the modules of any compile without running an op, so that forked children share them.
+    """Import the modules of any compile without running an op, for forked children to share.
 
-    Args:
-        inductor: Also import Inductor and its CPU code generation.
+    `inductor` also imports Inductor and its CPU code generation.
     """
     names = [
         "torch._dynamo",
@@ -262,7 +255,7 @@ def compiler_threads() -> frozenset[Thread]:
     """Return the threads that Inductor keeps for compiles; without one, each waits for work.
 
     Source: `torch._inductor.async_compile.AsyncCompile.pool`, made by the first compile with
-    several threads, of which a forked process has none. Seen in torch 2.11 and 2.13.
+    several threads, of which a forked process has none.
     """
     module: Any = sys.modules.get("torch._inductor.async_compile")
     if module is None or not module.AsyncCompile.pool.cache_info().currsize:

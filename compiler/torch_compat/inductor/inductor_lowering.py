@@ -83,7 +83,6 @@ class Buffer:
     """A piece of memory that generated code fills.
 
     Attributes:
-        name: Its name in the code: `buf0`.
         node: The FX node whose value it holds; None for an intermediate that no node names.
         mutates: Whether it stands for another buffer that is written in place.
     """
@@ -154,10 +153,8 @@ def pointers(codegen: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
     """Return the name of each buffer in a kernel's source: `{"buf0": "out_ptr0"}`.
 
     Args:
-        codegen: The `self` of `define_kernel`.
         arguments: Arguments of `define_kernel` after the nodes: for C++ none or the kernel's
             arguments, for Triton the kernel.
-        keywords: Its keyword arguments.
     """
     given = next(iter((*arguments, *keywords.values())), None)
     args: Any = getattr(given, "args", given)

@@ -1,4 +1,7 @@
-"""oneDNN: the abilities of this machine, and torch's operators around its kernels."""
+"""oneDNN: the abilities of this machine, and torch's operators around its kernels.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -15,7 +18,7 @@ def runs(dtype: torch.dtype) -> bool:
     """Return whether oneDNN computes products and convolutions of a dtype on this CPU, as they are.
 
     Not in float32 where the process lets oneDNN round its operands (`fp32_precision`), nor in 16
-    bits without instructions for them. Seen in torch 2.11 and 2.13.
+    bits without instructions for them.
     """
     backend: Any = torch.backends.mkldnn
     if not backend.is_available() or not backend.enabled:
@@ -31,28 +34,24 @@ def runs(dtype: torch.dtype) -> bool:
 
 
 def linear() -> Any:
-    """Return `(x, weight, bias, attr, scalars, algorithm)`. Seen in torch 2.11 and 2.13."""
+    """Return `(x, weight, bias, attr, scalars, algorithm)`."""
     return torch.ops.mkldnn._linear_pointwise.default
 
 
 def linear_binary() -> Any:
-    """Return `(x, other, weight, bias, attr)`. Seen in torch 2.11 and 2.13."""
+    """Return `(x, other, weight, bias, attr)`."""
     return torch.ops.mkldnn._linear_pointwise.binary
 
 
 def convolution() -> Any:
-    """Return `(x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm)`.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return `(x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm)`."""
     return torch.ops.mkldnn._convolution_pointwise.default
 
 
 def convolution_binary() -> Any:
     """Return the same with `other` behind `x`, and at the end the attributes of two operators.
 
-    Those are `binary_attr, alpha, unary_attr, unary_scalars, unary_algorithm`. Seen in torch 2.11
-    and 2.13.
+    Those are `binary_attr, alpha, unary_attr, unary_scalars, unary_algorithm`.
     """
     return torch.ops.mkldnn._convolution_pointwise.binary
 
@@ -65,15 +64,7 @@ def packed_linear_weight(weight: torch.Tensor) -> torch.Tensor:
 def packed_convolution_weight(
     weight: torch.Tensor, settings: tuple[Any, ...], input_size: list[int]
 ) -> torch.Tensor:
-    """Return a weight as oneDNN's convolutions like it: an opaque tensor.
-
-    Args:
-        weight: Of a convolution that is not transposed.
-        settings: Its padding, stride, dilation and groups.
-        input_size: Of its input.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return the weight of a convolution, not transposed, as oneDNN likes it: an opaque tensor."""
     return torch.ops.mkldnn._reorder_convolution_weight(weight, *settings, input_size)
 
 
@@ -90,7 +81,7 @@ def adds_pairs_in_16_bits() -> bool:
 
     So do x86 CPUs without VNNI: 255 * 127 + 255 * 127 gives 32767 there. Asked of the CPU (a
     variable may keep oneDNN from its instructions) and of oneDNN (one kernel does not speak for
-    all). Seen in torch 2.11 and 2.13: `torch.cpu.get_capabilities`.
+    all).
     """
     known: Any = torch.cpu.get_capabilities()
     if not any(known.get(name) for name in ("avx512_vnni", "avx_vnni")):
@@ -108,7 +99,7 @@ def qlinear() -> Any:
     """Return `(x, x_scale, x_zero_point, packed, scales, zero_points, bias, ...)`.
 
     The others: output_scale, output_zero_point, output_dtype, attr, scalars, algorithm. A weight
-    that is not packed crashes the process. Seen in torch 2.11 and 2.13.
+    that is not packed crashes the process.
     """
     return torch.ops.onednn.qlinear_pointwise.default
 
@@ -119,10 +110,7 @@ def qlinear_dynamic() -> Any:
 
 
 def qconvolution() -> Any:
-    """Return `qlinear` with stride, padding, dilation and groups behind the bias.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return `qlinear` with stride, padding, dilation and groups behind the bias."""
     return torch.ops.onednn.qconv_pointwise.default
 
 
@@ -134,8 +122,7 @@ def pack_qlinear() -> Any:
 def pack_qconvolution() -> Any:
     """Return the operator that packs the weight of a convolution, [outputs, inputs / groups, ...].
 
-    `(weight, scales, x_scale, x_zero_point, stride, padding, dilation, groups, x_shape)`. Seen in
-    torch 2.11 and 2.13.
+    `(weight, scales, x_scale, x_zero_point, stride, padding, dilation, groups, x_shape)`.
     """
     return torch.ops.onednn.qconv_prepack.default
 

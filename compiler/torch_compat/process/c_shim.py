@@ -17,10 +17,7 @@ class Parameter:
     """An argument of an operator.
 
     Attributes:
-        name: Of the argument.
         type: As the dispatcher has it: `Optional[List[int]]`, `ScalarType`, `number`.
-        default: Its default.
-        is_required: Whether it has no default.
         length: Length of the list that one number for a list of numbers stands for.
     """
 

@@ -11,6 +11,8 @@ for aten::equal"). Restored: levels of functorch, the level and the switch of fo
 differentiation, the permission of hooks on saved tensors, the kernels of attention, dispatch keys
 of Python, inference mode (when the body raises). Grad mode, autocast, determinism and the default
 dtype are the modes of a case instead.
+
+Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -140,25 +142,19 @@ def _guards_in(frame: FrameType) -> Iterator[Any]:
 
 
 def outside_transforms() -> contextlib.AbstractContextManager[object]:
-    """Leave all levels of functorch for a `with` block. Seen in torch 2.11 and 2.13."""
+    """Leave all levels of functorch for a `with` block."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
     return temporarily_clear_interpreter_stack()
 
 
 def outside_function_modes() -> contextlib.AbstractContextManager[object]:
-    """Disable modes of torch functions in a `with` block.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Disable modes of torch functions in a `with` block."""
     return torch._C.DisableTorchFunction()
 
 
 def is_in_transform(value: torch.Tensor) -> bool:
-    """Return whether a tensor belongs to a level of functorch: outside of it, it means nothing.
-
-    Seen in torch 2.11 and 2.13.
-    """
+    """Return whether a tensor belongs to a level of functorch: outside of it, it means nothing."""
     return torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 

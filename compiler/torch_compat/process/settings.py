@@ -1,8 +1,7 @@
 """The settings of torch's compilers, by their full names: `torch._dynamo.config.NAME`.
 
-`set_options` sets some for a region. `restore_settings` undoes all changes of a script: a
-`repro.py` of torch sets options of `torch._inductor.config` and its siblings, and variables of the
-environment, as soon as it runs.
+A `repro.py` of torch sets options of `torch._inductor.config` and its siblings, and variables of
+the environment, as soon as it runs: `restore_settings` undoes them.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""TorchScript: the private names of `torch.jit`."""
+"""TorchScript: the private names of `torch.jit` (torch 2.11, 2.13)."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -10,10 +10,7 @@ import torch
 
 
 def has_schema(qualified: str) -> bool:
-    """Return whether TorchScript can call an operator (`aten::add`) in some overload.
-
-    Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`.
-    """
+    """Return whether TorchScript can call an operator (`aten::add`) in some overload."""
     return bool(torch._C._jit_get_schemas_for_operator(qualified))
 
 
@@ -21,35 +18,25 @@ def operators(graph: Any) -> list[str]:
     """Return the operator of each node of a TorchScript graph, in order: `aten::add.Scalar`.
 
     Nodes without a schema give their kind (`prim::TupleConstruct`). Nested blocks are left out.
-    Seen in torch 2.11 and 2.13: `torch._C.Graph.nodes`, `torch._C.Node.schema`.
     """
     schemas = ((node.kind(), str(node.schema())) for node in graph.nodes())
     return [kind if text == "(no schema)" else text.split("(", 1)[0] for kind, text in schemas]
 
 
 def remove_mutation(graph: Any) -> None:
-    """Make in-place ops functional if TorchScript can prove that this is unobservable.
-
-    Seen in torch 2.11 and 2.13: `torch._C._jit_pass_remove_mutation`.
-    """
+    """Make in-place ops functional if TorchScript can prove that this is unobservable."""
     torch._C._jit_pass_remove_mutation(graph)
 
 
 def written_attributes(graph: Any) -> list[str]:
-    """Return the module attributes that a TorchScript graph may write to.
-
-    Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.has_writers`.
-    """
+    """Return the module attributes that a TorchScript graph may write to."""
     aliases = graph.alias_db()
     reads = [node for node in graph.nodes() if node.kind() == "prim::GetAttr"]
     return [str(node.s("name")) for node in reads if aliases.has_writers(node.output())]
 
 
 def outputs_of_constants(graph: Any) -> tuple[int, ...]:
-    """Return which elements of a graph's returned tuple may share memory with a constant of it.
-
-    Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.may_contain_alias`.
-    """
+    """Return which elements of a graph's returned tuple may share memory with a constant of it."""
     (returned,) = graph.return_node().inputs()
     if returned.node().kind() != "prim::TupleConstruct":  # the whole tuple was folded
         return tuple(range(len(returned.type().elements())))

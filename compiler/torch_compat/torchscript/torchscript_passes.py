@@ -23,7 +23,6 @@ class JitPass:
 
     Attributes:
         name: As in torch's source: `fold_frozen_conv_bn`.
-        run: Changes a graph in place.
         for_inference: Whether only `optimize_for_inference` runs it.
     """
 
@@ -52,14 +51,7 @@ def _pass(name: str, *, for_inference: bool = False) -> JitPass:
 
 
 def freeze_graph(module: torch.nn.Module, inputs: Sequence[object]) -> JitGraph:
-    """Trace a module, and make its tensors constants.
-
-    Args:
-        module: In evaluation mode.
-        inputs: Its arguments, tensors; the module is called on them.
-
-    Returns:
-        A graph of the inputs alone.
+    """Trace a module in evaluation mode to a graph of the inputs alone, with its tensors constant.
 
     Raises:
         ValueError: The module writes to its own tensors.
