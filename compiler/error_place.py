@@ -50,10 +50,7 @@ def _note(record: ErrorRecord, where: str, hint: str) -> str:
 
 
 def _copy_if_possible(graph: GraphModule | None) -> GraphModule | None:
-    """Return a copy for the record; None without a graph, or for one too broken to copy.
-
-    A second exception, about the graph, would hide the reported one.
-    """
+    """Return a copy for the record; None without a graph, or for one too broken to copy."""
     try:
         return None if graph is None else copy_graph_module(graph, lazy=True)
     except Exception:

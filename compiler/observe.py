@@ -290,7 +290,7 @@ class Observer(Protocol):
         ...
 
     def on_launch(self, kernel_id: KernelId) -> None:
-        """Get the id of a kernel before it runs, and of its graph after it, on the same thread."""
+        """Get the id of a kernel before it runs, of its graph after it; on the calling thread."""
         ...
 
     def on_call(self, record: CallRecord) -> None:

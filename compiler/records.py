@@ -158,11 +158,7 @@ def union(
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Values that are an object of one key in JSON, `{tag: content}`.
-
-    Attributes:
-        kinds: Classes, subclasses included.
-    """
+    """Values of these classes and their subclasses as `{tag: content}`; without a tag, any JSON."""
 
     tag: str
     kinds: tuple[type, ...] = ()

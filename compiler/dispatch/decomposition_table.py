@@ -33,11 +33,7 @@ Decomposition = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Decompositions that are chosen together.
-
-    Attributes:
-        about: The operators that remain.
-    """
+    """Decompositions that are chosen together; `about` describes the operators that remain."""
 
     about: str
     load: Callable[[], Mapping[Operator, Decomposition]]
@@ -66,7 +62,7 @@ KEPT: Mapping[str, Callable[[Operator], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice for one operator."""
+    """The choice for one operator: its decomposition (None: it stays whole), and the reason."""
 
     function: Decomposition | None
     why: str

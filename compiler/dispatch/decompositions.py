@@ -75,10 +75,7 @@ class Decompositions:
 
     @contextmanager
     def hook(self) -> Generator[None]:
-        """Watch the traces of any AOTAutograd backend in this thread until the region ends.
-
-        The caller holds the compile lock.
-        """
+        """Watch all AOTAutograd traces of this thread in the region; needs the compile lock."""
         thread = threading.get_ident()
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,10 +98,7 @@ class Decompositions:
         return self.numbering.allow_pass(PassId("dispatch", "functionalize"))
 
     def report(self) -> None:
-        """Report each decomposition to the observer, and end the watch.
-
-        A nested decomposition precedes its caller: if it is wrong, both are.
-        """
+        """Report each decomposition to the observer, nested ones first, and end the watch."""
         graph, self._graph, observer = self._graph, None, self.numbering.observer
         if graph is None or observer is None:
             return

@@ -76,10 +76,7 @@ def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
 
 
 def overlaps(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Return whether two indices may share an element, as in an expanded tensor (stride 0).
-
-    Sound, not exact: interleaved strides such as (2, 3) count as overlapping.
-    """
+    """Return whether two indices may share an element; not exact: strides (2, 3) count as well."""
     reach = 0
     for step, size in sorted(zip(stride, shape, strict=True)):
         if size > 1 and step <= reach:
@@ -137,10 +134,7 @@ def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) ->
 
 
 def state_in(value: object) -> Iterator[Tensor | Generator | ScriptObject]:
-    """Yield the mutable state in a value: its tensors, generators, TorchScript objects.
-
-    Lists, tuples and dicts are searched; torch's default generators do not count.
-    """
+    """Yield the tensors, generators (not torch's defaults) and script objects nested in a value."""
     if isinstance(value, (list, tuple)):
         for item in cast("Sequence[object]", value):
             yield from state_in(item)

@@ -64,10 +64,7 @@ def extract(gm: GraphModule, names: Collection[str], wanted_too: Collection[str]
 
 
 def fill_between(gm: GraphModule, names: Collection[str]) -> tuple[str, ...]:
-    """Return the named nodes and the nodes between them, in the order of the graph.
-
-    A node is between if it needs the value of a named one and a named one needs its value.
-    """
+    """Return the named nodes and all nodes on paths between them, in the order of the graph."""
     inside = {node for node in gm.graph.nodes if node.name in names}
     after, before = set(inside), set(inside)
     for node in gm.graph.nodes:

@@ -49,10 +49,7 @@ def apply_hunks(
 
 
 class _Definitions(dict[str, tuple[Node, dict[str, str]]]):
-    """For each node of the mix: the node that defines it, and the new name of each operand.
-
-    In the order of the graph before, created nodes last.
-    """
+    """For each node, in order, created ones last: its definition, and new names of its operands."""
 
     def __init__(
         self, before: GraphModule, after: GraphModule, taken: Set[Hunk], hunks: Sequence[Hunk]

@@ -12,10 +12,7 @@ Restore = Callable[[Sequence[object]], object]
 
 
 def flatten_outputs(gm: GraphModule) -> Restore | None:
-    """Make a graph return a flat tuple, in place; return the function from that to its own result.
-
-    None if they are equal.
-    """
+    """Make a graph return a flat tuple; return the function to its own result, None if equal."""
     output = gm.graph.output_node()
     value = output.args[0]
     restore = restore_of(gm)

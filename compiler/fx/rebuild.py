@@ -61,10 +61,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A new node in place of a value: a call of `target` (a function, or the name of a method).
-
-    Equal instances become one node.
-    """
+    """A new node, a call of a function or a named method; equal instances become one node."""
 
     target: Callable[..., object] | str
     args: "tuple[Substitute, ...]"
@@ -131,11 +128,7 @@ def _build(gm: GraphModule, change: Change, needed: frozenset[str]) -> Rebuilt:
 
 
 def resolve(name: str, change: Change, user: str = "") -> Substitute:
-    """Return the substitute of a node, following chains of `SameAs`.
-
-    Args:
-        user: The reader, for `Change.edges`.
-    """
+    """Return the substitute of a node for its reader `user`, following chains of `SameAs`."""
     if (user, name) in change.edges:
         return _resolve_all(change.edges[user, name], change)
     while name in change.substitutes:  # a loop: chains are as long as the graph

@@ -20,7 +20,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
-    """Return whether the program changes, or may not run, if some values have other strides."""
+    """Return whether new strides of nodes (single tensors) change the program or stop it."""
     mode = fake.mode_of([value_of(node) for node in strides])
     changed: dict[Node, object] = {}
     for node, new in strides.items():

@@ -73,11 +73,7 @@ ALIASES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TorchSignature:
-    """The arguments of a function.
-
-    Attributes:
-        is_variadic: Whether a method takes the items of the second argument one by one.
-    """
+    """Arguments of a function; variadic if a method takes the second one's items one by one."""
 
     function: Function
     names: tuple[str, ...]

@@ -68,11 +68,7 @@ class NodeInfo:
 def classify_nodes(
     joint: GraphModule, num_fwd_outputs: int, static_indices: Sequence[int] = ()
 ) -> NodeInfo:
-    """Classify the nodes of a joint graph.
-
-    Args:
-        static_indices: Positions of the static primals.
-    """
+    """Classify the nodes of a joint graph; `static_indices` are positions of static primals."""
     outputs = output_leaves(joint)
     nodes = [node for node in joint.graph.nodes if node.op != "output"]
     backward = frozenset(_backward_only(nodes))

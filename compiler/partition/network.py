@@ -61,10 +61,7 @@ def cut(info: NodeInfo, banned: Collection[Node]) -> Cut:
 
 
 def network_of(info: NodeInfo, banned: Collection[Node]) -> tuple[dict[Edge, int | None], int]:
-    """Return the capacities of the edges, None for infinite ones, and the number of vertices.
-
-    The last two vertices are the source and the sink.
-    """
+    """Return capacities (None: infinite), and the number of vertices: source and sink are last."""
     source, sink = 2 * len(info.nodes), 2 * len(info.nodes) + 1
     demanded = set(info.demanded)
     written = overwritten_inputs(info)

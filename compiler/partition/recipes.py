@@ -68,10 +68,7 @@ def compute_in_backward(graph: Graph, node: Node, copies: Copies) -> Node:
 
 
 def compute_again(graph: Graph, node: Node, copies: Copies) -> Node:
-    """Append the recomputation of a node to a graph; return its value there.
-
-    `draw_again` recomputes random nodes.
-    """
+    """Append the recomputation of a node that is not random to a graph; return its value."""
     if (mask := _mask_of(node)) is not None:
         return _drop_again(graph, node, (copies(_input_of_dropout(node)), copies(mask)))
     if is_batch_norm(node):

@@ -164,10 +164,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class PatternMismatch:
-    """A part of a pattern that does not match, and the part of the graph there.
-
-    `depth` is the number of nodes matched before.
-    """
+    """A part of a pattern that does not match a value, `depth` matched nodes from the root."""
 
     part: object
     value: object

@@ -122,11 +122,7 @@ def _results(module: GraphModule) -> list[object]:
 def insert_graph(
     rewriter: Rewriter, module: GraphModule, operands: Sequence[object], match: Match
 ) -> list[Node]:
-    """Insert the calls of a traced graph and return its results; inside an edit.
-
-    Args:
-        module: The graph; `unfit` returns None for it.
-    """
+    """Insert the calls of a traced graph that fits (`unfit`), inside an edit; return results."""
     start = min(match.covered)
     values = iter(operands)
     made: dict[Node, Any] = {}

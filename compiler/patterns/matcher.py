@@ -94,11 +94,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class HandlerRule:
-    """A pattern, and a handler that gets each match and rewrites itself through the rewriter.
-
-    Attributes:
-        handler: Calls `rewriter.rewrite` as often as it likes, or `replace_by_example` once.
-    """
+    """A pattern, and a handler that makes any number of rewrites of a match itself."""
 
     name: str
     pattern: Pattern

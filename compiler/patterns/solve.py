@@ -69,11 +69,7 @@ def find(pattern: Pattern, node: Node) -> Match | PatternMismatch:
 def matches(
     pattern: Pattern, node: Node, missed: list[PatternMismatch] | None = None
 ) -> Iterator[Match]:
-    """Yield the matches of `pattern` with its first root at `node`.
-
-    Args:
-        missed: Gets the parts that did not match, one for each way that was tried.
-    """
+    """Yield the matches with the first root at `node`; `missed` gets each mismatch on the way."""
     roots = roots_of(pattern)
     missed = [] if missed is None else missed
     for state in _solve([(roots[0], node)], roots, _State(), missed):

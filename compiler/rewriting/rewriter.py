@@ -23,6 +23,7 @@ class Rewriter:
 
     Attributes:
         module: The current graph module (the root, or a nested sub-graph). Read-only.
+        config: Options of the compile.
     """
 
     def __init__(self, run: PassRun, module: GraphModule) -> None:
@@ -48,6 +49,9 @@ class Rewriter:
             rule: The rule, as `a op b -> c` or a short name.
             nodes: The matched nodes; the first is the anchor that errors name.
             edit: Changes the graph. Runs at most once, right now.
+
+        Returns:
+            Whether the rewrite was made.
         """
         run = self._run
         rewrite_id = run.next_rewrite(rule)
@@ -91,6 +95,12 @@ class Rewriter:
 
         A node of `graph.call_function` has no type (`meta["val"]`) until the pass ends, so that the
         guard of the next rule could not read it.
+
+        Args:
+            target: The callee, usually an operator.
+            args: Operands: nodes and constants.
+            kwargs: Operands by keyword.
+            before: The node that follows the new one.
 
         Raises:
             VerifyError: The call cannot run on the types of its operands.

@@ -1,4 +1,8 @@
-"""Run a pass that is a plain function, and split its effect into numbered rewrites afterwards."""
+"""Run a pass that is a plain function, and split its effect into numbered rewrites afterwards.
+
+The function is called once for each graph, sub-graphs first, like the passes of the tables. Each
+change of any of the graphs is a rewrite; a veto rebuilds that graph without it.
+"""
 
 from torch.fx import Graph, GraphModule
 

@@ -79,7 +79,11 @@ def select_passes(
 
 
 def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tuple[str, ...]:
-    """Return the passes that `Config.disable` does not name, each once, as `stage/name`."""
+    """Return the passes that `Config.disable` does not name, each once, as `stage/name`, in order.
+
+    Raises:
+        ConfigError: As `select_passes`.
+    """
     selected = select_passes(tables, config)
     every = [_names(stage, step) for stage, steps in selected.items() for step in steps]
     every += [(name, f"lowered/{name}") for name in ON_PROGRAMS]
@@ -88,7 +92,11 @@ def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tu
 
 
 def partition_options(config: Config) -> PartitionOptions:
-    """Return the options of `joint/partition`, which is not a pass: it makes two graphs of one."""
+    """Return the options of `joint/partition`, which is not a pass: it makes two graphs of one.
+
+    Raises:
+        ConfigError: As `select_passes`.
+    """
     return _with_options("joint", PARTITION, config)
 
 

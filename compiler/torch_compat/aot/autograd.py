@@ -29,8 +29,7 @@ def remember_versions(tensors: Sequence[Tensor]) -> Callable[[], None]:
 def without_saved_tensor_hooks() -> AbstractContextManager[None]:
     """Hide tensors saved in a `with` block from the program's `saved_tensors_hooks`.
 
-    autograd calls only the innermost hooks, so idle hooks are pushed on top, if the program has
-    hooks.
+    autograd calls only the innermost hooks, so idle hooks are pushed on top of any.
     """
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
         return contextlib.nullcontext()
@@ -57,10 +56,7 @@ def _same(value: Tensor) -> Tensor:
 
 
 def without_modes(function: Callable[[list[Any]], Any], values: list[Any]) -> Any:
-    """Call a function without gradients, and without the autocast of the caller.
-
-    Compiled code has its casts already.
-    """
+    """Call a function without gradients and autocast: compiled code has its casts already."""
     if torch._C._is_any_autocast_enabled():
         with torch.no_grad(), torch._C._DisableAutocast():
             return function(values)

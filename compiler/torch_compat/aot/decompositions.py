@@ -52,10 +52,7 @@ class Watcher(Protocol):
         ...
 
     def on_applied(self, operator: OpOverload, captured: str | None, values: Values | None) -> None:
-        """Get a decomposition, with the captured node under trace (None in backward).
-
-        `values` is None where one of them has no node.
-        """
+        """Get a decomposition; `captured` is None in backward, `values` without nodes."""
         ...
 
     def on_failed(self, operator: str, error: Exception) -> None:
@@ -97,10 +94,7 @@ def registry() -> Table:
 
 @contextmanager
 def decompositions_watched(watcher: Watcher) -> Generator[None]:
-    """Ask `watcher` about each decomposition of this thread until the region ends.
-
-    The caller holds the compile lock.
-    """
+    """Ask `watcher` about each decomposition of this thread; needs the compile lock."""
     from torch.fx.experimental import proxy_tensor
 
     hooks = _Hooks(watcher, threading.get_ident())

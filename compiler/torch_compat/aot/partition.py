@@ -72,10 +72,7 @@ def symbol_bindings(graph: Graph) -> Mapping[Any, Node]:
 
 
 def saved_descriptions(checked: int, unchecked: int, others: int) -> list[object]:
-    """Describe saved values for AOTAutograd's `desc`: tensors, unchecked tensors, symbolic ints.
-
-    Unchecked are those whose version autograd does not check.
-    """
+    """Describe saved values for `desc`; autograd does not check versions of `unchecked`."""
     module: Any = importlib.import_module("torch._functorch._aot_autograd.descriptors")
     plain, loose = module.SavedForBackwardsAOTOutput, module.SavedForBackwardsNoVcCheckAOTOutput
     end = checked + unchecked
@@ -119,18 +116,12 @@ def has_random_state_inputs(gm: GraphModule) -> bool:
 
 
 def run_and_save_rng_state() -> Any:
-    """Return the operator that runs another and also returns the generator's state before it.
-
-    Seen in torch 2.11 and 2.13: `run_and_save_rng_state(op, *args) -> (state, result)`.
-    """
+    """Return the operator `(op, *args) -> (state, result)`: the generator's state before it."""
     return importlib.import_module("torch._prims.rng_prims").run_and_save_rng_state
 
 
 def run_with_rng_state() -> Any:
-    """Return the operator that runs another from a generator's state, which stays as it was.
-
-    Seen in torch 2.11 and 2.13: `run_with_rng_state(state, op, *args) -> result`.
-    """
+    """Return the operator `(state, op, *args) -> result`, which keeps the generator's state."""
     return importlib.import_module("torch._prims.rng_prims").run_with_rng_state
 
 

@@ -117,10 +117,7 @@ def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
 
 
 class BackendWrappers:
-    """Wrappers of backends: equal backends have one wrapper.
-
-    Dynamo compares backends to reuse compiled code.
-    """
+    """Wrappers of backends, one for equal ones: Dynamo compares them to reuse code."""
 
     def __init__(self) -> None:
         self._known: list[tuple[object, Callable[..., Any]]] = []

@@ -30,10 +30,7 @@ def guard_identity(node: Node, *, only: bool = False) -> None:
 
 
 def _is_from(source: Any, base: object) -> bool:
-    """Return whether a source is another one, or a part of it.
-
-    Dynamo's own `is_from_source` compares only the outermost object in torch 2.11.
-    """
+    """Return whether a source is `base` or a part of it, at any depth (unlike torch 2.11)."""
     while source is not None and source != base:
         source = getattr(source, "base", None)
     return source is not None

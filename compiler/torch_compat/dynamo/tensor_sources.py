@@ -42,10 +42,7 @@ def is_static(node: Node) -> bool:
 
 
 def attribute_sources(gm: GraphModule) -> dict[str, str]:
-    """Return where Dynamo found the attributes of its graph, by name of the attribute.
-
-    Empty for a copy of the graph.
-    """
+    """Return where Dynamo found the attributes of its graph, by name; none for a copy."""
     sources: dict[str, Any] = getattr(gm, "_param_name_to_source", None) or {}
     named = {target: _name(source) for target, source in sources.items()}
     return {target: name for target, name in named.items() if name is not None}

@@ -32,10 +32,7 @@ def is_symbolic(value: object) -> bool:
 
 
 def known_equal(a: object, b: object) -> bool:
-    """Return whether symbols of one compile are known to be equal (`2*(s0//2)`, `s0` even).
-
-    No guard is added.
-    """
+    """Return whether symbols of one compile are known to be equal; no guard is added."""
     envs = {id(each.node.shape_env) for each in (a, b) if isinstance(each, torch.SymInt)}
     if len(envs) != 1 or not all(isinstance(each, (int, torch.SymInt)) for each in (a, b)):
         return False
@@ -173,10 +170,7 @@ def new_fake_mode() -> Any:
 
 
 def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
-    """Return a fake tensor like a real one with symbols for its sizes above 1.
-
-    Equal sizes are one symbol.
-    """
+    """Return a fake tensor like a real one, with a symbol for each different size above 1."""
     source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
     fake: torch.Tensor = mode.from_tensor(tensor, source=source)
     return fake
@@ -362,10 +356,7 @@ _COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def sparse_parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return indices and values of a sparse tensor; empty for any other tensor.
-
-    Seen in torch 2.11 and 2.13: `Tensor._indices` and `_values`, of tensors that are not coalesced.
-    """
+    """Return indices and values of a sparse tensor, coalesced or not; else empty."""
     if tensor.layout == torch.sparse_coo:
         whole = torch.tensor([tensor.is_coalesced(), tensor.sparse_dim()], device="cpu")
         return (whole, tensor._indices(), tensor._values())

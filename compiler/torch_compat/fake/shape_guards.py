@@ -88,10 +88,7 @@ def layout_of(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
-    """Return the symbols of inputs by name in their order, each with its value.
-
-    The value of a symbol that only occurs in longer expressions (`2*s0`) is None.
-    """
+    """Return the symbols of inputs in order, with values; None if only in longer expressions."""
     found: dict[str, Any] = {}
     for value in (each for one in inputs for each in sizes_of(one)):
         expression = value.node.expr

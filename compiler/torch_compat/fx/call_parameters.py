@@ -14,11 +14,7 @@ from ctk.compiler.torch_compat.fx.operators import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument.
-
-    Attributes:
-        type: As schemas write it (`number`, `Optional[float]`, `List[int]`); empty if unknown.
-    """
+    """One argument; `type` is as schemas write it (`number`, `List[int]`), empty if unknown."""
 
     name: str
     type: str

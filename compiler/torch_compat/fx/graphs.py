@@ -107,10 +107,7 @@ def record_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Return whether calling a module does more than its `forward`: hooks, of it or of all modules.
-
-    Seen in torch 2.11 and 2.13: the conditions of `torch.nn.Module._call_impl`.
-    """
+    """Return whether calling a module does more than its `forward`, as `Module._call_impl` does."""
     own = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     common = (name for name in vars(torch.nn.modules.module) if name.startswith("_global_"))
     held = (getattr(torch.nn.modules.module, name) for name in common)
@@ -162,10 +159,7 @@ def _nothing(context: object) -> None:
 
 @functools.cache
 def _name_own_results() -> None:
-    """Name the classes of torch's own results (`torch.sort`), for `spec_text`.
-
-    torch registers them without a name.
-    """
+    """Name the classes of torch's own results (`torch.sort`), which torch leaves without."""
     pytree: Any = importlib.import_module("torch.utils._pytree")
     for name, found in vars(torch.return_types).items():
         if isinstance(found, type) and found in pytree.SUPPORTED_NODES:

@@ -245,8 +245,7 @@ def is_registered(qualified: str) -> bool:
 def is_dispatcher_op(target: Any) -> bool:
     """Return whether the dispatcher knows this op (for a packet: one of its overloads).
 
-    `torch.ops` also reaches TorchScript's builtins (`aten::save` writes a pickle), which it does
-    not.
+    `torch.ops` also reaches TorchScript's builtins (`aten::save` writes a pickle).
     """
     if kind_of(target) == "packet":
         return any(is_dispatcher_op(getattr(target, name)) for name in target.overloads())
@@ -267,10 +266,7 @@ def higher_order_op(name: str) -> object | None:
 
 
 def custom_op_module(qualified: str) -> str | None:
-    """Return the module that defined a custom op (`mylib::f`), if torch remembers it.
-
-    Seen in torch 2.11 and 2.13: `torch._library.custom_ops.OPDEFS`, for `torch.library.custom_op`.
-    """
+    """Return the module that defined a `torch.library.custom_op`, if torch remembers it."""
     registry = getattr(importlib.import_module("torch._library.custom_ops"), "OPDEFS", {})
     definition = registry.get(qualified)
     function = getattr(definition, "_init_fn", None)

@@ -147,10 +147,7 @@ def uses_of(storage: torch.UntypedStorage) -> int:
 
 
 def mark_recorded(storage: torch.UntypedStorage) -> None:
-    """Mark a storage as having the same address in every replay of its graph.
-
-    torch keeps one Python object for a storage while it has references.
-    """
+    """Mark a storage, on its Python object, as at one address in every replay of its graph."""
     setattr(storage, _RECORDED, True)
 
 

@@ -67,11 +67,7 @@ def is_interpreting() -> bool:
 
 
 def function_of(source: str, name: str, file: str) -> Any:
-    """Return a function of Triton, from the source of a module.
-
-    Args:
-        file: Unique name of the module in tracebacks.
-    """
+    """Return a function of Triton from the source of a module; `file` is unique in tracebacks."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"__name__": name, "__file__": file}
     exec(compile(source, file, "exec"), namespace)
@@ -118,11 +114,7 @@ def _interpret(function: Callable[..., Any]) -> Callable[..., Any]:
 def interpret(
     function: Any, programs: int, arguments: Sequence[object], *, debug: bool = False
 ) -> None:
-    """Run a function for a number of programs, one after the other, in numpy.
-
-    Args:
-        arguments: Tensors on the CPU and integers.
-    """
+    """Run a function over CPU tensors and integers in numpy, one program after the other."""
     builder = import_module("triton.runtime.interpreter").interpreter_builder
     builder.options = replace(builder.options, debug=debug, sanitize_overflow=False)
     with np.errstate(all="ignore"):

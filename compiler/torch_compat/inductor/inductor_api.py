@@ -153,10 +153,7 @@ def compile_lock() -> AbstractContextManager[object]:
 
 
 def let_fall_back(operator: Callable[..., object]) -> None:
-    """Let Inductor call an operator that it has no lowering for, though it could decompose it.
-
-    Its own fallback refuses such operators.
-    """
+    """Let Inductor call an operator without a lowering, even if it could decompose it."""
     lowering = _inductor("lowering")
     if operator not in lowering.lowerings:
         lowering.make_fallback(operator, warn=False, override_decomp=True)

@@ -45,10 +45,7 @@ def before_freezing() -> FreezingStep:
 
 
 def freezing_steps() -> tuple[FreezingStep, ...]:
-    """Return the steps inside of `freeze`. Seen in torch 2.11 and 2.13.
-
-    The pattern passes between them announce themselves.
-    """
+    """Return the steps inside of `freeze` (torch 2.11, 2.13), without pattern passes."""
     freezing, folding = _inductor("freezing"), _inductor("fx_passes.binary_folding")
     packing = _inductor("fx_passes.mkldnn_fusion")
     found = (

@@ -63,10 +63,7 @@ def lowering_sites() -> LoweringSites:
 
 
 def lowered_operator(node: Node) -> str | None:
-    """Return the operator of a node that Inductor lowers itself, as `aten.add.Tensor`.
-
-    None for a node that falls back to ATen anyway, and for a foreign operator.
-    """
+    """Return the operator (`aten.add.Tensor`) that Inductor lowers itself, else None."""
     from torch._library.utils import is_builtin
 
     target = node.target
@@ -132,10 +129,7 @@ def origin_of(value: object) -> Node | None:
 
 
 def buffer_node(name: str) -> Node | None:
-    """Return the FX node whose value a buffer of the graph at hand holds, also of a library call.
-
-    Called while code is generated, as `is_written_again` is.
-    """
+    """Return the FX node whose value a buffer holds; called while code is generated."""
     from torch._inductor.virtualized import V
 
     buffer: Any = V.graph.try_get_buffer(name)

@@ -23,10 +23,7 @@ class Site:
 
 @contextmanager
 def wrap_site(site: Site, wrap: Callable[[Any], Any]) -> Generator[None]:
-    """Put `wrap(original)` in the place of a function inside the block.
-
-    The original is the owner's own attribute: a class method is a descriptor.
-    """
+    """Put `wrap(original)` in place of a function; of class methods it gets the descriptor."""
     original = vars(site.owner)[site.name]
     setattr(site.owner, site.name, wrap(original))
     try:

@@ -159,10 +159,7 @@ def is_in_transform(value: torch.Tensor) -> bool:
 
 
 def is_in_vmap(value: torch.Tensor) -> bool:
-    """Return whether a tensor stands for a batch of them inside `vmap`: it cannot be compared.
-
-    Seen in torch 2.11 and 2.13: a value in several transforms is wrapped once for each.
-    """
+    """Return whether a tensor stands for a batch inside `vmap`, also under other transforms."""
     while is_in_transform(value):
         if torch._C._functorch.is_batchedtensor(value):
             return True

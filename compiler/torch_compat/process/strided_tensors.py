@@ -10,10 +10,7 @@ from torch import Tensor
 
 
 def empty_on_cpu() -> Callable[..., Tensor]:
-    """Return the function of (size, stride, dtype) that makes a tensor on the CPU.
-
-    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards._empty_strided_cpu`, without dispatch.
-    """
+    """Return the function of (size, stride, dtype) that makes a CPU tensor without dispatch."""
     return torch._C._dynamo.guards._empty_strided_cpu
 
 

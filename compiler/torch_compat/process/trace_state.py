@@ -101,10 +101,7 @@ def reasons() -> Iterator[str]:
 
 
 def _modes_on() -> bool:
-    """Return whether a dispatch mode of the program is on, or one of torch functions.
-
-    A default device is such a mode: its device is part of the state.
-    """
+    """Return whether a mode of the program is on; a default device, part of the state, is one."""
     device = importlib.import_module("torch.utils._device").DeviceContext
     stack = importlib.import_module("torch.overrides")._get_current_function_mode_stack()
     if any(not isinstance(mode, device) for mode in stack):

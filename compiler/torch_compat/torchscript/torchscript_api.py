@@ -50,10 +50,7 @@ def outputs_of_constants(graph: Any) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def autocast_off() -> Generator[None]:
-    """Keep TorchScript from inserting casts of its own; autocast was traced into the graph.
-
-    Seen in torch 2.11 and 2.13: `torch._C._jit_set_autocast_mode`, a flag of the process.
-    """
+    """Keep TorchScript from inserting casts: autocast was traced already. A flag of the process."""
     before = torch._C._jit_set_autocast_mode(False)
     try:
         yield

@@ -1,5 +1,4 @@
-"""The passes of torch.jit over frozen graphs, one by one, as `torch.jit.freeze` and
-`torch.jit.optimize_for_inference` run them.
+"""The passes of torch.jit over frozen graphs, one by one, as `torch.jit.freeze` runs them.
 
 Seen in torch 2.11 and 2.13: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`.
 """
