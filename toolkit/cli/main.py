@@ -28,7 +28,7 @@ from ctk.toolkit.cli.commands import (
     show,
     verify_rules,
 )
-from ctk.toolkit.cli.shell.command_context import Command, guarded
+from ctk.toolkit.cli.shell.command_context import Command, guard_command
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell.streams import prepare_streams
@@ -95,7 +95,9 @@ def build_app() -> typer.Typer:
     for command in COMMANDS:
         group, _, name = command.name.rpartition(" ")
         settings = PASS_ON if command.passes_arguments_on else {}
-        (groups[group] if group else app).command(name, context_settings=settings)(guarded(command))
+        (groups[group] if group else app).command(name, context_settings=settings)(
+            guard_command(command)
+        )
     return app
 
 

@@ -5,8 +5,8 @@
    stay shared in the copy.
 3. An object without a copy (a lock, an open file) is used as it is.
 
-In all cases `Builds.kept` restores the state of the program's functions: global names, closures,
-modules beside a file. Changes to files or in C++ are not undone.
+In all cases `Builds.keep_state` restores the state of the program's functions: global names,
+closures, modules beside a file. Changes to files or in C++ are not undone.
 """
 
 import copy
@@ -48,7 +48,7 @@ class Builds:
             return load_program(self._program.spec)
         return copy_program(self._program)
 
-    def kept(self, fresh: UserProgram) -> AbstractContextManager[None]:
+    def keep_state(self, fresh: UserProgram) -> AbstractContextManager[None]:
         """Return a context after which everything that a run of `fresh` reached is put back."""
         return keep_state([each for p in (fresh, self._program) for each in (p.model, p.between)])
 

@@ -95,11 +95,11 @@ class ProgramPlays:
         """Play the program with a Dynamo backend, and compare with eager."""
         calls, compiled_in = [0], set[int]()
 
-        def counted(gm: Any, example_inputs: Any, **_: Any) -> Any:
+        def count_compile(gm: Any, example_inputs: Any, **_: Any) -> Any:
             compiled_in.add(calls[0])
             return backend(gm, example_inputs)
 
-        def compiled(model: Any) -> Callable[..., object]:
+        def compile_counting(model: Any) -> Callable[..., object]:
             call = torch.compile(model, backend="eager", **self._keywords())
 
             def counting(*args: Any, **kwargs: Any) -> object:
@@ -108,10 +108,10 @@ class ProgramPlays:
 
             return counting
 
-        stance = torch.compiler.set_stance("default", force_backend=counted)
+        stance = torch.compiler.set_stance("default", force_backend=count_compile)
         with self._at_home():
             with limit_compiled():
-                played = self._played(self.eager.how, compiled, stance)
+                played = self._play(self.eager.how, compile_counting, stance)
             found = compare_plays(self.eager, played, strides=self.question.strides)
         return Compared(judge_plays(found, played), found.call, found.call in compiled_in)
 
@@ -131,16 +131,16 @@ class ProgramPlays:
         return {"dynamic": None, **asked, **({"dynamic": True} if self.question.dynamic else {})}
 
     def _eager(self, how: How) -> Sequence[Played]:
-        return self._played(how, None, eager_stance())
+        return self._play(how, None, eager_stance())
 
-    def _played(
+    def _play(
         self, how: How, compiled: Compile | None, stance: AbstractContextManager[object]
     ) -> list[Played]:
         program = self._builds.fresh()
         state = reference_state(self._modes) if how.in_float64 else self._modes
         torch.compiler.reset()
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._builds.kept(program))
+            stack.enter_context(self._builds.keep_state(program))
             stack.enter_context(set_options(program.settings))
             stack.enter_context(under(state, STATES))
             stack.enter_context(stance)

@@ -11,5 +11,5 @@ from ctk.toolkit.targets import target_of
 
 def record_decisions(case: Case) -> Case:
     """Return a case whose config holds the decisions that its target measured in this process."""
-    config = target_of(case.target).decided(case.config)
+    config = target_of(case.target).decide(case.config)
     return case if config == case.config else replace(case, config=config)

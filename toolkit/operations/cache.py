@@ -96,10 +96,10 @@ def explain(store: Store, prefix: str | None = None) -> Explanation | None:
     if event is not None:
         if event.kind == "bypassed":
             return Explanation(event.entry, event, is_kept=False)
-        return compared(store, Key(event.parts), event)
+        return compare_with_nearest(store, Key(event.parts), event)
     if prefix is None:
         return None
-    return compared(store, Key(find_entry(store.entries(), prefix).label.parts), None)
+    return compare_with_nearest(store, Key(find_entry(store.entries(), prefix).label.parts), None)
 
 
 def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explanation]:
@@ -114,13 +114,13 @@ def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explana
     explanations: list[Explanation] = []
     for case in loaded.cases:
         try:
-            explanations.append(compared(store, compute_key(case), None))
+            explanations.append(compare_with_nearest(store, compute_key(case), None))
         except Uncacheable as error:
             explanations.append(Explanation("", None, is_kept=False, refusal=first_line(error)))
     return explanations
 
 
-def compared(store: Store, key: Key, event: Event | None) -> Explanation:
+def compare_with_nearest(store: Store, key: Key, event: Event | None) -> Explanation:
     """Return in what a key differs from the nearest entry of another compile."""
     told = [(each, differences(each.label.parts, key.parts)) for each in store.entries()]
     others = [each for each in told if not _is_same(each[1]) and each[0].problem is None]

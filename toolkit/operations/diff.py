@@ -131,11 +131,11 @@ def diff_case(case: Case, left: Side, right: Side) -> GraphDiff:
         apply_request(case, CaseOptions(target=side.target, config=side.config))
         for side in (left, right)
     )
-    (seen, log), (other_seen, other_log) = _observed(first), _observed(second)
+    (seen, log), (other_seen, other_log) = _observe_case(first), _observe_case(second)
     comparison = compare_logs((first, log), (second, other_log))
     return GraphDiff((first, second), (seen, other_seen), comparison)
 
 
-def _observed(case: Case) -> tuple[Judgement, CompileLog]:
+def _observe_case(case: Case) -> tuple[Judgement, CompileLog]:
     recorder = Recorder(keep_calls=True)
     return judge(case, expected=None, observer=recorder), recorder.log

@@ -75,7 +75,7 @@ def minify(subject: Subject, inputs: Inputs | None, options: MinifyOptions) -> D
         DoesNotReproduce: It fails at random, and too rarely to be reduced.
     """
     with open_reduction("minify", subject, inputs, options) as (run, terms):
-        return _minified(run, terms)
+        return _minify_first(run, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _choice_of(options: ReduceOptions) -> Choice:
     )
 
 
-def _minified(run: Operation, terms: Terms) -> Diagnosis:
+def _minify_first(run: Operation, terms: Terms) -> Diagnosis:
     """Ask the chosen question, and reduce the first failing case."""
     choice = terms.choice
     if choice.is_own:  # output of the user's own function is not suppressed
@@ -167,11 +167,11 @@ def _minified(run: Operation, terms: Terms) -> Diagnosis:
     if failing is None or failing.case is None:
         discard(run)
         return replace(diagnosis, folder=None, state="finished")
-    return reduced(run, Failing(failing.case, failing.search), run.folder / "case", terms)
+    return reduce_failing(run, Failing(failing.case, failing.search), run.folder / "case", terms)
 
 
 @quiet()
-def reduced(
+def reduce_failing(
     run: Operation,
     failing: Failing,
     folder: Path,
@@ -189,7 +189,7 @@ def reduced(
         with_options: Also ask which options of the target matter.
     """
     work = start_work(run, folder, terms.budget, terms.on_progress)
-    result = _reduced(work, failing, terms.choice.same)
+    result = _reduce_by_culprit(work, failing, terms.choice.same)
     is_over = result.reduction.reason in ("questions", "seconds")
 
     def write(smallest: Case, is_interrupted: bool) -> Written:
@@ -207,7 +207,7 @@ def reduced(
     )
 
 
-def _reduced(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
+def _reduce_by_culprit(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
     """Reduce the case; the culprit's nodes are tried first."""
     run, case, search = work.run, failing.case, failing.search
     base = _without_code(run, case, search)
@@ -225,11 +225,16 @@ def _reduced(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
     minimal = None
     try:
         if not is_interrupted:
-            minimal = _bisected_again(run, reduction)
+            minimal = _bisect_again(run, reduction)
         is_held = rule not in ("type", "any")
         culprit = search.culprit
-        if minimal is not None and culprit is not None and is_held and _slipped(search, minimal):
-            reduction, minimal = _held(work, case, culprit, reduction, minimal, rule)
+        if (
+            minimal is not None
+            and culprit is not None
+            and is_held
+            and _has_slipped(search, minimal)
+        ):
+            reduction, minimal = _hold_to_culprit(work, case, culprit, reduction, minimal, rule)
     except DoesNotReproduce as error:
         run.record_problems(f"the smallest case may fail for another reason: {error}")
     except KeyboardInterrupt:
@@ -237,7 +242,7 @@ def _reduced(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
     return Reduced(reduction, search, minimal, reduction.reason == "interrupted")
 
 
-def _held(
+def _hold_to_culprit(
     work: Work,
     case: Case,
     culprit: Culprit,
@@ -260,7 +265,7 @@ def _held(
     same = SameFailure(case, run.oracle, cause, None, rule)
     reduction = work.attempt(case, stack_for(run, same), before=slipped)
     is_bisected = reduction.reason != "interrupted" and reduction.flakiness is None
-    return reduction, _bisected_again(run, reduction) if is_bisected else None
+    return reduction, _bisect_again(run, reduction) if is_bisected else None
 
 
 def _guilty(search: Search) -> frozenset[str]:
@@ -301,7 +306,7 @@ def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
     return NO_KERNELS if answer.verdict is Verdict.REPRODUCES else None
 
 
-def _bisected_again(run: Operation, reduction: Reduction) -> Search | None:
+def _bisect_again(run: Operation, reduction: Reduction) -> Search | None:
     try:
         return run.search(reduction.best)
     except Exception as error:
@@ -309,7 +314,7 @@ def _bisected_again(run: Operation, reduction: Reduction) -> Search | None:
         return None
 
 
-def _slipped(search: Search, minimal: Search) -> bool:
+def _has_slipped(search: Search, minimal: Search) -> bool:
     """Return whether the smallest case has another culprit than the whole, whose is proved."""
     before, after = search.culprit, minimal.culprit
     if not search.confirmed or before is None or before.is_kernel:

@@ -97,7 +97,7 @@ def minimize(
     _check_runs(start)
     searches = _Searches(oracle, at_once, budget, on_progress)
     found = searches.run(start, rate)
-    return found if found.flakiness is not None else searches.settled(found)
+    return found if found.flakiness is not None else searches.settle(found)
 
 
 def _require_graph(given: object) -> None:
@@ -153,12 +153,12 @@ class _Searches:
             with ask_in_forks(ask, self.jobs, answers.digests, count) as answers.oracle:
                 found = minimize_problem(problem)
         except _Raised as raised:
-            raise raised.told(problem.best) from raised.error
+            raise raised.describe_to_user(problem.best) from raised.error
         _raise_again(found)
         found = replace(found, flakiness=repeated.flakiness if repeated else None)
         return join_reductions(before, found) if before is not None else found
 
-    def settled(self, found: Reduction) -> Reduction:
+    def settle(self, found: Reduction) -> Reduction:
         """Ask again about the smallest graph; where answers differ, search on from it.
 
         Raises:
@@ -170,7 +170,7 @@ class _Searches:
             rate = rate_of([_FAILS], lambda number: self.oracle.judge(found.best))
             check_workable(rate, "the smallest graph", _NEXT)
         except _Raised as raised:
-            raise raised.told(found.best) from raised.error
+            raise raised.describe_to_user(found.best) from raised.error
         except KeyboardInterrupt:
             return mark_unfinished(found, "interrupted")
         except DoesNotReproduce as error:
@@ -186,7 +186,7 @@ def _raise_again(found: Reduction) -> None:
     """Raise what the predicate has raised, with the smallest graph so far."""
     for raised in found.errors:
         if isinstance(raised, _Raised):
-            raise raised.told(found.best) from raised.error
+            raise raised.describe_to_user(found.best) from raised.error
 
 
 class _Oracle:
@@ -221,7 +221,7 @@ def _rate(oracle: _Oracle, start: Case) -> FailureRate:
     try:
         rate = rate_of((), lambda number: oracle.judge(start))
     except _Raised as raised:
-        raise raised.told(start) from raised.error
+        raise raised.describe_to_user(start) from raised.error
     if not rate.failed:
         raise DoesNotReproduce(
             "the predicate does not say yes of the given graph: there is nothing to reduce"
@@ -252,7 +252,7 @@ class _Raised(Exception):
         super().__init__(str(error))
         self.error, self._candidate, self._number = error, candidate, number
 
-    def told(self, best: Case) -> CtkError:
+    def describe_to_user(self, best: Case) -> CtkError:
         """Return what the user gets: the candidate, and the smallest graph so far."""
         shown = shorten_listing(graph_lines(self._candidate.graph))
         what = f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}"

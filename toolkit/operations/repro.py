@@ -82,11 +82,11 @@ def repro(subject: Subject, inputs: Inputs | None, options: ReproOptions) -> Rep
         whole = None if is_shown else it.end_to_end(options.say)
     if options.out is not None:
         options.say("run the repros in a clean process")
-        graphs = [_written(graph, Path(options.out), options.keep) for graph in graphs]
+        graphs = [_write_case(graph, Path(options.out), options.keep) for graph in graphs]
     return ReproReport(tuple(graphs), whole)
 
 
-def _written(found: GraphRepro, out: Path, keep: InputsMode) -> GraphRepro:
+def _write_case(found: GraphRepro, out: Path, keep: InputsMode) -> GraphRepro:
     if not found.judgement.fails:
         return found
     failing = replace(found.case, signature=found.judgement.signature)

@@ -123,7 +123,7 @@ def time_case(case: Case) -> Times:
 def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     """Return the time of each pass and code generator in a log."""
     single = [
-        StepTime(p.id.stage, p.id.name, 1, _made(p), p.seconds, p.notes)
+        StepTime(p.id.stage, p.id.name, 1, _count_rewrites(p), p.seconds, p.notes)
         for p in log.passes()
         if not p.vetoed and p.seconds
     ]
@@ -136,7 +136,7 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     )
 
 
-def _made(record: PassRecord) -> int:
+def _count_rewrites(record: PassRecord) -> int:
     """Return how many rewrites a pass made."""
     return sum(not rewrite.vetoed for rewrite in record.rewrites)
 

@@ -36,7 +36,7 @@ def resolve_target(spec: str) -> Target:
         return dynamo.callable_target(spec)
     names = target_names()
     if spec in names:
-        return dynamo.registered_target(spec)
+        return dynamo.find_registered_target(spec)
     raise TargetError(
         f"unknown target {spec!r}{nearest(spec, names)}\n"
         f"known: {', '.join(names)}; or MODULE:CALLABLE, or path/to/file.py:callable"

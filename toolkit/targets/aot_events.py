@@ -17,7 +17,7 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Observer, Stage, StageRecord
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.targets.reporting import interpreted, report
+from ctk.toolkit.targets.reporting import interpret_graph, report
 
 GraphCompiler = Callable[..., Any]
 """`(gm, example_inputs) -> boxed callable`."""
@@ -75,7 +75,7 @@ class AotEvents:
         donated = inductor.donated_inputs() if stage == "backward" else frozenset[int]()
         started = time.perf_counter()
         try:
-            compiled = interpreted(graph) if vetoed else call()
+            compiled = interpret_graph(graph) if vetoed else call()
         except Exception as error:
             report(self.observer, ErrorRecord(error, "lowered", kernel=kernel, graph=graph))
             raise

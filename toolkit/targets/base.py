@@ -146,7 +146,7 @@ class Target(Protocol):
         """
         return {}
 
-    def decided(self, config: Mapping[str, object]) -> Mapping[str, object]:
+    def decide(self, config: Mapping[str, object]) -> Mapping[str, object]:
         """Return a config with the decisions of this process's measurements.
 
         Another process, or another machine, then decides the same.

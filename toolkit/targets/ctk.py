@@ -56,7 +56,7 @@ def passes_of(config: Mapping[str, object]) -> Sequence[str]:
     return running_passes(PASSES, resolve(config))
 
 
-def measured_decisions(config: Mapping[str, object]) -> Mapping[str, object]:
+def add_measured_decisions(config: Mapping[str, object]) -> Mapping[str, object]:
     """Return a config whose `pad_mm.decisions` holds the measurements of this process."""
     from ctk.compiler.passes.joint.pad_mm import PASS
     from ctk.compiler.passes.joint.products import measurements
@@ -118,8 +118,8 @@ class Ctk(Target):
     def effective(self, config: Mapping[str, object]) -> Mapping[str, object]:
         return resolve(config).differences()
 
-    def decided(self, config: Mapping[str, object]) -> Mapping[str, object]:
-        return measured_decisions(config)
+    def decide(self, config: Mapping[str, object]) -> Mapping[str, object]:
+        return add_measured_decisions(config)
 
     def passes(self, config: Mapping[str, object]) -> Sequence[str]:
         return passes_of(config)

@@ -46,7 +46,7 @@ from ctk.toolkit.targets.reporting import report
 Backend = Callable[..., Any]
 
 
-def registered_target(name: str) -> Target:
+def find_registered_target(name: str) -> Target:
     """Return the target of a backend that is registered with Dynamo.
 
     Raises:
@@ -145,13 +145,13 @@ def _compile(
     try:
         if observer is None:
             return cast("Compiled", call())
-        return _observed(name, gm, example_inputs, call, observer)
+        return _observe_graphs(name, gm, example_inputs, call, observer)
     except Exception as error:
         inner = root_error(error)
         raise inner from inner.__cause__
 
 
-def _observed(
+def _observe_graphs(
     name: str,
     gm: GraphModule,
     example_inputs: Sequence[object],
@@ -168,7 +168,7 @@ def _observed(
     events = AotEvents(name, observer)
     started = time.perf_counter()
     if not observer.allow_pass(PassId("lowered", f"{name}:captured")):
-        return _vetoed(observer, kernel, captured, started)
+        return _veto_backend(observer, kernel, captured, started)
     try:
         with _aot_watched(events):
             compiled = call()
@@ -177,13 +177,13 @@ def _observed(
             report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
             raise
         if not observer.allow_kernel(kernel):
-            return _vetoed(observer, kernel, captured, started)
+            return _veto_backend(observer, kernel, captured, started)
         report(observer, ErrorRecord(error, "captured", kernel=kernel, graph=captured))
         raise
     if events.is_aot and events.has_graphs:
         return cast("Compiled", compiled)
     if not observer.allow_kernel(kernel):
-        return _vetoed(observer, kernel, captured, started)
+        return _veto_backend(observer, kernel, captured, started)
     seconds = time.perf_counter() - started
     observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
     made = WatchedGraph(observer, "captured", captured, (kernel,))
@@ -191,7 +191,7 @@ def _observed(
     return lambda *args: run(list(args))
 
 
-def _vetoed(
+def _veto_backend(
     observer: Observer, kernel: KernelId, captured: GraphModule, started: float
 ) -> GraphModule:
     """Return the captured graph, which runs in eager, and tell that the backend was left out."""

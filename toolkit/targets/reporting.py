@@ -12,7 +12,7 @@ from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.toolkit.case.raise_site import root_error
 
 
-def interpreted(graph: GraphModule) -> Boxed:
+def interpret_graph(graph: GraphModule) -> Boxed:
     """Return a boxed callable that runs a graph operator by operator, as a vetoed kernel does."""
 
     def run(args: list[Any]) -> Any:

@@ -45,7 +45,7 @@ from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 from ctk.compiler.torch_compat.torchscript import torchscript_passes
 from ctk.compiler.torch_compat.torchscript.torchscript_passes import JitGraph, JitPass
 from ctk.toolkit.targets.base import Compiled
-from ctk.toolkit.targets.reporting import interpreted, report
+from ctk.toolkit.targets.reporting import interpret_graph, report
 
 STAGE: Stage = "frozen"
 
@@ -68,10 +68,10 @@ def compile_frozen(
     Raises:
         CodegenUnsupported: TorchScript cannot freeze the graph.
     """
-    return _Frozen(gm, tuple(example_inputs), observer).compiled(optimize_for_inference)
+    return _Frozen(gm, tuple(example_inputs), observer).compile_call(optimize_for_inference)
 
 
-def shown(graph: JitGraph, captured: GraphModule) -> GraphModule:
+def show_as_fx(graph: JitGraph, captured: GraphModule) -> GraphModule:
     """Return a graph of torch.jit as an FX graph of one node, with the inputs of another."""
     run = torchscript_passes.function_of(graph)
 
@@ -98,24 +98,24 @@ class _Frozen:
         self._numbering = Numbering(observer)
         _check(self._captured, inputs)
 
-    def compiled(self, for_inference: bool) -> Compiled:
-        call = self._lowered(for_inference)
+    def compile_call(self, for_inference: bool) -> Compiled:
+        call = self._lower(for_inference)
         restore = self._restore
         if restore is None:
             return lambda *args: call(list(args))
         return lambda *args: restore(call(list(args)))
 
-    def _lowered(self, for_inference: bool) -> Boxed:
+    def _lower(self, for_inference: bool) -> Boxed:
         with compiling():
-            graph, last = self._frozen()
+            graph, last = self._freeze()
             if graph is None:
-                return interpreted(self._captured)
+                return interpret_graph(self._captured)
             for each in torchscript_passes.jit_passes():
                 if for_inference or not each.for_inference:
                     graph, last = self._ran(each, graph, last)
             return self._kernel(graph, last)
 
-    def _frozen(self) -> tuple[JitGraph | None, GraphModule]:
+    def _freeze(self) -> tuple[JitGraph | None, GraphModule]:
         """Trace and freeze; None if that was refused: then eager runs."""
         pass_id = self._numbering.pass_id(STAGE, "trace_and_freeze")
         if not self._numbering.allow_pass(pass_id):
@@ -123,8 +123,8 @@ class _Frozen:
             self._tell(PassRecord(pass_id, "exact", self._captured, self._captured, vetoed=True))
             return None, self._captured
         started = time.perf_counter()
-        graph = _traced(self._captured, self._inputs)
-        after = shown(graph, self._captured)
+        graph = _trace_and_freeze(self._captured, self._inputs)
+        after = show_as_fx(graph, self._captured)
         self._enter("captured")  # only now it is sure that the graph can be frozen
         self._enter(STAGE)
         seconds = time.perf_counter() - started
@@ -153,7 +153,9 @@ class _Frozen:
             return graph, before
         rewrite = self._numbering.rewrite_id(pass_id, " ".join(kinds) or each.name)
         allowed = self._numbering.allow_rewrite(rewrite)
-        after = shown(new, self._captured) if allowed and self._observer is not None else before
+        after = (
+            show_as_fx(new, self._captured) if allowed and self._observer is not None else before
+        )
         made = RewriteRecord(rewrite, (), vetoed=not allowed, after=lambda: after)
         seconds = time.perf_counter() - started
         self._tell(PassRecord(pass_id, "reassociates", before, after, (made,), seconds=seconds))
@@ -177,7 +179,7 @@ class _Frozen:
         if observer is not None:
             observer.on_stage(StageRecord("lowered", last, self._inputs))
         vetoed = not self._numbering.allow_kernel(kernel)
-        call = interpreted(self._captured) if vetoed else _boxed(graph)
+        call = interpret_graph(self._captured) if vetoed else _box_graph(graph)
         if observer is None:
             return call
         seconds, text = time.perf_counter() - started, torchscript_passes.text_of(graph)
@@ -194,7 +196,7 @@ class _Frozen:
             self._observer.on_pass(record)
 
 
-def _boxed(graph: JitGraph) -> Boxed:
+def _box_graph(graph: JitGraph) -> Boxed:
     """Return a boxed callable; results that share memory with a constant are copied."""
     function = torchscript_passes.function_of(graph)
     folded = torchscript.outputs_of_constants(graph)
@@ -226,7 +228,7 @@ def _check(captured: GraphModule, inputs: Sequence[object]) -> None:
         raise CodegenUnsupported("autocast: a trace would keep casts of weights")
 
 
-def _traced(captured: GraphModule, inputs: Sequence[object]) -> JitGraph:
+def _trace_and_freeze(captured: GraphModule, inputs: Sequence[object]) -> JitGraph:
     """Trace and freeze a graph on copies of its inputs; its own tensors are not changed."""
     held = [*captured.parameters(), *captured.buffers()]
     saved = clone_values(held)

@@ -16,7 +16,7 @@ from ctk.compiler.errors import CaptureError, ConfigError, TargetError, Unsuppor
 from ctk.toolkit.cli.main import build_app
 from ctk.toolkit.cli.shell import errors
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text, as_text, table
-from ctk.toolkit.cli.shell.command_context import Command, guarded
+from ctk.toolkit.cli.shell.command_context import Command, guard_command
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.errors import answer_of
 from ctk.toolkit.cli.shell.progress import LogReporter, progress
@@ -104,7 +104,7 @@ def run_command(body: object, *arguments: str) -> tuple[int, str, str]:
 
     app = typer.Typer(cls=Entry)
     app.callback()(lambda: None)
-    app.command("probe")(guarded(Command("probe", command)))
+    app.command("probe")(guard_command(Command("probe", command)))
     result = CliRunner().invoke(app, ["probe", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
@@ -188,7 +188,7 @@ CHILD = """
 import os, subprocess
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.entry import Entry
-from ctk.toolkit.cli.shell.command_context import Command, guarded
+from ctk.toolkit.cli.shell.command_context import Command, guard_command
 import typer
 
 def body() -> Answer:
@@ -198,7 +198,7 @@ def body() -> Answer:
 
 app = typer.Typer(cls=Entry)
 app.callback()(lambda: None)
-app.command("probe")(guarded(Command("probe", body)))
+app.command("probe")(guard_command(Command("probe", body)))
 app()
 """
 

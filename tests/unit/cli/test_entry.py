@@ -19,7 +19,7 @@ from ctk.toolkit.cli.commands.show import facts_table
 from ctk.toolkit.cli.main import COMMANDS
 from ctk.toolkit.cli.shell import completion, errors
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text
-from ctk.toolkit.cli.shell.command_context import Command, guarded
+from ctk.toolkit.cli.shell.command_context import Command, guard_command
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.watch.script import RunSummary
@@ -40,7 +40,7 @@ def probe(body: Any, *arguments: str) -> Said:
 
     app = typer.Typer(cls=Entry)
     app.callback()(lambda: None)
-    app.command("probe")(guarded(Command("probe", command)))
+    app.command("probe")(guard_command(Command("probe", command)))
     result = CliRunner().invoke(app, ["probe", *arguments])
     return Said(result.exit_code, result.stdout, result.stderr)
 

@@ -12,7 +12,7 @@ import typer
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command, guarded
+from ctk.toolkit.cli.shell.command_context import Command, guard_command
 
 def probe(code: int, lines: int = 1) -> Answer:
     with progress() as say:
@@ -22,7 +22,7 @@ def probe(code: int, lines: int = 1) -> Answer:
 
 app = typer.Typer(cls=Entry, pretty_exceptions_enable=False)
 app.callback()(lambda: None)
-app.command("probe")(guarded(Command("probe", probe)))
+app.command("probe")(guard_command(Command("probe", probe)))
 app(prog_name="ctk")
 """
 FULL = Path("/dev/full")

@@ -156,7 +156,7 @@ def test_a_reduction_that_is_made_again_has_what_is_left_of_the_budget(
     """The smallest case has another culprit than the whole: here that is only said."""
     whole = ctk.minify(broken, out=tmp_path / "whole").reduction
     assert whole is not None and whole.finished
-    monkeypatch.setattr("ctk.toolkit.operations.minify._slipped", lambda before, after: True)
+    monkeypatch.setattr("ctk.toolkit.operations.minify._has_slipped", lambda before, after: True)
     for most in (whole.questions - 1, whole.questions + 2):
         asked: list[Progress] = []
         found = ctk.minify(

@@ -16,7 +16,7 @@ from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
-from ctk.toolkit.targets.inductor.hooks import installed
+from ctk.toolkit.targets.inductor.hooks import install_hooks
 from ctk.toolkit.targets.inductor.target import TARGET
 from tests.helpers.inductor_programs import observe, relu_inputs, relu_net, shuffled
 
@@ -71,7 +71,7 @@ def test_without_an_observer_nothing_is_wrapped():
 
 def test_other_threads_are_not_recorded():
     session, seen = CompileRecord(Recorder()), list[bool]()
-    with installed(session):
+    with install_hooks(session):
         assert session.is_watching()
         thread = threading.Thread(target=lambda: seen.append(session.is_watching()))
         thread.start()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ctk.toolkit.cli.commands.cache_ls import counted
+from ctk.toolkit.cli.commands.cache_ls import count_entries_in_words
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 
@@ -36,10 +36,16 @@ def cache_clear(
     removed = 0 if store is None else store.clear()
     left = [] if store is None else store.entries()
     if left:
-        said = f"cannot remove {counted(len(left))}; next: rm -r {left[0].path.parent}"
+        said = (
+            f"cannot remove {count_entries_in_words(len(left))}; next: rm -r {left[0].path.parent}"
+        )
         return Answer(ExitCode.CANNOT_TELL, said, {"removed": removed})
     where = "" if store is None else f" from {store.root}"
-    return Answer(ExitCode.NO_FAILURE, f"removed {counted(removed)}{where}", {"removed": removed})
+    return Answer(
+        ExitCode.NO_FAILURE,
+        f"removed {count_entries_in_words(removed)}{where}",
+        {"removed": removed},
+    )
 
 
 COMMAND = Command("cache clear", cache_clear)

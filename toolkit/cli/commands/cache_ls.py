@@ -43,7 +43,7 @@ def cache_ls() -> Answer:
     room = f"{spoken_size(nbytes)} of at most {spoken_size(store.limit_nbytes)}"
     return Answer(
         ExitCode.NO_FAILURE,
-        f"{counted(len(found))} in {store.root}, {room}",
+        f"{count_entries_in_words(len(found))} in {store.root}, {room}",
         {
             "folder": str(store.root),
             "nbytes": nbytes,
@@ -65,7 +65,7 @@ def _short(text: str) -> str:
     return text[:SHOWN_DIGITS] if len(text) == 64 else text
 
 
-def counted(count: int) -> str:
+def count_entries_in_words(count: int) -> str:
     """Return how many entries there are, in words."""
     return f"{count} {'entry' if count == 1 else 'entries'}"
 

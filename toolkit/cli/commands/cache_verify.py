@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ctk.toolkit.cli.commands.cache_ls import as_data, counted
+from ctk.toolkit.cli.commands.cache_ls import as_data, count_entries_in_words
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 
@@ -24,7 +24,7 @@ def cache_verify(
     left = wrong
     if store is not None and repair:
         left = [entry for entry in wrong if not store.discard(entry, entry.problem or "")]
-    every = counted(len(found))
+    every = count_entries_in_words(len(found))
     data = {
         "entries": len(found),
         "wrong": [as_data(entry) for entry in wrong],

@@ -81,7 +81,7 @@ def nearest_of(found: "Explanation") -> tuple[RenderableType, ...]:
         return ()
     rows = table("part", "nearest entry", "this one")
     for each in found.differences:
-        rows.add_row(each.part, shortened(each.theirs), shortened(each.ours))
+        rows.add_row(each.part, shorten_part(each.theirs), shorten_part(each.ours))
     about = " ".join(f"{name}={value}" for name, value in found.nearest.label.about.items())
     return (f"nearest entry: {found.nearest.digest[:SHOWN_DIGITS]} {about}".rstrip(), rows)
 
@@ -121,7 +121,7 @@ def data_of(found: "Explanation") -> dict[str, object]:
     }
 
 
-def shortened(text: str | None) -> str:
+def shorten_part(text: str | None) -> str:
     """Return the start of a text; a part that a key does not have is shown as such."""
     if text is None:
         return "(none)"

@@ -225,7 +225,7 @@ def _parts(graph: "GraphDiff") -> list[RenderableType]:
                 rel = f"max abs {size.max_abs:.3g}, max rel {size.max_rel:.3g}"
                 parts.append(f"  {side}: {size.max_ulp:.3g} ULP from float64 ({rel})")
     for side, made in zip(SIDES, (comparison.only_left, comparison.only_right), strict=True):
-        parts += _made(side, made)
+        parts += _list_rewrites(side, made)
     return parts
 
 
@@ -238,7 +238,7 @@ def sides_table(graph: "GraphDiff") -> "Table":
     return rows
 
 
-def _made(side: str, made: "tuple[MadeRewrite, ...]") -> list[RenderableType]:
+def _list_rewrites(side: str, made: "tuple[MadeRewrite, ...]") -> list[RenderableType]:
     from ctk.toolkit.compile_log.compare import format_rewrites
 
     if not made:

@@ -57,7 +57,7 @@ def answer_of(found: "Diagnosis") -> Answer:
         data = {"graph": found.name} | judgement_data(found.judgement)
         headline = f"{_first_line(found)} [{found.name}]"
         told = () if found.kept is None else (f"cache: {found.kept.line}",)
-        return Answer(code_of(found), headline, data | {"kept": kept_data(found)}, told)
+        return Answer(code_of(found), headline, data | {"kept": describe_kept_entry(found)}, told)
     state = ending(reduction.reason, reduction.unfinished)
     headline = (
         f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
@@ -82,7 +82,7 @@ def answer_of(found: "Diagnosis") -> Answer:
         "case": str(found.minimal) if found.minimal else None,
         "folder": str(found.folder),
         "problems": list(found.problems),
-        "kept": kept_data(found),
+        "kept": describe_kept_entry(found),
         "decided_by": found.decided_by or None,
         "others": [
             {"failure": str(each.signature), "case": str(each.folder)} for each in found.others
@@ -143,7 +143,7 @@ def flaky_and_others(found: "Diagnosis") -> list[str]:
     ]
 
 
-def kept_data(found: "Diagnosis") -> dict[str, object] | None:
+def describe_kept_entry(found: "Diagnosis") -> dict[str, object] | None:
     """Return the JSON form of the entry in the persistent cache."""
     return None if found.kept is None else dataclasses.asdict(found.kept)
 

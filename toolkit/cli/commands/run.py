@@ -126,7 +126,7 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     lines = [
         diagnosing(failure, number)
         if failure.is_saved
-        else f"{unsaved(failure)}: {failure.graph}: {failure.summary}"
+        else f"{locate_unsaved(failure)}: {failure.graph}: {failure.summary}"
         for number, failure in enumerate(summary.failures)
     ]
     lines += [f"also: {each}" for each in summary.why[1:]]
@@ -142,7 +142,7 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     return Answer(code, headline, data_of(summary), tuple(lines))
 
 
-def unsaved(failure: "Failure") -> str:
+def locate_unsaved(failure: "Failure") -> str:
     """Return the place of a failure that has no case: a call, or a graph that was not saved."""
     is_call = failure.folder.suffix == ".json"
     return f"no graph shows it, see {failure.folder}" if is_call else "not saved, see below"
@@ -177,7 +177,7 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
         return ExitCode.USAGE, f"ctk: {script} exited with {summary.exit_code}; no compile failed"
     if not summary.graphs and not summary.children.graphs:
         why = f": {summary.why[0]}" if summary.why else ""
-        text = f"cannot tell: {script} compiled nothing{why}{unwatched(summary)}"
+        text = f"cannot tell: {script} compiled nothing{why}{describe_unwatched(summary)}"
         return ExitCode.CANNOT_TELL, text
     unseen = [each.why for each in summary.missing if each.what == "everything"]
     if unseen:
@@ -186,7 +186,7 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
     names = len({each.graph for each in summary.missing})
     missing = f"; the dumps of {names} are missing or incomplete" if names else ""
     text = f"no failure: {summary.graphs} graph(s) compiled{theirs(summary)}"
-    return ExitCode.NO_FAILURE, f"{text}{missing}{unwatched(summary)}"
+    return ExitCode.NO_FAILURE, f"{text}{missing}{describe_unwatched(summary)}"
 
 
 def theirs(summary: "RunSummary") -> str:
@@ -195,7 +195,7 @@ def theirs(summary: "RunSummary") -> str:
     return f", {graphs} graph(s) in {count} child process(es)" if graphs else ""
 
 
-def unwatched(summary: "RunSummary") -> str:
+def describe_unwatched(summary: "RunSummary") -> str:
     """Return the part of the answer about child processes that were not watched."""
     count = summary.children.unwatched
     return f"; {count} Python child process(es) were not watched" if count else ""

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError, ConfigError
 from ctk.compiler.usercode.references import near_file
-from ctk.toolkit.cli.commands.show_compiled import highlighted, show_kernels, show_times
+from ctk.toolkit.cli.commands.show_compiled import highlight_code, show_kernels, show_times
 from ctk.toolkit.cli.commands.show_package import show_package
 from ctk.toolkit.cli.commands.show_why import show_why
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
@@ -179,7 +179,7 @@ def show_case(folder: Path) -> Answer:
     data |= {"passes": [encode(each) for each in passes]}
     data |= {"kernels": [encode(each) for each in kernels], "graph": code}
     return Answer(
-        ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlighted(code, "python"))
+        ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlight_code(code, "python"))
     )
 
 
@@ -259,7 +259,7 @@ def show_pass(folder: Path, number: int) -> Answer:
         return Answer(ExitCode.NO_FAILURE, f"{head} changed nothing", data | {"diff": ""})
     diff = text_of(folder, path)
     data |= {"diff": diff, "path": str(path)}
-    return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlighted(diff, "diff"),))
+    return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlight_code(diff, "diff"),))
 
 
 def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:

@@ -71,9 +71,9 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     for each in recorder.log.kernels():
         state = "vetoed" if each.vetoed else f"{each.seconds * 1000:.1f} ms"
         body.append(f"\n{each.id}: {', '.join(each.nodes) or 'the whole graph'} ({state})")
-        body += [highlighted(each.ir, "text")] if each.ir else []
+        body += [highlight_code(each.ir, "text")] if each.ir else []
         language = {".c": "c", ".txt": "text"}.get(each.suffix, "python")
-        body += [highlighted(each.source, language)] if each.source else []
+        body += [highlight_code(each.source, language)] if each.source else []
     data = {"kernels": [kernel_facts(each) for each in recorder.log.kernels()]}
     if failed:
         said = f"cannot tell all: {type(failed[0]).__name__}: {failed[0]}".partition("\n")[0]
@@ -88,6 +88,6 @@ def kernel_facts(record: "KernelRecord") -> Mapping[str, object]:
     return facts | {"seconds": record.seconds, "ir": record.ir, "source": record.source}
 
 
-def highlighted(code: str, language: str) -> Syntax:
+def highlight_code(code: str, language: str) -> Syntax:
     """Return code for a terminal, wrapped; in a log it is printed as it is."""
     return Syntax(code, language, word_wrap=True, background_color="default")

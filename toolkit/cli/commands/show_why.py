@@ -33,7 +33,7 @@ def show_why(folder: Path) -> Answer:
     from ctk.toolkit.operations.report.certificate_file import NEIGHBOUR, read_certificate
     from ctk.toolkit.operations.report.minimality import answer_of, parts_of
 
-    case = certified_case(folder)
+    case = find_certified_case(folder)
     record, neighbour = read_certificate(case), case.parent / NEIGHBOUR
     has_neighbour = record.neighbour is not None and neighbour.is_dir()
     parts = parts_of(record)
@@ -48,7 +48,7 @@ def show_why(folder: Path) -> Answer:
     return Answer(ExitCode.NO_FAILURE, answer_of(record), data, tuple(body))
 
 
-def certified_case(folder: Path) -> Path:
+def find_certified_case(folder: Path) -> Path:
     """Return the case with a certificate: the folder, or the smallest case of an operation in it.
 
     Raises:
@@ -78,15 +78,15 @@ def certified_case(folder: Path) -> Path:
 
 def lines_of(part: "Part") -> list[RenderableType]:
     """Return the line of a remaining part, and its edits below."""
-    from ctk.toolkit.operations.report.minimality import shown, summed_up
+    from ctk.toolkit.operations.report.minimality import choose_shown, sum_up_refusals
 
-    told, others = shown(part.refusals, MOST)
+    told, others = choose_shown(part.refusals, MOST)
     lines: list[RenderableType] = [f"\n{part.line}"]
     if not part.refusals:
         return [*lines, "  no edit is about it alone"]
     lines.append(edits_table(told))
     if others:
-        lines.append(f"  and {len(others)} more: {summed_up(others)} (all of them: --json)")
+        lines.append(f"  and {len(others)} more: {sum_up_refusals(others)} (all of them: --json)")
     return lines
 
 

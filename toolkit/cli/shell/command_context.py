@@ -21,10 +21,10 @@ from ctk.toolkit.case.formats.scrub import without_secrets
 from ctk.toolkit.cli.shell.answer import Answer
 from ctk.toolkit.cli.shell.entry import Said
 from ctk.toolkit.cli.shell.errors import answer_of, require_working_folder
-from ctk.toolkit.cli.shell.flatten import flattened, with_parameters
+from ctk.toolkit.cli.shell.flatten import flatten_parameters, with_parameters
 from ctk.toolkit.cli.shell.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell.progress import progress_told
-from ctk.toolkit.cli.shell.streams import told
+from ctk.toolkit.cli.shell.streams import tell_line
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.descriptors import keep_standard_streams
 from ctk.toolkit.processes.forks import flush_streams
@@ -47,10 +47,10 @@ class Command:
     passes_arguments_on: bool = False  # unknown options belong to the user's script
 
 
-def guarded(command: Command) -> Callable[..., Said]:
+def guard_command(command: Command) -> Callable[..., Said]:
     """Return the function that Typer calls: it runs the command and returns its output."""
 
-    flat = flattened(command.run)
+    flat = flatten_parameters(command.run)
 
     @functools.wraps(flat)
     def run(*, ctx: typer.Context, **options: object) -> Said:
@@ -67,7 +67,7 @@ def guarded(command: Command) -> Callable[..., Said]:
             progress_told("nothing" if is_quiet else "lines" if as_json else "live"),
             verbose_log(command.name) if is_verbose else contextlib.nullcontext(),
         ):
-            answer = answer_of(lambda: _told(flat, options, is_verbose))
+            answer = answer_of(lambda: _run_and_tell(flat, options, is_verbose))
         return Said(command.name, answer, as_json, is_quiet)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -80,14 +80,16 @@ def guarded(command: Command) -> Callable[..., Said]:
     return with_parameters(run, own)
 
 
-def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bool) -> Answer:
+def _run_and_tell(
+    run: Callable[..., Answer], options: dict[str, object], is_verbose: bool
+) -> Answer:
     """Run a command; `--verbose` also prints the traceback of an exception."""
     try:
         require_working_folder()
         return run(**options)
     except BaseException as error:
         if is_verbose:
-            told("".join(traceback.format_exception(error)).rstrip())
+            tell_line("".join(traceback.format_exception(error)).rstrip())
         if isinstance(error, Exception) and _is_asked_again(options):
             flush_streams()
             os._exit(LOST_CUDA)
@@ -121,7 +123,7 @@ def verbose_log(command: str) -> Generator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-        told(f"ctk: {command} took {time.monotonic() - started:.1f} s")
+        tell_line(f"ctk: {command} took {time.monotonic() - started:.1f} s")
 
 
 @contextlib.contextmanager

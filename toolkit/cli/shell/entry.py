@@ -25,8 +25,8 @@ from ctk.toolkit.cli.shell.streams import (
     prepare_streams,
     settle_streams,
     stdout_is_stderr,
-    told,
-    written,
+    tell_line,
+    write_text_safely,
 )
 from ctk.toolkit.processes.link import find_link
 
@@ -75,10 +75,10 @@ class Entry(TyperGroup):
         line = list(sys.argv[1:] if args is None else args)
         prepare_streams()
         run = partial(super().main, line, prog_name, complete_var, standalone_mode=False, **extra)
-        said = self._said(line, run)
+        said = self._run_and_say(line, run)
         leave(said)
 
-    def _said(self, line: list[str], run: Callable[[], object]) -> Said:
+    def _run_and_say(self, line: list[str], run: Callable[[], object]) -> Said:
         """Run the command, and capture the output of the option parser as text."""
         printed, result, code = io.StringIO(), None, ExitCode.NO_FAILURE
         as_json = self.wants_json(line)
@@ -168,12 +168,12 @@ def print_said(said: Said) -> ExitCode:
     answer = said.answer
     is_usage = answer.exit_code is ExitCode.USAGE and not said.as_json
     if is_usage:
-        told((said.text or as_text(answer, sys.stderr)).rstrip("\n"))
+        tell_line((said.text or as_text(answer, sys.stderr)).rstrip("\n"))
         return answer.exit_code
     try:
-        written(sys.stdout, text_of(said))
+        write_text_safely(sys.stdout, text_of(said))
     except StorageError as error:
-        told(
+        tell_line(
             f"ctk: cannot tell: the answer could not be written to stdout: {error}\n"
             f"The answer was (exit code {int(answer.exit_code)}): {answer.headline}"
         )

@@ -2,7 +2,7 @@
 
     @dataclass                                        def check(options: CheckOptions): ...
     class CheckOptions:
-        target: Annotated[str | None, Flag(...)]      flattened(check) has the signature
+        target: Annotated[str | None, Flag(...)]      flatten_parameters(check) has the signature
         say: Say = silent                             (*, target: Annotated[..., typer.Option(...)])
 
 So an option is declared once, and a command names its group. A field without a `Flag` or a Typer
@@ -29,7 +29,7 @@ COMPLETIONS: dict[str, Callable[[str], object]] = {
 """The completion of a field, by its name."""
 
 
-def flattened(run: Callable[..., T]) -> Callable[..., T]:
+def flatten_parameters(run: Callable[..., T]) -> Callable[..., T]:
     """Return `run` with each parameter that is a dataclass replaced by the fields of that class."""
     hints = get_type_hints(run, include_extras=True)
     groups: dict[str, Any] = {

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
 from ctk.compiler.errors import StorageError
-from ctk.toolkit.cli.shell.streams import written
+from ctk.toolkit.cli.shell.streams import write_text_safely
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.link import report_alive
 
@@ -90,7 +90,7 @@ class LogReporter:
         if is_new or now - self._written >= LOG_SECONDS:
             self._written = now
             with contextlib.suppress(StorageError):  # the reader is gone: the work continues
-                written(
+                write_text_safely(
                     self._out, f"ctk: {message}{self._count(done, total, now - self._started)}\n"
                 )
 

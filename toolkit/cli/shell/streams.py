@@ -2,8 +2,8 @@
 
 1. Closed before the start (`>&-`): no other file gets its number; writes to it are refused.
 2. It cannot show a character (ASCII): that is written with a backslash, `\\xe9`.
-3. stdout on a full disk, or a closed pipe: `written` raises, and Python's flush at the end finds
-   nothing left. Failed writes to stderr are dropped: the answer does not depend on them.
+3. stdout on a full disk, or a closed pipe: `write_text_safely` raises, and Python's flush at the
+   end finds nothing left. Failed writes to stderr are dropped: the answer does not depend on them.
 
 It writes no answer and decides no exit code (`entry.py` does).
 """
@@ -63,7 +63,7 @@ def _lenient(descriptor: int, encoding: str | None) -> TextIO:
     )
 
 
-def written(stream: TextIO, text: str) -> None:
+def write_text_safely(stream: TextIO, text: str) -> None:
     """Write a text without secrets, and flush it; characters that the stream lacks get a backslash.
 
     Raises:
@@ -78,10 +78,10 @@ def written(stream: TextIO, text: str) -> None:
         raise StorageError(f"{type(error).__name__}: {error}") from error
 
 
-def told(text: str) -> None:
+def tell_line(text: str) -> None:
     """Write a line to stderr; a failed write is dropped."""
     with contextlib.suppress(StorageError):
-        written(sys.stderr, f"{text}\n")
+        write_text_safely(sys.stderr, f"{text}\n")
 
 
 def stdout_is_stderr() -> None:

@@ -21,7 +21,7 @@ from ctk.toolkit.cli.commands.crashed_script import answer_for_script
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.entry import Said, leave
-from ctk.toolkit.cli.shell.flatten import flattened
+from ctk.toolkit.cli.shell.flatten import flatten_parameters
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.link import Watch
 from ctk.toolkit.processes.memory import format_size
@@ -84,7 +84,7 @@ def _fork_half(cleans_up: bool) -> End | None:
 
 
 def _options(command: Command) -> set[str]:
-    return set(inspect.signature(flattened(command.run)).parameters)
+    return set(inspect.signature(flatten_parameters(command.run)).parameters)
 
 
 def _further_options(command: Command, given: Sequence[str], end: End) -> list[str]:
@@ -144,7 +144,7 @@ def _exit_as(command: Command, end: End) -> None:
     elif command.passes_arguments_on:
         answer = answer_for_script(_what_happened(end), end)
     else:
-        answer = _killed(_what_happened(end), end)
+        answer = _answer_killed(_what_happened(end), end)
     leave(Said(command.name, answer, end.notes.as_json))
 
 
@@ -164,7 +164,7 @@ _ASK_APART = (
 )
 
 
-def _killed(what: str, end: End) -> Answer:
+def _answer_killed(what: str, end: End) -> Answer:
     advice = "To find the cause: ctk repro CASE --isolate"
     return Answer(
         ExitCode.CANNOT_TELL,

@@ -88,7 +88,7 @@ class _Search:
         first = self._ask((), "with everything")
         if first.outcome != "bad":
             return CommandSearch(first, runs=1, reason=f"it ends with {first.ended}")
-        found = self._found(first)
+        found = self._find_culprit(first)
         proof = [each for each in (found.rewrite or found.culprit,) if each and found.confirmed]
         for left_out in ((), proof) if proof else ((),):
             once = self._answers[frozenset(left_out)]
@@ -98,7 +98,7 @@ class _Search:
                 return CommandSearch(first, runs=self._runs, reason=reason, is_flaky=True)
         return replace(found, runs=self._runs, excluded=tuple(self._excluded))
 
-    def _found(self, first: CommandRun) -> CommandSearch:
+    def _find_culprit(self, first: CommandRun) -> CommandSearch:
         if not first.asked:
             raise CaptureError(
                 f"the command fails ({first.ended}) and compiles nothing that ctk can steer\n"

@@ -71,7 +71,7 @@ def compile_package(
         StorageError: The file cannot be written.
     """
     started = time.monotonic()
-    named = _named(programs)
+    named = _name_programs(programs)
     resolve(config or {})
     target = _target(out, named)
     sources: dict[str, Source] = {}
@@ -86,7 +86,7 @@ def compile_package(
     return Written(target, tuple(sources), target.stat().st_size, seconds)
 
 
-def _named(programs: Sequence[str]) -> dict[str, str]:
+def _name_programs(programs: Sequence[str]) -> dict[str, str]:
     """Return the programs by the names of their entry points.
 
     Raises:

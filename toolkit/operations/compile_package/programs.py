@@ -61,10 +61,12 @@ def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
             "model() and inputs()"
         )
     program = load_program(spec)
-    return Source(program.path, _exported(program, dynamic), merge_options(program, "ctk", None))
+    return Source(
+        program.path, _export_program(program, dynamic), merge_options(program, "ctk", None)
+    )
 
 
-def _exported(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgram:
+def _export_program(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgram:
     model, path = program.model, program.path
     if isinstance(model, torch.export.ExportedProgram):
         return model
@@ -83,7 +85,7 @@ def _exported(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgr
         except Exception as error:
             _refuse_broken(program)
             raise CaptureError(
-                f"torch.export cannot trace {path.name}: {_shortened(user_traceback(error, path))}"
+                f"torch.export cannot trace {path.name}: {_shorten(user_traceback(error, path))}"
                 "\n  no backend of ctk is involved; see where: TORCH_LOGS=export"
             ) from error
 
@@ -116,7 +118,7 @@ def _call(program: UserProgram, args: tuple[object, ...], kwargs: Mapping[str, o
         ) from error
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a long message without its middle; the last line is the user's."""
     lines = [line for line in text.splitlines() if line.strip()]
     hidden = len(lines) - _MOST_LINES

@@ -28,7 +28,7 @@ from ctk.toolkit.operations.report.phrases import (
     VERDICTS,
     ending,
     label_of,
-    left_out,
+    phrase_left_out,
 )
 
 
@@ -151,7 +151,7 @@ def _proof(record: Record, culprit: CulpritRecord) -> str:
         return "without any one of them the case passes"
     if record.relation == "independent":
         return "without all of them the case passes, without all but one it fails"
-    how = left_out(culprit.where, is_kernel=culprit.kind == "kernel")
+    how = phrase_left_out(culprit.where, is_kernel=culprit.kind == "kernel")
     return record.reason or f"{how} the case passes"
 
 

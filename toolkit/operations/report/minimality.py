@@ -71,13 +71,15 @@ def reason_of(refusal: Refusal) -> str:
     return "" if refusal.verdict is Verdict.PASSES else refusal.why
 
 
-def summed_up(refusals: Iterable[Refusal]) -> str:
+def sum_up_refusals(refusals: Iterable[Refusal]) -> str:
     """Return how often each thing came of some edits: `12 passes, 3 not asked`."""
     words = [verdict_of(refusal) for refusal in refusals]
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
 
-def shown(refusals: Sequence[Refusal], most: int) -> tuple[Sequence[Refusal], Sequence[Refusal]]:
+def choose_shown(
+    refusals: Sequence[Refusal], most: int
+) -> tuple[Sequence[Refusal], Sequence[Refusal]]:
     """Return which refusals are shown, those with an answer first, and which are summed up."""
     asked = [refusal for refusal in refusals if refusal.verdict is not None]
     others = [refusal for refusal in refusals if refusal.verdict is None]

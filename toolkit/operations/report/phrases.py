@@ -104,7 +104,7 @@ def label_of(where: str, *, is_kernel: bool) -> str:
     return next((label for start, label, _ in _LABELS if where.startswith(start)), "pass")
 
 
-def left_out(where: str, *, is_kernel: bool) -> str:
+def phrase_left_out(where: str, *, is_kernel: bool) -> str:
     """Return how a compile without a culprit is put: `when that fusion alone is forbidden`."""
     if is_kernel:
         return "when that kernel alone runs in eager"

@@ -45,7 +45,7 @@ from ctk.compiler.rewriting.effect_split import number_effect
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
-from ctk.toolkit.targets.inductor.lowering import Lowering, begun
+from ctk.toolkit.targets.inductor.lowering import Lowering, begin_lowering
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 
 EXACT_PASSES = frozenset(
@@ -94,7 +94,7 @@ class CompileRecord:
         self._refused: defaultdict[str, list[Attempt]] = defaultdict(list)
 
     @contextmanager
-    def attached(self) -> Generator[bool]:
+    def attach(self) -> Generator[bool]:
         """Record the announcements of this thread; yields whether this is the outermost region.
 
         The caller holds the compile lock: one thread at a time.
@@ -108,7 +108,7 @@ class CompileRecord:
             self._owner = outer
 
     @contextmanager
-    def muted(self) -> Generator[None]:
+    def mute(self) -> Generator[None]:
         """Ignore announcements inside: they are not about the user's graph."""
         self._muted += 1
         try:
@@ -249,7 +249,7 @@ class CompileRecord:
         self._tell(pass_id, before, allowed, rewrites, seconds=seconds)
         return True
 
-    def unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
+    def report_unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
         """Report a pass that ran and changed nothing."""
         self._tell(pass_id, frame.last, frame.last, seconds=seconds)
 
@@ -265,7 +265,7 @@ class CompileRecord:
         frame.kernel_started = time.perf_counter()
         if not self.numbering.allow_kernel(frame.kernel):
             raise KernelVetoed
-        frame.lowering = begun(frame.stage, frame.root, frame.last, self.numbering)
+        frame.lowering = begin_lowering(frame.stage, frame.root, frame.last, self.numbering)
 
     def begin_match(self, frame: Frame, match: Attempt) -> bool:
         """Number a match that is about to be applied, and ask whether it may.

@@ -41,7 +41,7 @@ def fail_pass(
     report(session.observer, record)
 
 
-def lowered_node(error: BaseException) -> str | None:
+def find_lowered_node(error: BaseException) -> str | None:
     """Return the node whose lowering raised, or whose lowered form failed in code generation.
 
     The traceback's innermost `run_node(n)`, or the innermost method of a piece of Inductor's IR

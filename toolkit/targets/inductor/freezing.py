@@ -28,7 +28,7 @@ from ctk.compiler.torch_compat.inductor.inductor_freezing import FreezingStep
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.frames import Frame
-from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
+from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, time_pass
 
 Hook = tuple[Site, Callable[[Function], Function]]
 
@@ -51,7 +51,7 @@ def _first_step(session: CompileRecord, step: FreezingStep, original: Function) 
         inputs = tuple(value_of(node) for node in placeholders(gm))
         frame = session.open("frozen", gm, inputs)
         try:
-            return _observed(session, frame, step, original, (gm, *args))
+            return _observe_step(session, frame, step, original, (gm, *args))
         except BaseException:
             session.drop(frame)
             raise
@@ -65,7 +65,7 @@ def _freeze(session: CompileRecord, original: Function) -> Function:
     def run(dynamo_gm: GraphModule, gm: GraphModule, inputs: Any) -> Any:
         if not session.is_watching():
             return original(dynamo_gm, gm, inputs)
-        frame = _frozen(session) or session.open("frozen", gm, inputs)
+        frame = _find_frozen_frame(session) or session.open("frozen", gm, inputs)
         with failing_stage(session, frame):
             result = original(dynamo_gm, gm, inputs)
             session.close(frame, result[0])
@@ -78,20 +78,20 @@ def _inner_step(session: CompileRecord, step: FreezingStep, original: Function) 
     """Wrap a step inside `freeze`; outside (`constant_fold`) it belongs to another pass."""
 
     def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = _frozen(session)
+        frame = _find_frozen_frame(session)
         if frame is None or kwargs or session.in_patterns:
             return original(graph, *args, **kwargs)
-        return _observed(session, frame, step, original, (graph, *args))
+        return _observe_step(session, frame, step, original, (graph, *args))
 
     return run
 
 
-def _frozen(session: CompileRecord) -> Frame | None:
+def _find_frozen_frame(session: CompileRecord) -> Frame | None:
     frame = session.frame()
     return frame if frame is not None and frame.stage == "frozen" else None
 
 
-def _observed(
+def _observe_step(
     session: CompileRecord,
     frame: Frame,
     step: FreezingStep,
@@ -103,7 +103,7 @@ def _observed(
         session.refuse(frame, pass_id)
         return step.refused(*args)
     names = input_names(frame.root)
-    with timed_pass(session, frame, pass_id):
+    with time_pass(session, frame, pass_id):
         result: Any = original(*args)
         if step.adopts:
             frame.root.graph = result  # as the caller does next; so the pass shows its effect

@@ -67,7 +67,7 @@ class Fusions:
         finally:
             self._scouting = False
 
-    def made(self, first: Any, second: Any) -> None:
+    def record_made(self, first: Any, second: Any) -> None:
         """Record a fusion that was made."""
         pair = (inductor_lowering.names(first), inductor_lowering.names(second))
         rewrite = self._pending.pop(pair, None)

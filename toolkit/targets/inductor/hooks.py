@@ -22,14 +22,14 @@ from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.freezing import freezing_hooks
 from ctk.toolkit.targets.inductor.lowering_hooks import lowering_hooks
-from ctk.toolkit.targets.inductor.patterns import guarded
-from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
+from ctk.toolkit.targets.inductor.patterns import guard_table
+from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, time_pass
 
 
 @contextmanager
-def installed(session: CompileRecord) -> Generator[None]:
+def install_hooks(session: CompileRecord) -> Generator[None]:
     """Wrap Inductor's announcements for `session` until the region ends; its regions may nest."""
-    with inductor.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
+    with inductor.compile_lock(), session.attach() as is_outermost, ExitStack() as undo:
         if is_outermost:
             for site, wrap in _hooks(session):
                 undo.enter_context(wrap_site(site, wrap))
@@ -45,8 +45,8 @@ def _hooks(session: CompileRecord) -> Iterator[tuple[Site, Callable[[Function], 
     yield sites.partition, lambda f: _partition(session, f)
     yield sites.post_grad, lambda f: _post_grad(session, f)
     yield from freezing_hooks(session)
-    yield sites.gm_pass, lambda f: _announced(session, f)
-    yield sites.graph_pass, lambda f: _announced(session, f)
+    yield sites.gm_pass, lambda f: _wrap_announcements(session, f)
+    yield sites.graph_pass, lambda f: _wrap_announcements(session, f)
     yield from _region_hooks(session, sites)
     yield sites.pattern_pass, lambda f: _pattern_pass(session, f)
     for site in sites.pattern_setup:
@@ -62,7 +62,7 @@ def _stage(session: CompileRecord, stage: Stage, original: Function) -> Function
         if not session.is_watching():
             return original(gm, *args, **kwargs)
         if frame is not None and frame.stage == stage:
-            return _nested(frame, gm, lambda: original(gm, *args, **kwargs))
+            return _run_nested(frame, gm, lambda: original(gm, *args, **kwargs))
         frame = session.open(stage, gm, args[0] if stage == "pre_grad" and args else _values(gm))
         with failing_stage(session, frame):
             result = original(gm, *args, **kwargs)
@@ -94,7 +94,7 @@ def _post_grad(session: CompileRecord, original: Function) -> Function:
         if frame.lowering is not None:
             return None  # the graph is being lowered once more: its passes have run
         if len(frame.path) > 1 or gm is not frame.root:
-            return _nested(frame, gm, lambda: original(gm, *args, **kwargs))
+            return _run_nested(frame, gm, lambda: original(gm, *args, **kwargs))
         session.sync(frame, "unannounced_before_post_grad")
         result = original(gm, *args, **kwargs)
         session.hand_over(frame)
@@ -103,7 +103,7 @@ def _post_grad(session: CompileRecord, original: Function) -> Function:
     return run
 
 
-def _nested(frame: Frame, gm: GraphModule, call: Callable[[], Any]) -> Any:
+def _run_nested(frame: Frame, gm: GraphModule, call: Callable[[], Any]) -> Any:
     """Run a stage function on a sub-graph."""
     depth = len(frame.path)
     frame.path.append(gm)
@@ -113,7 +113,7 @@ def _nested(frame: Frame, gm: GraphModule, call: Callable[[], Any]) -> Any:
         del frame.path[depth:]
 
 
-def _announced(session: CompileRecord, original: Function) -> Function:
+def _wrap_announcements(session: CompileRecord, original: Function) -> Function:
     """Wrap `GraphTransformObserver.apply_gm_pass` and `apply_graph_pass`."""
 
     def run(announcer: Any, pass_fn: Function) -> Any:
@@ -128,7 +128,7 @@ def _announced(session: CompileRecord, original: Function) -> Function:
         if not session.numbering.allow_pass(pass_id):
             session.refuse(frame, pass_id)
             return None
-        with session.skipping(announcer), timed_pass(session, frame, pass_id):
+        with session.skipping(announcer), time_pass(session, frame, pass_id):
             return original(announcer, pass_fn)
 
     return run
@@ -149,7 +149,7 @@ def _region_hooks(
                 pass_id = begin_pass(session, frame, announcer.passname)
                 stack = ExitStack()
                 if session.numbering.allow_pass(pass_id):
-                    stack.enter_context(timed_pass(session, frame, pass_id))
+                    stack.enter_context(time_pass(session, frame, pass_id))
                 else:
                     stack.callback(session.undo, frame, pass_id)
                 regions[id(announcer)] = (frame, pass_id, stack)
@@ -178,12 +178,12 @@ def _pattern_pass(session: CompileRecord, original: Function) -> Function:
         if not session.is_watching():
             return original(table, gm)
         if session.in_patterns:
-            with session.muted():
+            with session.mute():
                 return original(table, gm)
         frame = session.frame_of(gm.owning_module if isinstance(gm, Graph) else gm)
         if frame is None:
             return original(table, gm)
-        with session.matching(), guarded(session, frame, table), _failing_table(session, frame):
+        with session.matching(), guard_table(session, frame, table), _failing_table(session, frame):
             return original(table, gm)
 
     return apply
@@ -203,7 +203,7 @@ def _silent(session: CompileRecord, original: Function) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not session.is_watching():
             return original(*args, **kwargs)
-        with session.muted():
+        with session.mute():
             return original(*args, **kwargs)
 
     return run

@@ -95,7 +95,7 @@ class _Seen:
                 observer.on_launch(graph)
 
 
-def spied(
+def spy_on_kernels(
     call: Boxed, module: ModuleType | None, launches: Sequence[Launch], made: WatchedGraph
 ) -> Boxed:
     """Return `call` so that its kernels tell their values while a call is recorded, or that they
@@ -108,14 +108,14 @@ def spied(
     def run(args: list[Any]) -> Any:
         if made.returned.calls is None and not keep_launches:
             return call(args)
-        with _replaced(module, launches, made):
+        with _put_spies(module, launches, made):
             return call(args)
 
     return boxed(run)
 
 
 @contextmanager
-def _replaced(
+def _put_spies(
     module: ModuleType, launches: Sequence[Launch], made: WatchedGraph
 ) -> Generator[None]:
     """Put spies in the place of a module's kernels; other compiles may share the module."""
@@ -138,24 +138,26 @@ class _Spy:
         self._kernel, self._name, self._seen = kernel, name, seen
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._noted(self._kernel, args, kwargs)
+        return self._note_launch(self._kernel, args, kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        return self._noted(self._kernel.run, args, kwargs)
+        return self._note_launch(self._kernel.run, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
 
-    def _noted(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _note_launch(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         launch = self._seen.next_launch(self._name)
         if launch is None:
             return kernel(*args, **kwargs)
         with self._seen.running(launch.part):
             if self._seen.made.returned.calls is None:
                 return kernel(*args, **kwargs)
-            return self._recorded(launch, kernel, args, kwargs)
+            return self._record_launch(launch, kernel, args, kwargs)
 
-    def _recorded(self, launch: Launch, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _record_launch(
+        self, launch: Launch, kernel: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
         buffers = dict(zip(launch.arguments, args, strict=False))
         read = {node: self._value(node, buffers[name]) for name, node in launch.reads.items()}
         result = kernel(*args, **kwargs)

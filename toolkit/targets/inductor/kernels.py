@@ -16,15 +16,15 @@ from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
 from ctk.compiler.torch_compat.fx.graphs import Boxed
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
-from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
+from ctk.toolkit.targets.inductor.errors import fail_pass, find_lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVetoed
-from ctk.toolkit.targets.inductor.hooks import installed
-from ctk.toolkit.targets.inductor.kernel_parts import spied
+from ctk.toolkit.targets.inductor.hooks import install_hooks
+from ctk.toolkit.targets.inductor.kernel_parts import spy_on_kernels
 from ctk.toolkit.targets.inductor.lowering import Lowering
-from ctk.toolkit.targets.reporting import interpreted, report
+from ctk.toolkit.targets.reporting import interpret_graph, report
 
 
-def observed_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
+def observe_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
     """Return an `inner_compile` that reports its compiles."""
     original = inductor.inner_compile()
 
@@ -32,7 +32,7 @@ def observed_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
         gm: GraphModule, example_inputs: Sequence[object], *args: Any, **kwargs: Any
     ) -> Any:
         stage: Stage = "backward" if kwargs.get("is_backward") else "forward"
-        with installed(session):
+        with install_hooks(session):
             frame = session.open(stage, gm, example_inputs)
             try:
                 return _compile(
@@ -61,9 +61,9 @@ def _compile(session: CompileRecord, frame: Frame, compile_graph: Callable[[], A
     donated = inductor.donated_inputs() if frame.stage == "backward" else frozenset[int]()
     vetoed = False
     try:
-        compiled = _compiled(session, frame, compile_graph)
+        compiled = _compile_unless_vetoed(session, frame, compile_graph)
     except KernelVetoed:
-        compiled, vetoed = interpreted(frame.last), True
+        compiled, vetoed = interpret_graph(frame.last), True
     except Exception as error:
         _fail(session, frame, error)
         reraise(error)
@@ -76,10 +76,12 @@ def _compile(session: CompileRecord, frame: Frame, compile_graph: Callable[[], A
         _tell_parts(session, frame)
     kernels = (frame.kernel,) if frame.kernel is not None else ()
     made = WatchedGraph(session.observer, frame.stage, frame.last, kernels, donated)
-    return inductor.wrap_compiled(compiled, lambda call: _watched(call, frame.lowering, made))
+    return inductor.wrap_compiled(compiled, lambda call: _watch_kernels(call, frame.lowering, made))
 
 
-def _compiled(session: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
+def _compile_unless_vetoed(
+    session: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]
+) -> Any:
     """Compile a graph; a second time if one of its kernels is vetoed, whose nodes fall back."""
     try:
         try:
@@ -115,9 +117,9 @@ def _tell_parts(session: CompileRecord, frame: Frame) -> None:
         session.observer.on_kernel(record)
 
 
-def _watched(call: Boxed, lowering: Lowering | None, made: WatchedGraph) -> Boxed:
+def _watch_kernels(call: Boxed, lowering: Lowering | None, made: WatchedGraph) -> Boxed:
     if lowering is not None:
-        call = spied(call, lowering.module, lowering.launches, made)
+        call = spy_on_kernels(call, lowering.module, lowering.launches, made)
     return watch_calls(call, made)
 
 
@@ -126,7 +128,7 @@ def _fail(session: CompileRecord, frame: Frame, error: Exception) -> None:
         fail_pass(session, frame, error)
         return
     failed = frame.lowering.failed if frame.lowering is not None else None
-    pass_id, node = failed or (None, lowered_node(error))
+    pass_id, node = failed or (None, find_lowered_node(error))
     record = ErrorRecord(
         error, "lowered", pass_id, kernel=frame.kernel, node=node, graph=frame.last
     )

@@ -112,23 +112,25 @@ class Lowering:
         fusion = self.fusions.record(self.graph)
         return [*made, fusion] if fusion is not None else made
 
-    def vetoed_nodes(self) -> frozenset[str]:
+    def find_vetoed_nodes(self) -> frozenset[str]:
         """Return the nodes of the kernels that were vetoed."""
         return frozenset(name for part in self.parts if part.vetoed for name in part.nodes)
 
     def again(self) -> None:
         """Begin to lower the graph once more, without the kernels that were vetoed."""
-        self.in_eager, self.is_again = self.vetoed_nodes(), True
+        self.in_eager, self.is_again = self.find_vetoed_nodes(), True
         self.fusions.is_open = False
         self.launches.clear()
 
 
-def begun(stage: Stage, live: GraphModule, graph: GraphModule, numbering: Numbering) -> Lowering:
+def begin_lowering(
+    stage: Stage, live: GraphModule, graph: GraphModule, numbering: Numbering
+) -> Lowering:
     """Return the lowering of a graph that begins now; `Lowering.undo` is to be closed after it."""
 
-    def named(nodes: Sequence[Node]) -> tuple[str, ...]:
+    def find_names(nodes: Sequence[Node]) -> tuple[str, ...]:
         return lowering.names(nodes)
 
-    lowering = Lowering(stage, live, graph, numbering, Fusions(numbering, named))
+    lowering = Lowering(stage, live, graph, numbering, Fusions(numbering, find_names))
     lowering.switch_off()
     return lowering

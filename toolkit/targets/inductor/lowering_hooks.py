@@ -47,14 +47,14 @@ def _run_node(session: CompileRecord, original: Function) -> Function:
 def _falls_back(session: CompileRecord, original: Any) -> Any:
     """Wrap the class method by which Inductor asks torch's own bisector."""
 
-    def asked(cls: Any, backend: str, subsystem: str, *args: Any, **kwargs: Any) -> bool:
+    def ask_fallback(cls: Any, backend: str, subsystem: str, *args: Any, **kwargs: Any) -> bool:
         lowering = session.lowering()
         is_ours = (backend, subsystem) == ("inductor", "lowerings")
         if lowering is not None and is_ours and lowering.falls_back():
             return True
         return original.__func__(cls, backend, subsystem, *args, **kwargs)
 
-    return classmethod(asked)
+    return classmethod(ask_fallback)
 
 
 def _can_fuse(session: CompileRecord, original: Function) -> Function:
@@ -82,7 +82,7 @@ def _fuse(session: CompileRecord, original: Function) -> Function:
     def fuse(scheduler: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
         lowering = session.lowering()
         if lowering is not None:
-            lowering.fusions.made(first, second)
+            lowering.fusions.record_made(first, second)
         return original(scheduler, first, second, *args, **kwargs)
 
     return fuse
@@ -156,7 +156,7 @@ def _load(session: CompileRecord, original: Function) -> Function:
         lowering = session.lowering()
         if lowering is None:
             return original(interpreter, code)
-        if not lowering.is_again and lowering.vetoed_nodes():
+        if not lowering.is_again and lowering.find_vetoed_nodes():
             raise KernelsVetoed
         for part in lowering.parts:
             again = {b for b in part.writes if inductor_lowering.is_written_again(b)}

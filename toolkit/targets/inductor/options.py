@@ -41,7 +41,9 @@ def config_patches(config: Mapping[str, object]) -> dict[str, object]:
     check_options(config)
     known = inductor.known_options()
     defaults = {key: value for key, value in COMPARABLE.items() if key in known}
-    users = {_name(key): _loaded(value, known[_name(key)][1]) for key, value in config.items()}
+    users = {
+        _name(key): _load_callable(value, known[_name(key)][1]) for key, value in config.items()
+    }
     return {**defaults, **users}
 
 
@@ -60,7 +62,7 @@ def _check(key: str, value: object, known: Mapping[str, tuple[object, object]]) 
     if not accepts(value, declared):
         raise ConfigError(
             f"option {key!r} of target inductor: got {value!r} ({type(value).__name__}), expected "
-            f"{_shown(declared)}; its default is {known[name][0]!r}"
+            f"{_show_type(declared)}; its default is {known[name][0]!r}"
         )
 
 
@@ -107,12 +109,12 @@ def _is_pass(declared: Any) -> bool:
     )
 
 
-def _loaded(value: object, declared: Any) -> object:
+def _load_callable(value: object, declared: Any) -> object:
     """Replace `MODULE:CALLABLE` by the function where the option takes one."""
     if isinstance(value, str) and ":" in value and _takes_passes(declared):
         return load(value)
     if isinstance(value, (list, tuple)) and _takes_passes(declared):
-        return [_loaded(item, declared) for item in value]
+        return [_load_callable(item, declared) for item in value]
     return value
 
 
@@ -120,5 +122,5 @@ def _takes_passes(declared: Any) -> bool:
     return _is_pass(declared) or any(_takes_passes(part) for part in typing.get_args(declared))
 
 
-def _shown(declared: Any) -> str:
+def _show_type(declared: Any) -> str:
     return declared.__name__ if isinstance(declared, type) else str(declared).replace("typing.", "")

@@ -18,7 +18,7 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame
-from ctk.toolkit.targets.inductor.snapshot import lowered_body, remember_lowered
+from ctk.toolkit.targets.inductor.snapshot import extract_lowered_body, remember_lowered
 
 
 def rule_name(entry: Any) -> str:
@@ -31,10 +31,10 @@ def rule_name(entry: Any) -> str:
         3. an entry that only has a name, then the name;
         4. otherwise the class of its pattern and the operators that it starts from.
     """
-    search = _unwrapped(_closed_over(entry.extra_check, "search_fn"))
+    search = _unwrap_partial(_find_closed_over(entry.extra_check, "search_fn"))
     if hasattr(search, "__name__"):
         return f"{_family(search)}.{search.__name__}"
-    handler = _unwrapped(getattr(entry, "handler", None))
+    handler = _unwrap_partial(getattr(entry, "handler", None))
     if hasattr(handler, "__qualname__"):
         parts = [part for part in handler.__qualname__.split(".") if part != "<locals>"]
         return ".".join([_family(handler), *parts])
@@ -43,7 +43,7 @@ def rule_name(entry: Any) -> str:
     return str(named) if named else f"{type(entry.pattern).__name__}.{starts}"
 
 
-def _unwrapped(function: Any) -> Any:
+def _unwrap_partial(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
     return function
@@ -53,7 +53,7 @@ def _family(function: Any) -> str:
     return str(function.__module__).rpartition(".")[2]
 
 
-def _closed_over(function: Any, name: str) -> object:
+def _find_closed_over(function: Any, name: str) -> object:
     """Return a variable that a function closes over, or None."""
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     if code is None or not cells or name not in code.co_freevars:
@@ -62,7 +62,7 @@ def _closed_over(function: Any, name: str) -> object:
 
 
 @contextmanager
-def guarded(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
+def guard_table(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
     """Guard all entries of a pattern table; restore them afterwards, also after an exception."""
     entries = {id(entry): entry for group in table.patterns.values() for entry in group}
     undo: list[Callable[[], None]] = []
@@ -125,7 +125,7 @@ class _Guard:
         nodes = _names(match)
         handler = inductor.is_handler_entry(self.entry)
         before = state_of(self.frame.root, self.frame.swaps) if handler else None
-        lowered = self._lowered(match, node)
+        lowered = self._extract_body(match, node)
         try:
             original(match, graph, node)
         except Exception as error:
@@ -140,10 +140,10 @@ class _Guard:
         replaces = not inductor.is_handler_entry(self.entry)
         return self.session.begin_match(self.frame, Attempt(self.rule, nodes, replaces))
 
-    def _lowered(self, match: Any, node: Node) -> Any:
+    def _extract_body(self, match: Any, node: Node) -> Any:
         if not inductor.is_lowering_entry(self.entry):
             return None
-        return lowered_body(match.nodes, node, (tuple(match.args), dict(match.kwargs)))
+        return extract_lowered_body(match.nodes, node, (tuple(match.args), dict(match.kwargs)))
 
     def _attempt(self, error: Exception, nodes: tuple[str, ...]) -> None:
         """Count a failed match or check as a match; raise unless it is vetoed."""

@@ -23,7 +23,7 @@ def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:
 
 
 @contextmanager
-def timed_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
+def time_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
     """Report a pass at its end: its changes beyond the passes announced inside."""
     started, changes = time.perf_counter(), frame.changes
     try:
@@ -33,7 +33,7 @@ def timed_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generat
         raise
     seconds = time.perf_counter() - started
     if not session.end_pass(frame, pass_id, seconds=seconds) and frame.changes == changes:
-        session.unchanged(frame, pass_id, seconds)
+        session.report_unchanged(frame, pass_id, seconds)
 
 
 @contextmanager

@@ -37,13 +37,13 @@ class Lowered:
 
 def snapshot(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> GraphModule:
     """Return a copy of a graph and its sub-graphs that later changes do not touch."""
-    return copy_graph_module(gm, lazy=True, swaps=swaps, copier=_copied)
+    return copy_graph_module(gm, lazy=True, swaps=swaps, copier=_copy_graph)
 
 
-def _copied(graph: Graph) -> Graph:
+def _copy_graph(graph: Graph) -> Graph:
     copy = Graph()
     made: dict[Node, Node] = {}
-    for node in _sorted(list(graph.nodes)):
+    for node in _sort_nodes(list(graph.nodes)):
         lowered = node.meta.get(_LOWERED)
         made[node] = (
             _write_out(copy, node, lowered, made)
@@ -54,7 +54,7 @@ def _copied(graph: Graph) -> Graph:
     return copy
 
 
-def _sorted(nodes: Sequence[Node]) -> list[Node]:
+def _sort_nodes(nodes: Sequence[Node]) -> list[Node]:
     return topological(nodes, lambda node: node.all_input_nodes)
 
 
@@ -62,7 +62,7 @@ def _write_out(copy: Graph, node: Node, lowered: Lowered, made: dict[Node, Node]
     """Put the operators that `node` replaced in its place; return the one with its value.
 
     Raises:
-        AssertionError: Those operators have no output, which `lowered_body` never makes.
+        AssertionError: Those operators have no output, which `extract_lowered_body` never makes.
     """
     leaves = flat((node.args, node.kwargs))
     inside: dict[Node, Node] = {}
@@ -72,7 +72,7 @@ def _write_out(copy: Graph, node: Node, lowered: Lowered, made: dict[Node, Node]
             return inside[inner.args[0]]
         if inner.op == "placeholder":
             source = leaves[next(sources)]
-            assert isinstance(source, Node), "lowered_body took the positions of nodes"
+            assert isinstance(source, Node), "extract_lowered_body took the positions of nodes"
             inside[inner] = made[source]
         else:
             inside[inner] = copy_node(copy, inner, inside.__getitem__)
@@ -84,7 +84,7 @@ def remember_lowered(node: Node, lowered: Lowered) -> None:
     node.meta[_LOWERED] = lowered
 
 
-def lowered_body(matched: list[Node], out: Node, arguments: object) -> Lowered | None:
+def extract_lowered_body(matched: list[Node], out: Node, arguments: object) -> Lowered | None:
     """Return the operators of a match as a graph of their own.
 
     Args:
@@ -105,7 +105,7 @@ def lowered_body(matched: list[Node], out: Node, arguments: object) -> Lowered |
         return None
     body = Graph()
     made = {node: body.placeholder(node.name) for node in outside}
-    for node in _sorted(operators):
+    for node in _sort_nodes(operators):
         made[node] = copy_node(body, node, made.__getitem__)
     body.output(made[out])
     return Lowered(body, tuple(positions[node] for node in outside))

@@ -45,8 +45,8 @@ from ctk.repro_templates.graph.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Trial
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.errors import reraise
-from ctk.toolkit.targets.inductor.hooks import installed
-from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_inner_compile
+from ctk.toolkit.targets.inductor.hooks import install_hooks
+from ctk.toolkit.targets.inductor.kernels import observe_inner_compile, plain_inner_compile
 from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 from ctk.toolkit.targets.inductor.trials import trials
@@ -77,24 +77,24 @@ def compile_inductor(
     """
     patches = config_patches(config)
     if observer is None:
-        return _unobserved(gm, example_inputs, patches)
+        return _compile_unobserved(gm, example_inputs, patches)
     session = CompileRecord(observer)
     captured = snapshot(gm)
     observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
-    with installed(session):
+    with install_hooks(session):
         try:
             return inductor.compile_graph(
                 gm,
                 example_inputs,
                 config_patches=patches,
-                inner_compile=observed_inner_compile(session),
+                inner_compile=observe_inner_compile(session),
             )
         except Exception as error:
             report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
             reraise(error)
 
 
-def _unobserved(
+def _compile_unobserved(
     gm: GraphModule, example_inputs: Sequence[object], patches: Mapping[str, object]
 ) -> Compiled:
     try:

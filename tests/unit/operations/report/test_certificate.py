@@ -19,7 +19,12 @@ from ctk.toolkit.operations.report.certificate_file import (
     read_certificate,
     write_certificate,
 )
-from ctk.toolkit.operations.report.minimality import THE_REST, parts_of, shown, summed_up
+from ctk.toolkit.operations.report.minimality import (
+    THE_REST,
+    choose_shown,
+    parts_of,
+    sum_up_refusals,
+)
 from ctk.toolkit.operations.report.phrases import ending
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.reduce.driver import Reduction
@@ -122,10 +127,10 @@ def test_what_is_about_no_node_comes_last(reduction: Reduction) -> None:
 def test_many_edits_of_one_node_are_summed_up() -> None:
     refused = [Refusal("values", f"x[{i}] = 0", Verdict.PASSES) for i in range(9)]
     refused += [Refusal("values", "ones", None, "is not smaller")]
-    told, others = shown(refused[::-1], 4)
+    told, others = choose_shown(refused[::-1], 4)
     assert [each.verdict for each in told] == [Verdict.PASSES] * 4
-    assert summed_up(others) == "5 passes, 1 not asked"
-    assert shown(refused[:5], 4) == (refused[:5], [])  # one more line says no less
+    assert sum_up_refusals(others) == "5 passes, 1 not asked"
+    assert choose_shown(refused[:5], 4) == (refused[:5], [])  # one more line says no less
 
 
 def test_minimal_is_said_of_a_whole_certificate_only() -> None:
