@@ -133,14 +133,14 @@ def _parse_names(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 Backward = Annotated[
-    bool, Flag(("--backward",), "Run the backward pass too, and compare gradients.")
+    bool, Flag(("--backward",), "Also run the backward pass, and compare gradients.")
 ]
 Dynamic = Annotated[bool, Flag(("--dynamic",), "Capture FILE.py with symbolic sizes.")]
 GraphNumber = Annotated[
     int | None,
     Flag(
         ("--graph",),
-        "Which graph of several, from 0 (default: each; the one that fails is reported).",
+        "Which graph of several, from 0 (default: each; the failing one is reported).",
         metavar="N",
         minimum=0,
     ),
@@ -149,7 +149,7 @@ Trust = Annotated[
     bool,
     Flag(
         ("--trust",),
-        "Run what the case names: its target, passes and modules (ctk show CASE lists them).",
+        "Run the code that the case names: target, passes, modules (ctk show CASE lists them).",
     ),
 ]
 AllowImports = Annotated[
@@ -171,15 +171,15 @@ class CaseOptions:
     Attributes:
         target: Target spec; None for the case's own, and `ctk` for a program.
         config: Options of the target.
-        backward: Run the backward pass too, and compare gradients.
+        backward: Also run the backward pass, and compare gradients.
         dynamic: Capture a program with symbolic sizes.
         strides: Whether strides of results that differ from eager's are a failure.
         graph: Which graph of several, from 0; None for all.
         trust: Whether the user trusts the author of a case folder; a program needs no trust.
         allow_imports: Modules that loading a case may import.
         calls: Least number of calls of a program to compare with eager ones.
-        isolate: Whether questions run in child processes; a program on a GPU is then captured in
-            one, too.
+        isolate: Whether questions run in child processes; a program on a GPU is then also captured
+            in one.
     """
 
     target: Annotated[
@@ -287,7 +287,7 @@ class AskOptions(CaseOptions):
         Flag(
             ("--memory",),
             "Most memory that one question may hold, such as 8G; it is then asked in a child "
-            "process (default there: CTK_MEMORY, else most of what is free).",
+            "process (default there: CTK_MEMORY, else most of the free memory).",
             metavar="SIZE",
             section="limits",
             typed=str | None,

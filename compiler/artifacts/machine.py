@@ -40,7 +40,7 @@ def torch_release() -> str:
     return torch.__version__.partition("+")[0]
 
 
-def refuse_other(needed: JSON, what: str) -> None:
+def refuse_other(needed: JSON, owner: str) -> None:
     """Raise unless code for a machine runs on this one.
 
     Raises:
@@ -50,33 +50,33 @@ def refuse_other(needed: JSON, what: str) -> None:
     there = needed["system"], needed["processor"]
     if here != there:
         raise ArtifactError(
-            f"{what} was compiled for {' on '.join(there[::-1])}; this machine is "
+            f"{owner} was compiled for {' on '.join(there[::-1])}; this machine is "
             f"{' on '.join(here[::-1])}: compile it here"
         )
     missing = sorted(set(needed["cpu_features"]) - (cpu_features() or set(needed["cpu_features"])))
     if missing:
         raise ArtifactError(
-            f"{what} was compiled for another CPU: this one has no {', '.join(missing)}. "
+            f"{owner} was compiled for another CPU: this one has no {', '.join(missing)}. "
             "Compile it here, or for an older CPU with the option "
             "c.flags=-march=x86-64-v2"
         )
     if needed["torch"] != torch_release():
         raise ArtifactError(
-            f"{what} was compiled with torch {needed['torch']}; this is torch {torch_release()}: "
+            f"{owner} was compiled with torch {needed['torch']}; this is torch {torch_release()}: "
             "install that one, or compile it again"
         )
-    _refuse_gpu(needed["compute_capabilities"], what)
+    _refuse_gpu(needed["compute_capabilities"], owner)
 
 
-def _refuse_gpu(capabilities: Collection[str], what: str) -> None:
+def _refuse_gpu(capabilities: Collection[str], owner: str) -> None:
     if not capabilities:
         return
     if not torch.cuda.is_available():
-        raise ArtifactError(f"{what} was compiled for a GPU, and there is none here")
+        raise ArtifactError(f"{owner} was compiled for a GPU, and there is none here")
     here = ".".join(map(str, torch.cuda.get_device_capability()))
     if here not in capabilities:
         raise ArtifactError(
-            f"{what} was compiled for GPUs of compute capability {', '.join(capabilities)}; "
+            f"{owner} was compiled for GPUs of compute capability {', '.join(capabilities)}; "
             f"{torch.cuda.get_device_name()} has {here}: compile it here"
         )
 

@@ -36,7 +36,7 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
     Raises:
         ArtifactError: It has no form as data; the message has the part that has none.
         ConfigError: An option makes no sense for a package.
-        Exception: Whatever the pipeline raises.
+        Exception: Any error of the pipeline.
     """
     require_supported_platform()
     for name, value in _REFUSED.items():

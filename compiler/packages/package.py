@@ -283,7 +283,7 @@ def _spec(text: str, name: str) -> Any:
 
 
 def _fitting(name: str, tensor: Any, row: Json) -> Tensor:
-    """Return a weight, if it is what the package was compiled for."""
+    """Return a weight; raise unless it fits the package."""
     if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided or tensor.is_quantized:
         kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
         raise InputError(f"the weight {name} must be a strided tensor, and is {kind}")

@@ -74,7 +74,7 @@ def aot_compile(
         InputError: The arguments are neither a tuple nor a list.
         ConfigError: An option is unknown, or makes no sense here.
         StorageError: The file cannot be written.
-        Exception: Whatever tracing the model or the pipeline raises.
+        Exception: Any error of tracing or of the pipeline.
     """
     if not isinstance(args, (tuple, list)):
         raise InputError(
@@ -290,7 +290,7 @@ def program_of(
 
     Raises:
         ArtifactError: Arguments do not go with an exported program, or the model is not callable.
-        Exception: Whatever `torch.export.export` raises.
+        Exception: Any error of `torch.export.export`.
     """
     if isinstance(model, torch.export.ExportedProgram):
         if args or kwargs or dynamic_shapes is not None:

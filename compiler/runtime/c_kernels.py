@@ -33,12 +33,12 @@ class Check:
     """A check of a kernel at run time.
 
     Attributes:
-        what: "position" (in the user's data), "load" or "store" (of the compiler).
+        kind: "position" (in the user's data), "load" or "store" (of the compiler).
         buffer: Buffer that is read or written; empty for positions.
         node: The node of the graph that computes the value.
     """
 
-    what: str
+    kind: str
     buffer: str = ""
     node: str = ""
 
@@ -109,7 +109,7 @@ class CKernel:
             "function": self.function,
             "pointers": self.pointers,
             "sizes": self.sizes,
-            "checks": [[check.what, check.buffer, check.node] for check in self.checks],
+            "checks": [[check.kind, check.buffer, check.node] for check in self.checks],
             "kernel": self.kernel,
             "fault_reader": self.fault_reader,
         }
@@ -198,10 +198,10 @@ def _open_by_file(binary: bytes | memoryview) -> ctypes.CDLL:
 
 def fault_text(check: Check, kernel: str, index: object, size: object) -> str:
     """Return the message of a failed check: eager's for positions, the compiler's for others."""
-    if check.what == "position":
+    if check.kind == "position":
         where = f"(node {check.node}, kernel {kernel})"
         return f"index {index} is out of bounds for a dimension of size {size} {where}"
-    done = "reads" if check.what == "load" else "writes"
+    done = "reads" if check.kind == "load" else "writes"
     return (
         f"kernel {kernel} {done} element {index} of the buffer {check.buffer}, which has {size}, "
         f"for the node {check.node or '?'}: its index arithmetic is wrong"
@@ -211,4 +211,4 @@ def fault_text(check: Check, kernel: str, index: object, size: object) -> str:
 def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
     """Return the exception for a failed check: eager's for positions, the compiler's for others."""
     text = fault_text(check, kernel, index, size)
-    return IndexError(text) if check.what == "position" else RuntimeError(text)
+    return IndexError(text) if check.kind == "position" else RuntimeError(text)

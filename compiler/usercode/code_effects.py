@@ -72,7 +72,7 @@ def loads_of(code: CodeType) -> Loads:
     )
 
 
-def modules_of_import(loads: Loads, package: str, what: str) -> dict[str, ModuleType]:
+def modules_of_import(loads: Loads, package: str, subject: str) -> dict[str, ModuleType]:
     """Return the modules that code imports when it runs.
 
     Raises:
@@ -85,14 +85,14 @@ def modules_of_import(loads: Loads, package: str, what: str) -> dict[str, Module
         there = [sys.modules[each] for each in candidates if each in sys.modules]
         if not there and name.partition(".")[0] not in sys.stdlib_module_names:
             raise Uncacheable(
-                f"{what} imports {name or 'a module'} where it runs: import it at the top"
+                f"{subject} imports {name or 'a module'} where it runs: import it at the top"
             )
         found.update({each.__name__: each for each in there})
     return found
 
 
 def require_known(
-    loads: Loads, used: Mapping[str, object], own: Sequence[ModuleType], what: str
+    loads: Loads, used: Mapping[str, object], own: Sequence[ModuleType], subject: str
 ) -> None:
     """Refuse code that reads a value which its text does not determine.
 
@@ -107,14 +107,16 @@ def require_known(
         hidden = [getattr(each, "__name__", "") for each in used.values() if _hides(each, own)]
         plain |= {f"getattr of {name}" for name in hidden}
     if found := [*sorted(plain), *sorted(loads.attributes & _ATTRIBUTES)]:
-        raise Uncacheable(f"{what} uses {found[0]}: the value that it reads there cannot be known")
+        raise Uncacheable(
+            f"{subject} uses {found[0]}: the value that it reads there cannot be known"
+        )
 
 
-def require_known_function(value: object, what: str) -> None:
+def require_known_function(value: object, subject: str) -> None:
     """Raise `Uncacheable` for a function of the library that opens files or looks names up."""
     if any(value is each for each in _FUNCTIONS):
         name = getattr(value, "__name__", "")
-        raise Uncacheable(f"{what} uses {name}: the value that it reads there cannot be known")
+        raise Uncacheable(f"{subject} uses {name}: the value that it reads there cannot be known")
 
 
 def environment_text(loads: Loads) -> str:

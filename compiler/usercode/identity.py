@@ -84,13 +84,13 @@ class NotComparable(Exception):
     """A part of a function has no form that another process could compare; the message names it."""
 
 
-def identity_of(value: object, what: str) -> str:
+def identity_of(value: object, subject: str) -> str:
     """Return the digest of a function, class or object of the user, with all that it uses.
 
     Raises:
         Uncacheable: It uses a value that cannot be known.
     """
-    return _Walk(what, "refuse").digest(value)
+    return _Walk(subject, "refuse").digest(value)
 
 
 def digest_of(function: Callable[..., object], leaf: Leaf, *, by_file: bool = False) -> str:
@@ -159,7 +159,7 @@ class _Walk:
         kept: The objects, so that no other one gets the address.
     """
 
-    what: str
+    subject: str
     state: Literal["refuse", "by type"]
     leaf: Leaf = lambda value: None
     by_file: bool = False
@@ -168,7 +168,7 @@ class _Walk:
     kept: list[object] = field(default_factory=list[object])
 
     def digest(self, value: object) -> str:
-        text = self.text(value, self.what)
+        text = self.text(value, self.subject)
         return _sha("\n".join([text, *self.texts.values()]))
 
     def text(self, value: object, where: str, changed: frozenset[str] = frozenset()) -> str:
@@ -181,7 +181,7 @@ class _Walk:
             try:
                 return text_of(value, lambda each: self._code(each, where, changed))
             except NoText as error:
-                raise Uncacheable(f"{self.what} uses {error}, which cannot be known") from error
+                raise Uncacheable(f"{self.subject} uses {error}, which cannot be known") from error
         if isinstance(value, Enum):
             return f"{type(value).__qualname__}.{value.name}"
         if isinstance(value, _ATOMS):
@@ -243,7 +243,7 @@ class _Walk:
 
     def _name(self, code: FunctionType | type | BuiltinFunctionType) -> str:
         if self.state == "refuse":
-            require_known_function(code, self.what)
+            require_known_function(code, self.subject)
         return f"{code.__module__}.{code.__qualname__}"
 
     def _operator(self, operator: Any) -> str:
@@ -251,7 +251,7 @@ class _Walk:
         traced = own_operators.code_of_trace(operator)
         if isinstance(traced, str):
             raise Uncacheable(f"the operator {operator} is the program's own, and {traced}")
-        return f"{traced.schema} {self.text(traced.code, self.what)}"
+        return f"{traced.schema} {self.text(traced.code, self.subject)}"
 
     # --- functions and classes ------------------------------------------------------------------
 
@@ -279,9 +279,9 @@ class _Walk:
         """Return the global values that a function uses, and the values it takes out of modules."""
         known, names = function.__globals__, sorted(loads.names | loads.attributes)
         used: dict[str, object] = {name: known[name] for name in names if name in known}
-        used |= modules_of_import(loads, str(known.get("__package__") or ""), self.what)
+        used |= modules_of_import(loads, str(known.get("__package__") or ""), self.subject)
         reached, modules = values_reached([*used.values(), *held.values()], names)
-        require_known(loads, used, modules, self.what)
+        require_known(loads, used, modules, self.subject)
         return used, reached
 
     def _class(self, kind: type) -> str:
@@ -307,7 +307,7 @@ class _Walk:
         if kind.__reduce_ex__ is not object.__reduce_ex__ or is_of_library(kind):
             return None
         parts = kind, _attributes_of(value)
-        return self._once(value, lambda: " ".join(self.text(each, self.what) for each in parts))
+        return self._once(value, lambda: " ".join(self.text(each, self.subject) for each in parts))
 
     def _by_type(self, value: Any, where: str, changed: frozenset[str]) -> str:
         """Return a leaf, a container, a method or an object by its state."""

@@ -39,7 +39,7 @@ def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
         fresh: Run it again, as another module (it may have been edited).
 
     Raises:
-        BaseException: Whatever the file raises (`SystemExit` included).
+        BaseException: Any exception of the file (`SystemExit` included).
     """
     path = path.resolve()
     name = _name_of(path)

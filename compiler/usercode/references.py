@@ -52,7 +52,7 @@ class Reference:
 def load(
     reference: str,
     *,
-    what: str = "custom pass",
+    kind: str = "custom pass",
     folder: Path | None = None,
     error: type[CtkError] = ConfigError,
 ) -> Any:
@@ -67,7 +67,7 @@ def load(
             has the line of the user's file, the nearest name, and the remedy.
     """
     parsed = Reference.parse(reference)
-    subject = f"{what} {reference!r}"
+    subject = f"{kind} {reference!r}"
     if parsed is None:
         raise error(
             f"{subject} is not MODULE:CALLABLE\n"

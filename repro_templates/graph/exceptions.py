@@ -1,19 +1,19 @@
-"""Exceptions as outcomes: whether a compiled program raises what the program raises in eager.
+"""Exceptions as outcomes: whether a compiled program raises the error of the eager one.
 
 The same error seldom has the same words on both sides, so this is decided in steps:
 
 1. Wrappers are removed: `inner_exception` (Inductor, Dynamo), Dynamo's "got ValueError('...')",
    TorchScript's traceback, the excerpt that `torch.fx.Interpreter` appends.
-2. Same words, but for numbers, paths and addresses: the same error, whatever its type is.
+2. Same words, but for numbers, paths and addresses: the same error, of any type.
    TorchScript turns each type into RuntimeError; AOTAutograd's checks raise ValueError or
    RuntimeError where C++ raises IndexError.
 3. The same topic (an index out of range, a division by zero, a singular matrix, shapes or dtypes
    that do not fit, ...) is the same error as well: eager raises "index 9 is out of bounds for
    dimension 0 with size 4", Inductor's kernel "index out of bounds: 0 <= tmp2 < 4L". This holds
    only for errors of operators and kernels. An error of the compiler itself is not a check of the
-   program, whatever its words are.
+   program, with any words.
 4. An error that a `raise` of the program's own code raised keeps its type: another type from
-   another such `raise` is another error, whatever its words are. An `assert` of the program that
+   another such `raise` is another error, even with the same words. An `assert` of the program that
    became an operator of a graph does not count as such a `raise`.
 
     eager                                        compiled                               the same?

@@ -72,7 +72,7 @@ def layout_kinds(expected: str | None, *, strides: bool) -> tuple[str, ...]:
 
     Args:
         expected: Kind of the failure that is searched for; None: any. Another failure must not hide
-            it: without its cause the case passes, whatever its strides are.
+            it: without its cause the case passes, with any strides.
         strides: Whether strides count if they are not searched for.
     """
     if expected is None:

@@ -81,6 +81,6 @@ def tolerance_for(dtype: torch.dtype, rows: Rows) -> Tolerance:
 
 
 def _one_step(dtype: torch.dtype) -> Tolerance:
-    """Return the row of a float8 dtype: a neighbouring number is as good, whatever the numerics."""
+    """Return the row of a float8 dtype: a neighbouring number is as good, in any numerics."""
     info = torch.finfo(dtype)
     return Tolerance(info.eps, info.smallest_normal, f"one step of {dtype}: eps = {info.eps}")

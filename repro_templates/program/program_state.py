@@ -122,7 +122,7 @@ def _path_of(item: tuple[str, object]) -> str:
 def _module_items(module: Module) -> list[tuple[str, object]]:
     tables = [cast("Mapping[str, object]", vars(module).get(name, {})) for name in _OWN_TABLES]
     own = {k: v for k, v in vars(module).items() if not (k in _TORCHS or _is_compilers(k))}
-    tables.append({name: own[name] for name in sorted(own)})  # in whatever way they were set
+    tables.append({name: own[name] for name in sorted(own)})  # in any order of assignment
     found = [(f".{name}", value) for table in tables for name, value in table.items()]
     return found if is_foreign(type(module).__module__) else [*found, *_own_type(module)]
 

@@ -29,7 +29,7 @@ def test_a_real_bug_is_named_confirmed_and_reduced(path, tmp_path):
     assert search.compiles == 2
     assert search.judgement.signature.kind == expect.get("kind", "accuracy")
     assert len(called(diagnosis.reduction.best)) <= expect["at_most"]
-    assert diagnosis.repro_run.says == "reproduced"
+    assert diagnosis.repro_run.outcome == "reproduced"
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_the_planted_relu_bug_is_reduced_to_relu(mode, tmp_path):
     assert called(diagnosis.reduction.best) == ["relu"]
     assert diagnosis.search.culprit.where == "lowered/lower.aten.relu.default"
     assert diagnosis.search.confirmed
-    assert diagnosis.repro_run.says == "reproduced"
+    assert diagnosis.repro_run.outcome == "reproduced"
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def test_a_fault_is_diagnosed(planted: Planted, tmp_path: Path):
     assert search.judgement.signature.kind == planted.kind
     assert search.culprit.where == planted.where
     assert search.confirmed
-    assert diagnosis.repro_run.says == "reproduced"
+    assert diagnosis.repro_run.outcome == "reproduced"
 
 
 def ctk(*words: str, silent_seconds: float, **variables: str) -> Said:

@@ -35,7 +35,7 @@ def test_the_bug_planted_in_triton_is_reduced_to_relu(mode: str, tmp_path: Path)
     assert found.search.culprit.where == "lowered/lower.aten.relu.default"
     assert found.search.confirmed
     assert called(found.reduction.best) == ["relu"]
-    assert found.repro_run is not None and found.repro_run.says == "reproduced"
+    assert found.repro_run is not None and found.repro_run.outcome == "reproduced"
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])

@@ -101,12 +101,12 @@ def test_inductor_repro_needs_torch_only(folder: Path, bare_python: Path) -> Non
     case = relu_case("accuracy", Signature("accuracy", output="out0"))
     path = write_repro(case, folder)
     run = run_bare(path, bare_python)
-    assert (run.exit_code, run.says) == (1, "reproduced"), run.output
+    assert (run.exit_code, run.outcome) == (1, "reproduced"), run.output
     assert (folder / "repro.safetensors").exists()
     text = path.read_text()
     path.write_text(text.replace('{"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}', "{}"))
     healed = run_repro(path, python=str(bare_python))
-    assert (healed.exit_code, healed.says) == (0, "not reproduced"), healed.output
+    assert (healed.exit_code, healed.outcome) == (0, "not reproduced"), healed.output
 
 
 @pytest.mark.usefixtures("without_pythonpath")
@@ -115,7 +115,7 @@ def test_without_its_target_it_cannot_tell(folder: Path, bare_python: Path) -> N
         relu_case("accuracy", Signature("accuracy")), target="ctk", config={}
     )
     run = run_repro(write_repro(case, folder), python=str(bare_python))
-    assert (run.exit_code, run.says) == (125, "cannot tell"), run.output
+    assert (run.exit_code, run.outcome) == (125, "cannot tell"), run.output
     assert "the target ctk is missing (pip install ctk)" in run.verdict
 
 
@@ -130,7 +130,7 @@ def test_without_its_target_it_cannot_tell(folder: Path, bare_python: Path) -> N
 )
 def test_inductor_errors_reproduce(mode: str, signature: Signature, folder: Path) -> None:
     path, run = write_verified_repro(relu_case(mode, signature), folder, "lowered/relu")
-    assert (run.exit_code, run.says) == (1, "reproduced"), run.output
+    assert (run.exit_code, run.outcome) == (1, "reproduced"), run.output
     header = path.read_text().split('"""')[1]
     assert f"torch {torch.__version__}" in header
     assert "Clean run:  reproduced on " in header
@@ -162,7 +162,7 @@ def test_a_broken_pass_of_ctk_reproduces_and_can_be_left_out(folder: Path, tmp_p
         synthetic=("x",),
     )
     path, run = write_verified_repro(case, folder, "joint/drop_relu")
-    assert (run.exit_code, run.says) == (1, "reproduced"), run.output
+    assert (run.exit_code, run.outcome) == (1, "reproduced"), run.output
     source.unlink()  # the folder is complete without it
     header = path.read_text().split('"""')[1]
     assert "CTK_DISABLE=joint/drop_relu python repro.py" in header

@@ -63,8 +63,8 @@ HELP = """Name the pass, rewrite and node that make a PyTorch program compile wr
 Start with `ctk diagnose FILE.py`, or with `ctk run SCRIPT` for a program that calls torch.compile.
 
 Exit codes of every command: 0 no failure, 1 failure found, 2 usage, 125 cannot tell (also after
-Ctrl-C, and when the answer cannot be written). The answer is the first line of stdout; what the
-program itself prints goes to stderr.
+Ctrl-C, and when the answer cannot be written). The answer is the first line of stdout; the output
+of the program itself goes to stderr.
 """
 
 PASS_ON = {

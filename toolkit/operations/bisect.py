@@ -12,7 +12,7 @@ from ctk.toolkit.operations.session.whole_program import refine_program
 
 @takes_keywords(BisectOptions)
 def bisect(subject: Subject, inputs: Inputs | None, options: BisectOptions) -> Diagnosis:
-    """Find what makes the first failing graph fail, prove it, and write `diagnosis.json`.
+    """Find the culprit of the first failing graph, prove it, and write `diagnosis.json`.
 
     The proof is a counterfactual: without the culprit alone, the case passes. Without a proof, the
     options of the target are also tried.

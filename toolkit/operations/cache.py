@@ -30,11 +30,11 @@ _GONE = ("dropped", "evicted")
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why something was not found in the cache, or that it would be.
+    """Why the cache misses a compile, or that it would hit.
 
     Attributes:
         digest: The digest of its key; empty where it had none.
-        event: What happened last to it; None if that was not noted.
+        event: Its last event; None if none was recorded.
         is_kept: Whether it is in the cache now.
         nearest: The entry with the nearest other key, if there is one.
         differences: The parts in which that one differs from the key.
@@ -121,7 +121,7 @@ def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explana
 
 
 def compare_with_nearest(store: Store, key: Key, event: Event | None) -> Explanation:
-    """Return in what a key differs from the nearest entry of another compile."""
+    """Compare a key with the nearest entry of another compile."""
     told = [(each, differences(each.label.parts, key.parts)) for each in store.entries()]
     others = [each for each in told if not _is_same(each[1]) and each[0].problem is None]
     nearest, differing = min(others, key=lambda each: len(each[1]), default=(None, []))

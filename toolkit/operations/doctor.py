@@ -1,7 +1,6 @@
-"""What `ctk doctor` looks at: is this machine ready to compile, watch and dump?
+"""Checks of `ctk doctor`: is this machine ready to compile, watch and dump?
 
-Each check answers with a `Health`; none raises for what it found. Reads and tries things out,
-changes nothing besides temporary files of its own.
+Each check returns a `Health` and raises nothing. The checks write only temporary files.
 """
 
 import os
@@ -41,10 +40,10 @@ class Health:
     """The answer of one check.
 
     Attributes:
-        name: What was looked at.
-        is_fine: Whether ctk can work with what was found.
-        detail: What was found.
-        advice: What to do next, when it is not fine.
+        name: Of the check.
+        is_fine: Whether ctk can work on this machine.
+        detail: The finding.
+        advice: The next step, unless it is fine.
     """
 
     name: str
@@ -90,7 +89,7 @@ def check_packages(name: str) -> Health:
 
 
 def check_torch(name: str) -> Health:
-    """Look whether the installed torch is one that ctk supports, and can be imported."""
+    """Check that ctk supports the installed torch, and that it can be imported."""
     version = _version_of("torch")
     first, last = (".".join(map(str, bound)) for bound in SUPPORTED_TORCH)
     advice = f"ctk supports torch >= {first}, < {last}: pip install 'torch>={first},<{last}'"
@@ -212,7 +211,7 @@ def check_dump_folder(name: str) -> Health:
 
 
 def check_cache_folder(name: str) -> Health:
-    """Look whether the folder of the persistent cache may be used; one that is not there is."""
+    """Check that the folder of the persistent cache may be used; a missing one passes."""
     from ctk.compiler.cache_folder.folder import private_folder
     from ctk.compiler.options.environment import cache_settings
 

@@ -250,7 +250,7 @@ def _hold_to_culprit(
     minimal: Search,
     rule: SameRule | None,
 ) -> tuple[Reduction, Search | None]:
-    """Reduce the case again, held to its culprit, with what the first search left of the budget.
+    """Reduce the case again, held to its culprit, within the rest of the budget.
 
     Raises:
         DoesNotReproduce: The case passes without its culprit, or does not fail with it.
@@ -279,9 +279,9 @@ _BY_CHANCE = "it fails in some runs only: a pass that is left out proves nothing
 
 
 def _stack(run: Operation, first: Judgement, same: SameFailure) -> OracleStack:
-    """Return the question, asked as often as it must be; the bisection's answer is one already.
+    """Return the oracle, repeated as often as needed; the bisection's answer counts as the first.
 
-    Of a failure that kills, the bisection has only seen what a child said, and that is remembered.
+    For a failure that kills, the bisection only has the answer of a child, which is remembered.
     """
     stack = stack_for(run, same)
     answer = stack.oracle.ask(Question(same.case))

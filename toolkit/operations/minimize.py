@@ -1,12 +1,12 @@
-"""minimize: the smallest graph for which a predicate of the user still says yes.
+"""minimize: the smallest graph for which a predicate of the user holds.
 
-For whoever has a graph and a question of their own: a pass that crashes, a verifier that complains,
-a number that is off. What it does not do: compile or compare anything itself (`minify` does).
+The predicate can check anything: a pass that crashes, a verifier that complains, a number that is
+off. This module does not compile or compare anything itself (`minify` does).
 
 The predicate is asked three times about the given graph, five times where that takes no time; at
-the end as often about the smallest one. One that changes its mind is asked more often, and
-then several times about each candidate (oracle/repeated_runs.py); one that hardly ever says yes is
-refused.
+the end as often about the smallest one. A predicate whose answer varies is asked more
+often, and then several times about each candidate (oracle/repeated_runs.py); a predicate that
+rarely holds is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ Predicate = Callable[[GraphModule, tuple[object, ...]], object]
 """Returns a bool or a `Verdict`."""
 
 _FAILS = Judgement(Verdict.REPRODUCES)
-_NEXT = "Seed what is random in it, or let it try several times and answer for all of them."
+_NEXT = "Seed its random numbers, or let it try several times and answer for all of them."
 
 
 def minimize(
@@ -52,7 +52,7 @@ def minimize(
     jobs: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Reduction:
-    """Return the smallest graph, with inputs, for which `fails` still says yes.
+    """Return the smallest graph, with inputs, for which `fails` holds.
 
     >>> import ctk, torch
     >>> def program(x):
@@ -72,22 +72,22 @@ def minimize(
         max_questions: Stop after so many calls of `fails`.
         max_seconds: Stop after so long.
         jobs: How many candidates are asked about at the same time, each in a fork of this process,
-            with the same result; 0: one per core. What `fails` changes stays in its fork, which
-            runs torch on one thread, and CUDA must not be in use
+            with the same result; 0: one per core. Changes by `fails` stay in its fork, which runs
+            torch on one thread, and CUDA must not be in use
             (toolkit/oracle/executors/predicate_forks.py).
         on_progress: Called after each call of `fails`.
 
     Returns:
-        `graph`, `inputs`, `finished`, `reason`, what each step cost; for a predicate that answers
+        `graph`, `inputs`, `finished`, `reason`, the cost of each step; for a predicate that answers
         by chance `flakiness`. Ctrl-C, and `on_progress` if it raises, keep the smallest so far.
 
     Raises:
-        ConfigError: A limit is no count, or no time; jobs are no count, or cannot be forked.
-        DoesNotReproduce: `fails` says no of the given graph, or yes too rarely.
+        ConfigError: A limit or `jobs` is not a number in range, or jobs cannot be forked.
+        DoesNotReproduce: `fails` does not hold for the given graph, or too rarely.
         PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
             smallest graph so far.
-        ProgramError: `gm` is no `GraphModule`, takes other inputs, or fails in eager where fake
-            tensors do not tell what it would have given.
+        ProgramError: `gm` is not a `GraphModule`, takes other inputs, or fails in eager where fake
+            tensors do not give its results.
     """
     budget = budget_of(max_questions, max_seconds)
     at_once = make_jobs(jobs, "local", None).count or count_cores()
@@ -183,7 +183,7 @@ def _forget(judgement: Judgement) -> None:
 
 
 def _raise_again(found: Reduction) -> None:
-    """Raise what the predicate has raised, with the smallest graph so far."""
+    """Raise the error of the predicate, with the smallest graph so far."""
     for raised in found.errors:
         if isinstance(raised, _Raised):
             raise raised.describe_to_user(found.best) from raised.error
@@ -253,7 +253,7 @@ class _Raised(Exception):
         self.error, self._candidate, self._number = error, candidate, number
 
     def describe_to_user(self, best: Case) -> CtkError:
-        """Return what the user gets: the candidate, and the smallest graph so far."""
+        """Return the error for the user: the candidate, and the smallest graph so far."""
         shown = shorten_listing(graph_lines(self._candidate.graph))
         what = f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}"
         return PredicateError(
@@ -261,7 +261,7 @@ class _Raised(Exception):
             f"on candidate {self._number}:\n"
             + "".join(f"  {line}\n" for line in shown)
             + f"The smallest graph so far ({call_nodes(best)} call nodes) is in `graph` and "
-            "`inputs` of this error. If such a candidate is no failure, return False for it.",
+            "`inputs` of this error. If such a candidate is not a failure, return False for it.",
             best.graph,
             best.inputs,
         )

@@ -99,7 +99,7 @@ def open_subject(
     is_ours = options.isolate is None and not executor.isolates
     is_strangers = is_ours and is_untrusted(cases, subject, options)
     limits = _limits()
-    compiled = replace(limits, what="the compiled program", is_patient=True)
+    compiled = replace(limits, task="the compiled program", is_patient=True)
     with (
         executor,
         apply_limits(limits if is_strangers else None),

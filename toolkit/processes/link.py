@@ -43,7 +43,7 @@ class Watch:
 
     seconds: float
     nbytes: int | None
-    what: str = "a case that is not trusted"
+    task: str = "a case that is not trusted"
     is_patient: bool = False
     repeats: bool = True
 
@@ -251,13 +251,13 @@ class Notes:
                 "watch": {
                     "seconds": float(seconds),
                     "nbytes": int() | None as nbytes,
-                    "what": str(what),
+                    "task": str(task),
                     "is_patient": bool(is_patient),
                     "repeats": bool(repeats),
                 }
             }:
                 self.watch_at = now
-                self.watch = Watch(seconds, nbytes, what, is_patient, repeats)
+                self.watch = Watch(seconds, nbytes, task, is_patient, repeats)
             case {"watch": None}:
                 self.watch = None
             case {"writing": bool(is_writing)}:

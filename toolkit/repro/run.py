@@ -26,14 +26,14 @@ from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import shorten_paths
 from ctk.toolkit.repro.script import DATA_FILE, ReproScript, ScriptLimits, render_script
 
-Says = Literal["reproduced", "not reproduced", "cannot tell"]
+Outcome = Literal["reproduced", "not reproduced", "cannot tell"]
 
 REPRO = "repro.py"
 _TIMED_OUT = 124
 LINGER_SECONDS = 5.0
 """How long a script may live on after its verdict."""
 
-_VERDICTS: Mapping[str, tuple[int, Says]] = {
+_VERDICTS: Mapping[str, tuple[int, Outcome]] = {
     "FAILURE: another failure:": (1, "not reproduced"),
     "FAILURE:": (1, "reproduced"),
     "NO FAILURE:": (0, "not reproduced"),
@@ -55,13 +55,13 @@ class ReproRun:
 
     Attributes:
         exit_code: Of the process; negative for a signal, 124 past the time limit.
-        says: `reproduced` only for the failure that the script was written for.
+        outcome: `reproduced` only for the failure that the script was written for.
         verdict: The verdict line of the script; empty if it printed none.
     """
 
     exit_code: int
     output: str
-    says: Says
+    outcome: Outcome
     verdict: str = ""
 
 
@@ -102,7 +102,7 @@ def write_verified_repro(
     path = write_repro(case, folder, culprit_pass, limits)
     result = run_repro(path, timeout_seconds=timeout_seconds)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    status = f"inputs synthetic: {result.says}" if case.synthetic else result.says
+    status = f"inputs synthetic: {result.outcome}" if case.synthetic else result.outcome
     verdict = result.verdict or f"no verdict, exit code {result.exit_code}"
     clean_run = f"{status} on {today} ({shorten_paths(verdict)})"
     return _write(case, folder, culprit_pass, clean_run, limits), result

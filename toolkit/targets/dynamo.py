@@ -68,7 +68,7 @@ def callable_target(spec: str) -> Target:
     Raises:
         TargetError: It cannot be imported, has no such attribute, or cannot be called.
     """
-    backend = load(spec, what="target", error=TargetError)
+    backend = load(spec, kind="target", error=TargetError)
     if not callable(backend):
         raise TargetError(
             f"target {spec!r} is a {type(backend).__name__}, which cannot be called\n"

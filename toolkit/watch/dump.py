@@ -198,7 +198,7 @@ def find_dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None
 
 
 def run_guarded(
-    action: Callable[[], object], what: str, missed: Callable[[str], None] | None = None
+    action: Callable[[], object], label: str, missed: Callable[[str], None] | None = None
 ) -> bool:
     """Run an action of ctk inside the user's program: an exception becomes one log line."""
     try:
@@ -206,11 +206,11 @@ def run_guarded(
     except Exception as error:
         logger.warning(
             "ctk: %s stopped: %s: %s; the program goes on (the traceback is logged at DEBUG)",
-            what,
+            label,
             type(error).__name__,
             first_line(error),
         )
-        logger.debug("ctk: %s stopped", what, exc_info=error)
+        logger.debug("ctk: %s stopped", label, exc_info=error)
         if missed is not None:
             missed(f"{type(error).__name__}: {first_line(error)}")
         return False

@@ -63,12 +63,12 @@ class Missing:
 
     Attributes:
         graph: The name of the graph; empty if it was neither watched nor checked.
-        what: The part: `case` or `events`; `everything` for a graph that was not watched.
+        part: The part: `case` or `events`; `everything` for a graph that was not watched.
         why: The exception in one line.
     """
 
     graph: str
-    what: Literal["case", "events", "everything"]
+    part: Literal["case", "events", "everything"]
     why: str
 
 
@@ -109,7 +109,7 @@ class WatchSession:
         with self._lock:
             self.missing.append(missing)
         if self.book:
-            note(self.book, {"missing": [missing.graph, missing.what, missing.why]})
+            note(self.book, {"missing": [missing.graph, missing.part, missing.why]})
 
     def next_graph(self) -> str:
         """Return the name of the next graph: `graph0`, `graph1`, …"""

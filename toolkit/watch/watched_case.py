@@ -133,9 +133,9 @@ class WatchedCase:
             lambda: self._write(case), f"saving {self.folder}", partial(self.record_missing, "case")
         )
 
-    def record_missing(self, what: Literal["case", "events"], why: str) -> None:
+    def record_missing(self, part: Literal["case", "events"], why: str) -> None:
         """Record a part of this graph's dump that could not be written."""
-        self.session.add_missing(Missing(self.case.name, what, why))
+        self.session.add_missing(Missing(self.case.name, part, why))
 
     def _write(self, case: Case) -> None:
         if not case.inputs and (self.folder / MANIFEST).exists():

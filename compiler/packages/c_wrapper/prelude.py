@@ -77,8 +77,8 @@ static int read_integer(ctk_call* ctk, const ctk_value* value, int64_t* out) {
         case CTK_UINT8: case CTK_BOOL: *out = *(const uint8_t*)data; return 0;
         default:
             return ctk->host->fail(ctk, CTK_ERROR_UNSUPPORTED,
-                "a number that the graph reads from a tensor is no integer: load the package with "
-                "ctk.load");
+                "a number that the graph reads from a tensor is not an integer: load the package "
+                "with ctk.load");
     }
 }
 

@@ -131,7 +131,7 @@ def test_show_of_a_file_takes_no_option_of_a_case(folder: Path) -> None:
         (["net.py:nothing,inputs"], "no function nothing()"),
         (["net.py", "-o", "."], "is a folder: name the file: -o net.ctk"),
         (["net.py", "-o", "none/net.ctk"], "no such folder: none"),
-        (["net.py", "-o", "net.py"], "net.py is there, and is no package"),
+        (["net.py", "-o", "net.py"], "net.py exists and is not a package"),
         (["net.py", "net.py"], "two entry points are called 'net'"),
         (["net.py", "-c", "nothing=1"], "nothing"),
         (["net.py", "-c", "nothing"], "is not KEY=VALUE"),

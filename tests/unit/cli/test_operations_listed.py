@@ -34,7 +34,7 @@ def test_operations_with_their_state_and_how_to_go_on(cut_short: Path) -> None:
     assert command[:2] == ["ctk", "diagnose"]
     assert command[-3:] == ["--out", str(cut_short / "short"), "--resume"]
     assert (whole["state"], whole["go_on"], whole["problems"]) == ("finished", None, [])
-    assert said.data["answer"].endswith("2 operation(s), 1 to go on with")
+    assert said.data["answer"].endswith("2 operation(s), 1 to resume")
     assert f"to go on: {short['go_on']}" in ctk("ls", cut_short).out
 
 

@@ -81,7 +81,7 @@ def test_the_smallest_program_its_line_and_its_repro(tmp_path):
     assert found.answer.line == "numbers.py:11"
     assert "np.fix(" in found.reduction.text and "scaled" not in found.reduction.text
     assert found.reduction.statements_after < found.reduction.statements_before
-    assert found.run.says == "reproduced", found.run.output
+    assert found.run.outcome == "reproduced", found.run.output
     assert "numbers.py:11" in found.script.read_text()
 
 

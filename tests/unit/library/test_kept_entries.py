@@ -108,7 +108,7 @@ def test_an_entry_that_alone_is_wrong_is_removed(cache: Path, tmp_path: Path) ->
     said = diagnose("diagnose", right, "--out", tmp_path / "out")
     assert said.returncode == 1, said.stdout + said.stderr
     first = said.stdout.partition("\n")[0]
-    assert "fails only as the persistent cache has it (removed); compiled anew it passes" in first
+    assert "fails only as the persistent cache has it (removed); recompiled, it passes" in first
     assert f"fails as entry {entry.digest[:12]} of the persistent cache has it" in said.stdout
     assert not [each for each in store.entries() if each.digest == entry.digest]
     assert "loaded from it" in command("cache", "why").first

@@ -200,7 +200,7 @@ def test_the_failure_is_on_disk_before_its_culprit_is_looked_for(
     assert (record.state, record.culprit) == ("failing", None)
     assert record.signature is not None and record.signature.kind == "accuracy"
     assert ctk.load_case("out/case", trust=True).signature == record.signature
-    assert "What is known so far is kept: out" in said.out
+    assert "The results so far are kept: out" in said.out
     assert "to go on: ctk diagnose program.py --target backend.py:compile --out out --resume" in (
         said.out
     )

@@ -58,7 +58,7 @@ def test_diagnose_names_the_line_and_writes_a_repro(tmp_path: Path) -> None:
     assert (found.search.culprit.where, found.search.confirmed) == ("dynamo/capture", True)
     assert found.search.culprit.line == found.end_to_end.line == "numbers_.py:7"
     assert found.minimal == tmp_path / "out" / "minimal" and found.program is not None
-    assert found.repro_run is not None and found.repro_run.says == "reproduced"
+    assert found.repro_run is not None and found.repro_run.outcome == "reproduced"
     assert found.judgement.fails and (found.minimal / "program.py").is_file()
     record = json.loads((tmp_path / "out" / "diagnosis.json").read_text())
     assert (record["culprit"]["stage"], record["culprit"]["pass"]) == ("dynamo", "capture")
@@ -114,7 +114,7 @@ def test_bugs_of_dynamo_from_the_subject_to_the_repro(path: Path, tmp_path: Path
     assert found.search.culprit.where == f"dynamo/{cause[1]}"
     assert found.search.culprit.line in [f"{path.name}:{number}" for number in marked]
     assert found.search.confirmed
-    assert found.repro_run is not None and found.repro_run.says == "reproduced"
+    assert found.repro_run is not None and found.repro_run.outcome == "reproduced"
 
 
 @pytest.mark.slow
@@ -129,4 +129,4 @@ def test_real_bugs_of_dynamo_are_shown_whatever_the_target(
     found = ctk.diagnose(path, target=target, out=tmp_path / "out")
     assert found.search.culprit is not None and found.search.culprit.where == culprit
     assert found.search.confirmed and found.search.culprit.line.startswith(path.name)
-    assert found.repro_run is not None and found.repro_run.says == "reproduced"
+    assert found.repro_run is not None and found.repro_run.outcome == "reproduced"

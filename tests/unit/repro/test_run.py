@@ -13,12 +13,12 @@ from tests.helpers.repros import make_case
 
 
 def test_a_verdict_needs_its_exit_code() -> None:
-    assert read_run(1, "FAILURE: accuracy at out0\n", "").says == "reproduced"
-    assert read_run(1, "FAILURE: another failure: x\n", "").says == "not reproduced"
-    assert read_run(0, "NO FAILURE: fine\n", "").says == "not reproduced"
-    assert read_run(125, "CANNOT TELL: x\n", "").says == "cannot tell"
-    assert read_run(1, "", "SyntaxError: x\n").says == "cannot tell"
-    assert read_run(-11, "FAILURE: x\n", "").says == "cannot tell"
+    assert read_run(1, "FAILURE: accuracy at out0\n", "").outcome == "reproduced"
+    assert read_run(1, "FAILURE: another failure: x\n", "").outcome == "not reproduced"
+    assert read_run(0, "NO FAILURE: fine\n", "").outcome == "not reproduced"
+    assert read_run(125, "CANNOT TELL: x\n", "").outcome == "cannot tell"
+    assert read_run(1, "", "SyntaxError: x\n").outcome == "cannot tell"
+    assert read_run(-11, "FAILURE: x\n", "").outcome == "cannot tell"
 
 
 def test_clean_environment_drops_what_could_change_the_answer() -> None:
@@ -38,7 +38,7 @@ def test_script_that_hangs_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "repro.py"
     path.write_text("import time\ntime.sleep(600)\n")
     result = run_repro(path, timeout_seconds=1.0)
-    assert (result.exit_code, result.says) == (124, "cannot tell")
+    assert (result.exit_code, result.outcome) == (124, "cannot tell")
 
 
 LEAVES_A_DAEMON = """
@@ -66,7 +66,7 @@ def test_what_a_program_leaves_does_not_keep_the_verdict(
     path = tmp_path / "repro.py"
     path.write_text(left)
     started = time.monotonic()
-    assert run_repro(path, timeout_seconds=50.0).says == "reproduced"
+    assert run_repro(path, timeout_seconds=50.0).outcome == "reproduced"
     assert time.monotonic() - started < 30
 
 
@@ -81,7 +81,7 @@ def test_crash_is_told_in_a_clean_process(backends: Path, folder: Path) -> None:
     )
     path, result = write_verified_repro(case, folder)
     assert result.verdict == "FAILURE: signal 11: the compiled program was killed"
-    assert result.says == "reproduced"
+    assert result.outcome == "reproduced"
     header = path.read_text().split('"""')[1]
     assert "Clean run:  reproduced on 20" in header
     assert (folder / "sources" / "planted_backends.py").is_file()

@@ -50,7 +50,7 @@ def test_a_reference_that_cannot_be_loaded(tmp_path: Path, reference: str, said:
     (tmp_path / "syntax.py").write_text("def (\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(TargetError) as raised:
-        load(reference, what="target", folder=tmp_path, error=TargetError)
+        load(reference, kind="target", folder=tmp_path, error=TargetError)
     assert said in str(raised.value)
     assert "ctk_folder_" not in str(raised.value)
 

@@ -36,15 +36,15 @@ class Demand:
     """An action that needs trust.
 
     Attributes:
-        what: Its object: a name from the case, escaped and cut to a line.
+        name: Of its object in the case, escaped and cut to a line.
     """
 
     kind: DemandKind
-    what: str
+    name: str
     where: str
 
     def __str__(self) -> str:
-        return f"{_VERBS[self.kind]} {self.what} ({self.where})"
+        return f"{_VERBS[self.kind]} {self.name} ({self.where})"
 
 
 @dataclass(frozen=True, slots=True)

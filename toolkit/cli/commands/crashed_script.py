@@ -11,17 +11,17 @@ from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.processes.supervise import End
 
 
-def answer_for_script(what: str, end: End) -> Answer:
+def answer_for_script(ending: str, end: End) -> Answer:
     """Return the answer: a failure when a compile or a first call was at work, else cannot tell.
 
     Args:
-        what: Description of the end of the process.
+        ending: Description of the end of the process.
         end: The end, with the cases that were at work.
     """
     works = end.notes.works
     dumps = str(Path(next(iter(works))).parent) if works else None
     data: dict[str, object] = {
-        "error": {"type": "Killed", "message": what},
+        "error": {"type": "Killed", "message": ending},
         "graphs": len(works),
         "failures": [],
         "dumps": dumps,
@@ -30,10 +30,10 @@ def answer_for_script(what: str, end: End) -> Answer:
     case, work = next(((case, work) for case, work in works.items() if work.doing), ("", None))
     if work is None:
         where = f"after {len(works)} graph(s) had been compiled and called" if works else "early"
-        headline = f"cannot tell: the script ended {where}: {what}"
+        headline = f"cannot tell: the script ended {where}: {ending}"
         return Answer(ExitCode.CANNOT_TELL, headline, data, body)
     name = Path(case).name
-    summary = f"{what} while {work.doing}{_after(Path(case))}"
+    summary = f"{ending} while {work.doing}{_after(Path(case))}"
     saved = f"the case is saved in {case}" if work.command else "its case could not be saved"
     return Answer(
         ExitCode.FAILURE,

@@ -84,7 +84,7 @@ def place_of(path: Path, root: Path) -> Path:
 def headline(root: Path, entries: "list[CaseEntry]", operations: "list[OperationEntry]") -> str:
     """Return how many cases there are, how many fail and how many cannot be used."""
     count = len(operations)
-    more = f"; {count} operation(s), {sum(bool(each.go_on) for each in operations)} to go on with"
+    more = f"; {count} operation(s), {sum(bool(each.go_on) for each in operations)} to resume"
     failing = sum(entry.failure is not None for entry in entries)
     broken = sum(entry.problem is not None for entry in entries)
     unusable = f", {broken} unusable" if broken else ""

@@ -69,7 +69,9 @@ def answer_of(found: "Diagnosis") -> Answer:
     lines += [f"case: {found.minimal}"] if found.minimal else []
     lines += why_lines(found.minimal)
     if found.repro:
-        lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
+        lines.append(
+            f"repro: python {quote(str(found.repro))}  # {run.outcome if run else 'not run'}"
+        )
     lines += [f"cache: {found.kept.line}"] if found.kept else []
     lines += [f"problem: {problem}" for problem in found.problems]
     lines += flaky_and_others(found)
@@ -89,7 +91,7 @@ def answer_of(found: "Diagnosis") -> Answer:
         ],
         "repro": {
             "path": str(found.repro) if found.repro else None,
-            "clean_run": run.says if run else None,
+            "clean_run": run.outcome if run else None,
             "exit_code": run.exit_code if run else None,
         },
     }

@@ -47,7 +47,7 @@ def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
         seen = graph.judgement
         rows.add_row(graph.case.name, graph.case.target, seen.verdict.value, line_of(seen))
     lines = [
-        f"{graph.case.name}: python {quote(str(graph.script))}  # {graph.run.says}"
+        f"{graph.case.name}: python {quote(str(graph.script))}  # {graph.run.outcome}"
         for graph in found.graphs
         if graph.run
     ]
@@ -72,7 +72,7 @@ def graph_data(graph: "GraphRepro") -> dict[str, object]:
     written = graph.run and {
         "case": str(graph.folder),
         "repro": str(graph.script),
-        "clean_run": graph.run.says,
+        "clean_run": graph.run.outcome,
     }
     facts = {"graph": graph.case.name, "target": graph.case.target}
     return facts | judgement_data(graph.judgement) | {"written": written}

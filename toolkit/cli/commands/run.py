@@ -1,7 +1,7 @@
 """`ctk run`: run a script with every `torch.compile` in it watched, without changing the script."""
 
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -131,7 +131,7 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     ]
     lines += [f"also: {each}" for each in summary.why[1:]]
     lines += [
-        f"missing: {each.graph or 'a graph that was not watched'}: {each.what}: {each.why}"
+        f"missing: {each.graph or 'a graph that was not watched'}: {each.part}: {each.why}"
         for each in summary.missing
     ]
     lines += [f"calls not compared with eager: {why}" for why in summary.uncompared]
@@ -179,7 +179,7 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
         why = f": {summary.why[0]}" if summary.why else ""
         text = f"cannot tell: {script} compiled nothing{why}{describe_unwatched(summary)}"
         return ExitCode.CANNOT_TELL, text
-    unseen = [each.why for each in summary.missing if each.what == "everything"]
+    unseen = [each.why for each in summary.missing if each.part == "everything"]
     if unseen:
         seen = f"{len(unseen)} graph(s) could not be watched"
         return ExitCode.CANNOT_TELL, f"cannot tell: {seen}: {unseen[0]}"
@@ -219,7 +219,9 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
             "not_watched": summary.children.unwatched,
         },
         "why_nothing": list(summary.why),
-        "missing": [asdict(each) for each in summary.missing],
+        "missing": [
+            {"graph": each.graph, "what": each.part, "why": each.why} for each in summary.missing
+        ],
         "not_compared": list(summary.uncompared),
         "dumps": str(summary.folder) if summary.folder else None,
         "script_exit_code": summary.exit_code,

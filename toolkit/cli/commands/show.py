@@ -175,7 +175,9 @@ def show_case(folder: Path) -> Answer:
     body += [passes_table(passes)] if passes else []
     body += [kernels_table(kernels)] if kernels else []
     data = {"case": str(folder), "call_nodes": calls} | facts
-    data |= {"demands": [encode(each) for each in demands]}
+    data |= {
+        "demands": [{"kind": each.kind, "what": each.name, "where": each.where} for each in demands]
+    }
     data |= {"passes": [encode(each) for each in passes]}
     data |= {"kernels": [encode(each) for each in kernels], "graph": code}
     return Answer(

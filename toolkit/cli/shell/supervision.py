@@ -115,10 +115,10 @@ def _what_happened(end: End) -> str:
     watch = end.notes.watch
     if end.exceeded == "time" and watch is not None:
         seconds = f"{silence_allowed(end.notes, watch):.0f} seconds"
-        return f"{watch.what} did nothing for {seconds} (--timeout allows more)"
+        return f"{watch.task} did nothing for {seconds} (--timeout allows more)"
     if end.exceeded == "memory" and watch is not None:
         size = format_size(watch.nbytes or 0)
-        return f"{watch.what} holds more than {size} (--memory allows more)"
+        return f"{watch.task} holds more than {size} (--memory allows more)"
     if end.notes.asking and not end.exceeded:
         status = f"status {end.status}" if end.status >= 0 else f"signal {-end.status}"
         return f"the oracle {end.notes.asking} has ended the process ({status})"

@@ -1,6 +1,6 @@
-"""Compile programs into one package: which is which entry point, where it goes, what was written.
+"""Compile programs into one package: its entry points, its path, the written files.
 
-Everything that can be refused is refused before the compile, which takes the time.
+All checks run before the compile, which takes the time.
 """
 
 import re
@@ -55,19 +55,19 @@ def compile_package(
             entry point; a single one without is `forward`, one of several is called as its file.
         out: The file to write; the default is called as the program's file, here (`model.ctk` for
             several). A package that is there is replaced, once the new one is whole.
-        config: Options of the compile; they win over those that a program's file asks for.
+        config: Options of the compile; they win over the options of a program's file.
         weights: `keep` them in the package, or `leave_out`: then they are bound when it is loaded.
         as_tuple: Results are flat tuples, however the models nest them.
         dynamic: Sizes of a FILE.py vary where its model lets them.
         trust: Archives may hold pickles that run code when they are read.
-        say: Told what happens now.
+        say: Called with each step, as text.
 
     Raises:
         ConfigError: An option is unknown; two entry points have one name; the file cannot go there.
         ProgramError: A program cannot be loaded.
         TrustError: An archive is refused.
         CaptureError: torch.export cannot trace a program.
-        ArtifactError: A program cannot be a package; says why.
+        ArtifactError: A program cannot be a package; the message has the reason.
         StorageError: The file cannot be written.
     """
     started = time.monotonic()
@@ -131,7 +131,7 @@ def _target(out: str | Path | None, named: Mapping[str, str]) -> Path:
         raise ConfigError(f"no such folder: {path.parent}; make it, or name another file with -o")
     if path.exists() and not _is_ours(path):
         raise ConfigError(
-            f"{path} is there, and is no package: it is left alone; remove it, or name another "
+            f"{path} exists and is not a package, so it is kept: remove it, or name another "
             "file with -o"
         )
     return path

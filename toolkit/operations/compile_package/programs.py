@@ -1,8 +1,8 @@
-"""What can become an entry point: `FILE.pt2` of torch.export, or a program file, exported here.
+"""Programs for entry points: `FILE.pt2` of torch.export, or a program file, exported here.
 
-Of a program file, earlier calls (`warmups()`) are made and `between()` is done first, so that the
-model is what it is at the call with `inputs()`. Sizes vary as `dynamic_shapes()` says, else as
-`inputs()` marks them (`torch._dynamo.mark_dynamic`), else all of them where that is asked for.
+The earlier calls (`warmups()`) and `between()` of a program file run first, so that the model has
+its state at the call with `inputs()`. Sizes vary as in `dynamic_shapes()`, else as `inputs()` marks
+them (`torch._dynamo.mark_dynamic`), else all of them on request.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ def _export_program(program: UserProgram, dynamic: bool) -> torch.export.Exporte
 
 
 def _play_before(program: UserProgram) -> None:
-    """Make the earlier calls of a program, and do what comes between them and the last.
+    """Make the earlier calls of a program, and run `between()` before the last.
 
     Raises:
         EagerError: A call raises.

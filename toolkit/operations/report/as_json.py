@@ -1,7 +1,7 @@
-"""diagnosis.json: the record of a diagnosis, from the moment the failure was seen, and read back.
+"""diagnosis.json: the record of a diagnosis, written from the first failure on, and its reader.
 
-It is rewritten after each step, in one go, so that whoever reads it, or whoever is killed, always
-leaves a whole document; its `state` says how far the diagnosis is.
+Each step replaces the file atomically, so that a reader, also after a kill, always gets a whole
+document; `state` is the progress of the diagnosis.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from ctk.toolkit.operations.report.diagnosis import Diagnosis, OtherFailure, Pro
 from ctk.toolkit.oracle.repeated_runs import Flakiness
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.repro.run import Says
+from ctk.toolkit.repro.run import Outcome
 
 SCHEMA: Final = 2
 FILE = "diagnosis.json"
@@ -31,7 +31,7 @@ FILE = "diagnosis.json"
 @document
 @dataclass(frozen=True, slots=True)
 class CulpritRecord:
-    """What causes a failure, as `ctk.toolkit.bisect.culprit.Culprit`.
+    """The cause of a failure, as `ctk.toolkit.bisect.culprit.Culprit`.
 
     Attributes:
         stage: Where in the pipeline.
@@ -39,14 +39,14 @@ class CulpritRecord:
         kind: Which of the two it is.
         rewrite: Number of the guilty rewrite in the whole compile; null for the pass as a whole.
         index_in_pass: Its place among the rewrites of the pass, from 1.
-        rule: What that rewrite applied.
+        rule: The rule of that rewrite.
         rewrites_in_pass: How many rewrites the pass made.
         nodes: The nodes that the rewrite touched, or the first wrong one.
         captured_nodes: The nodes of the captured graph that these came from.
         evidence: The measured mismatch or the exception, one line.
         excerpt: The lines of the generated kernel that compute the first wrong value, below the
             kernel's id; none where that is not known.
-        line: `FILE:LINE` of the user's program that is to blame; empty where a graph tells more.
+        line: `FILE:LINE` of the user's program that is to blame; empty where a graph shows more.
     """
 
     stage: FailureOrigin
@@ -75,7 +75,7 @@ class OptionRecord:
     Attributes:
         option: Its name.
         value: Its value as `--config` takes it; null: not set, though the case sets it.
-        verdict: What the case shows then.
+        verdict: Of the case with that option.
     """
 
     option: Line
@@ -103,8 +103,8 @@ class MinimalRecord:
         stopped_by: Why the search ended; null while it goes on.
         culprit: Who is guilty of it, for comparison.
         unfinished: Steps that have not tried each of their edits on it: `STEP`, or `STEP: why`.
-        other_failure: What it shows, where that is another failure than the case's: a reduction
-            may have been told to take those (`--same-failure any`).
+        other_failure: Its failure, where that differs from the case's (a reduction with
+            `--same-failure any`).
     """
 
     nodes: tuple[Line, ...]
@@ -118,10 +118,10 @@ class MinimalRecord:
 @document
 @dataclass(frozen=True, slots=True)
 class ReproRecord:
-    """The emitted script, relative to the folder, and what its run in a clean process showed."""
+    """The emitted script, relative to the folder, and the result of its run in a clean process."""
 
     path: Line | None
-    clean_run: Says | None
+    clean_run: Outcome | None
     exit_code: int | None
 
 
@@ -137,21 +137,21 @@ class OtherRecord:
 @document
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What `diagnosis.json` holds.
+    """The content of `diagnosis.json`.
 
     Attributes:
         case: Name of the case.
         target: Its target.
         state: How far the diagnosis is.
-        verdict: What the case shows when compiled as it is.
+        verdict: Of the case, compiled as it is.
         detail: More about the verdict.
         signature: The failure, if there is one.
-        culprit: What causes it, if that is known.
+        culprit: The cause of it, if known.
         also: Further culprits, each proved to be needed.
         relation: How several culprits belong together; null for one.
         hidden: Steps that change values although the results agree; none where they differ.
-        options: Options of the target that change what the case shows; none before a reduction.
-        excluded: What was shown not to be the cause, a sentence each.
+        options: Options of the target that change the verdict; none before a reduction.
+        excluded: The excluded causes, a sentence each.
         confirmed: Whether leaving out the culprit, and nothing else, makes the case pass.
         found_by: How the culprit was found.
         reason: Why there is no culprit or no confirmation.
@@ -163,11 +163,11 @@ class Record:
         call_nodes: The size of the case.
         minimal: The smallest case so far; null before a reduction.
         repro: The emitted script.
-        problems: What went wrong on the way and did not end it, one sentence each.
-        end_to_end: What the whole program's compiled calls give beside its eager ones; null for a
+        problems: The errors that did not end the diagnosis, one sentence each.
+        end_to_end: The comparison of the program's compiled calls with its eager ones; null for a
             case, and where a graph shows the failure.
         program: How small the program became, where no graph shows the failure.
-        kept: What the user's persistent cache had of the compile; null for nothing.
+        kept: The entries of the compile in the user's persistent cache; null for none.
         decided_by: The command or function of the user that decides; empty where ctk compares.
         flakiness: How often the case fails, and how likely the reduction has made an error; null
             for a failure that always shows.
@@ -240,7 +240,7 @@ def record_of(diagnosis: Diagnosis) -> Record:
         minimal=_minimal(diagnosis),
         repro=ReproRecord(
             _relative(diagnosis.repro, diagnosis.folder),
-            run.says if run else None,
+            run.outcome if run else None,
             run.exit_code if run else None,
         ),
         problems=diagnosis.problems,

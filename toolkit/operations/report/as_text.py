@@ -1,6 +1,6 @@
-"""A diagnosis as text for people, made from its record, be that live or read from a file.
+"""A diagnosis as text for people, made from its record, live or read from a file.
 
-What is wrong, where, how we know, what was excluded, and the command for the next step:
+The failure, its place, the proof, the excluded causes, and the command for the next step:
 
     graph0 with target ctk fails because of joint/cse (confirmed)
     failure    accuracy at out0: ...
@@ -57,7 +57,7 @@ def summary(record: Record, folder: Path) -> list[str]:
 
 
 def _answer_lines(record: Record) -> Iterator[str]:
-    """Yield what is wrong, where, and how that is known."""
+    """Yield the failure, its place, and the proof."""
     if record.signature is not None:
         yield f"failure    {record.signature}"
         yield f"meaning    {MEANINGS[record.signature.kind]}"
@@ -93,7 +93,7 @@ def headline(record: Record) -> str:
         return f"{what} fails in {whole.where}{line} ({proof})"
     if record.kept is not None and record.kept.alone_fails:
         gone = "removed" if record.kept.removed else "still there"
-        return f"{what} fails only as the persistent cache has it ({gone}); compiled anew it passes"
+        return f"{what} fails only as the persistent cache has it ({gone}); recompiled, it passes"
     if record.hidden and record.verdict is Verdict.PASSES:
         steps = ", ".join(step.where for step in record.hidden)
         return f"{what}: the results agree, but {steps} changes values (hidden)"

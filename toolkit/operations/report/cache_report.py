@@ -17,8 +17,8 @@ class KeptEntry:
     Attributes:
         case: Name of the case whose compile this is.
         entries: Their digests.
-        loaded: What the case shows when it is loaded from there; null where that was not asked,
-            because the compile of now fails already.
+        loaded: The verdict of the case when loaded from there; null where a fresh compile already
+            fails.
         removed: Why they were removed; empty while they stay.
     """
 
@@ -40,8 +40,8 @@ class KeptEntry:
         what = f"{'entries' if many else 'entry'} {names} of the persistent cache"
         if self.alone_fails:
             state = "removed" if self.removed else "still there"
-            return f"{self.case} fails as {what} has it, and passes compiled anew; {state}"
-        begin = f"{self.case} had {what}, and was compiled anew"
+            return f"{self.case} fails as {what} has it, and passes recompiled; {state}"
+        begin = f"{self.case} had {what}, and was recompiled"
         if self.removed:
             return f"{begin}; {'they were' if many else 'it was'} removed: {self.removed}"
         if self.loaded is None:

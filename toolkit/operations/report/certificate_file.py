@@ -1,8 +1,7 @@
-"""certificate.json beside a minimal case: what came of each edit that would make it smaller.
+"""certificate.json beside a minimal case: the outcome of each edit that would make it smaller.
 
-It is of one case: a digest of the manifest says of which, and the manifest has a hash of every
-other file. A reduction that was ended early has one too, and it names the steps that have not tried
-everything.
+A digest of the manifest identifies the case; the manifest has a hash of every other file. A
+reduction that ended early also writes one, with the steps that have edits left to try.
 
     case/certificate.json    {"stopped_by": "minimal", "unfinished": [], "refusals": [...], ...}
     neighbour/               the closest case that passes, beside the case
@@ -51,17 +50,17 @@ class Remaining:
 @document
 @dataclass(frozen=True, slots=True)
 class CertificateRecord:
-    """What `certificate.json` holds.
+    """The content of `certificate.json`.
 
     Attributes:
         digest: Of the case that it is about.
         stopped_by: Why the search ended.
         unfinished: Steps that have not tried each of their edits on this case: `STEP`, or
             `STEP: why`.
-        nodes: What remains: inputs, constants, calls, results, in order.
-        refusals: What came of each edit.
+        nodes: Of the minimal case: inputs, constants, calls, results, in order.
+        refusals: The outcome of each edit.
         left_out: How many more refusals there are.
-        neighbour: What makes the closest case that passes; null if none did.
+        neighbour: The edit that gives the closest case that passes; null if none did.
         schema: Version of this document.
     """
 
@@ -131,7 +130,7 @@ def read_certificate(folder: Path) -> CertificateRecord:
 def digest_of_case(folder: Path) -> str:
     """Return a digest of the manifest of a case, which has the hash of every other file.
 
-    It reads what the manifest says of the case: not who wrote it and when.
+    The author and the time in the manifest do not count.
     """
     manifest = encode(read_manifest(whole_case(folder)))
     del manifest["provenance"]

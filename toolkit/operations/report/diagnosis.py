@@ -16,8 +16,7 @@ from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.repro.run import ReproRun
 
 State = Literal["failing", "bisected", "reducing", "finished"]
-"""How far a diagnosis is: the failure was seen, what causes it is known, a smaller case is looked
-for, done."""
+"""The progress of a diagnosis: failure seen, cause known, reduction running, done."""
 
 
 @document
@@ -40,10 +39,10 @@ class ProgramSize:
 
 @dataclass(frozen=True, slots=True)
 class OtherFailure:
-    """Another failure than the one that was looked for, which the reduction met on its way.
+    """Another failure, which the reduction met on its way.
 
     Attributes:
-        signature: What it showed.
+        signature: Of this failure.
         folder: The smallest candidate that showed it, as a case.
     """
 
@@ -104,7 +103,7 @@ class Diagnosis:
 
     @property
     def judgement(self) -> Judgement:
-        """What the graph shows; where no graph shows a failure, what the whole program shows."""
+        """The judgement of the graph; of the whole program, where no graph shows a failure."""
         whole = self.end_to_end
         is_shown = self.search.judgement.fails
         return self.search.judgement if whole is None or is_shown else whole.judgement
@@ -130,7 +129,7 @@ class Diagnosis:
 
     @property
     def other_failure(self) -> Signature | None:
-        """What the smallest case shows, where that is another failure than the given case's."""
+        """The failure of the smallest case, where it differs from the given case's."""
         smallest = self.smallest
         if self.case is None or smallest is None or not is_other(self.case, smallest):
             return None

@@ -1,7 +1,7 @@
 """The history of a reduction as a picture: SVG, made by hand, that any browser shows.
 
 Two panels over the same questions, both logarithmic: call nodes, and elements of inputs. Each stair
-has the colour of the step that asked. What it does not do: read anything, or measure text.
+has the colour of the step that asked. This module reads no files and does not measure text.
 """
 
 import math
@@ -73,7 +73,7 @@ def _panel(
     def x(question: float) -> float:
         return LEFT + (right - LEFT) * question / max(end, 1)
 
-    def y(value: int) -> float:  # log(1 + n), so that nothing is a size, too
+    def y(value: int) -> float:  # log(1 + n), so that 0 has a place
         return top + PANEL * (1 - math.log1p(value) / math.log1p(most))
 
     yield f'<g stroke="#dddddd"><path fill="none" d="M{LEFT} {top}V{top + PANEL}H{right}"/></g>'

@@ -4,7 +4,7 @@
       without mul                passes          remove
       x in place of mul          not asked       remove    leaves no program that makes sense
 
-What it does not do: read or write the certificate (`certificate.py`).
+`certificate.py` reads and writes the certificate.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,10 +24,10 @@ NOT_ASKED = "not asked"
 @document
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that remains, and what came of each edit that would change it.
+    """A part of the minimal case, and the outcome of each edit that would change it.
 
     Attributes:
-        name: Name of the node; empty for what is no node.
+        name: Name of the node; empty for other parts.
         line: Its line.
         refusals: In the order in which they were tried.
     """
@@ -38,7 +38,7 @@ class Part:
 
 
 def parts_of(record: CertificateRecord) -> tuple[Part, ...]:
-    """Return what remains with its refused edits, in order; what is about no node comes last."""
+    """Return the parts with their refused edits, in order; the part without a node comes last."""
     names = {node.name for node in record.nodes}
     by_name: dict[str, list[Refusal]] = {name: [] for name in names}
     rest: list[Refusal] = []
@@ -67,7 +67,7 @@ def verdict_of(refusal: Refusal) -> str:
 
 
 def reason_of(refusal: Refusal) -> str:
-    """Return why, where the verdict does not say enough: that results are equal is no news."""
+    """Return the reason, where it adds to the verdict: equal results do not."""
     return "" if refusal.verdict is Verdict.PASSES else refusal.why
 
 

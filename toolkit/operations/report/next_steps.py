@@ -1,6 +1,6 @@
-"""The commands with which to go on after a diagnosis, to be pasted.
+"""The commands to run after a diagnosis, ready to paste.
 
-They are put together from single words, never copied: a folder may be somebody else's.
+They are built from single words, never copied: a folder may be from another user.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ def next_steps(record: Record, folder: Path) -> list[str]:
 def after_a_look(
     judgement: Judgement, subject: str, options: Mapping[str, object], *, is_program: bool
 ) -> list[str]:
-    """Return what to do next after a command that only says whether there is a failure.
+    """Return the next steps after a command that only detects a failure.
 
     Args:
-        judgement: What it saw.
-        subject: What it was asked about, as the user names it.
+        judgement: Its result.
+        subject: Its subject, as the user names it.
         options: The keywords of its options.
         is_program: Whether that is a program: more of it may be looked at.
     """
@@ -55,8 +55,8 @@ _ADVICE = {
 
 
 _ONLY_THERE = (
-    "if that passes too, the failure needs what the program's own file does to torch, such as a "
-    "patch: a case does not hold it, so keep the program itself as the repro"
+    "if that passes too, the failure depends on changes to torch in the program's own file, such "
+    "as a patch: a case does not hold it, so keep the program itself as the repro"
 )
 
 
@@ -70,7 +70,7 @@ def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
         asked = f"ctk repro {quote(str(again.parent))}  # its repro.py did not show the failure"
         return [asked, _ONLY_THERE] if repro.clean_run == "not reproduced" else [asked]
     if record.state != "finished":
-        return []  # there is a command to go on with it
+        return []  # a command resumes it
     smaller = other_command(folder, "diagnose" if record.culprit is None else "minify")
     if smaller is None:
         return []
@@ -94,6 +94,6 @@ def _go_round(record: Record) -> list[str]:
 
 
 def _is_pass(culprit: CulpritRecord) -> bool:
-    """Return whether it is a pass of a pipeline; what is below and above them is left out else."""
+    """Return whether it is a pass of a pipeline: neither above nor below the passes."""
     is_step = label_of(culprit.where, is_kernel=culprit.kind == "kernel") != "pass"
     return not is_step and culprit.stage != "captured"

@@ -41,8 +41,8 @@ MEANINGS: Mapping[FailureKind, str] = {
 """A sentence for each kind of failure."""
 
 PLACES: Mapping[FailureOrigin, str] = {
-    "dynamo": "Dynamo: what it captures, guards, resumes and does around graphs, with any backend",
-    "runtime": "what is wrapped around compiled graphs, or a later call; no graph alone shows it",
+    "dynamo": "Dynamo: its capture, guards and resumes, and code around graphs, with any backend",
+    "runtime": "the wrappers of compiled graphs, or a later call; no graph alone shows it",
     "captured": "the graph as Dynamo captured it, on its way to the compiler",
     "pre_grad": "the passes before autograd",
     "dispatch": "AOT dispatch: autograd, functionalization and decompositions, before any pass",
@@ -85,7 +85,7 @@ def ending(reason: Reason, unfinished: Sequence[str]) -> str:
 
 _LABELS = (
     ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
-    ("dispatch/meta.", "told", "when that operator alone is asked what its real kernel gives"),
+    ("dispatch/meta.", "told", "when that operator alone gets the metadata of its real kernel"),
     ("dispatch/functionalize", "step", ""),
     ("joint/partition", "step", "with a plain partition instead"),
     ("lowered/lower.", "lowering", "when that operator alone falls back to ATen"),

@@ -101,7 +101,7 @@ def _leave(journal: Journal, folder: Path, go_on: str, error: BaseException) -> 
         (folder / JOURNAL).unlink(missing_ok=True)
         folder.rmdir()
         return
-    error.add_note(f"What is known so far is kept: {folder}")
+    error.add_note(f"The results so far are kept: {folder}")
     error.add_note(f"to go on: {go_on}")
 
 

@@ -119,7 +119,7 @@ def _leave(run: Operation, error: BaseException) -> None:
     if found is not None and found.minimal is not None and found.minimal.is_dir():
         error.add_note(f"The smallest case so far is kept: {found.minimal}")
     else:
-        error.add_note(f"What is known so far is kept: {run.folder}")
+        error.add_note(f"The results so far are kept: {run.folder}")
     error.add_note(f"to go on: {run.go_on}")
 
 

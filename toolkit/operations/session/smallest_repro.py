@@ -13,7 +13,7 @@ from ctk.toolkit.operations.session.oracle_stack import OracleStack
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.oracle.questions.user_command import CommandOracle
-from ctk.toolkit.repro.run import REPRO, ReproRun, Says, write_repro, write_verified_repro
+from ctk.toolkit.repro.run import REPRO, Outcome, ReproRun, write_repro, write_verified_repro
 from ctk.toolkit.repro.script import limits_of
 
 
@@ -64,7 +64,7 @@ def write_decided_repro(
             return script, None
         run.say("ask about the smallest case as it is written")
         seen = stack.judge.judge_saved(folder, script)
-        says: dict[Verdict, Says] = {
+        says: dict[Verdict, Outcome] = {
             Verdict.REPRODUCES: "reproduced",
             Verdict.PASSES: "not reproduced",
             Verdict.DIFFERENT: "not reproduced",

@@ -207,7 +207,7 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
 def _function(oracle: Function | str) -> Choice:
     given: object = oracle
     if isinstance(given, str):
-        found = load(given, what="oracle")
+        found = load(given, kind="oracle")
         if not callable(found):
             raise ConfigError(
                 f"oracle {given!r} is a {type(found).__name__}, which cannot be called; name a "

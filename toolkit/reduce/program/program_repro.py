@@ -70,7 +70,7 @@ def write_program_repro(
     seen = run_repro(path, timeout_seconds=timeout_seconds)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     verdict = seen.verdict or f"no verdict, exit code {seen.exit_code}"
-    clean_run = f"{seen.says} on {today} ({shorten_paths(verdict)})"
+    clean_run = f"{seen.outcome} on {today} ({shorten_paths(verdict)})"
     write_text(path, render_program(failure, clean_run))
     return path, seen
 

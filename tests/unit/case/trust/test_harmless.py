@@ -134,7 +134,7 @@ class TestWhatTheUserSays:
     WORDS = CodeNames("my.py:f", {"path": "/x", "more": 1}, ("mod",), ("mod:f", "torch.ops.mod.g"))
 
     def demanded(self, given: UserOverrides = UserOverrides(), **more: Any) -> list[str]:  # noqa: B008  frozen
-        return [f"{each.kind} {each.what}" for each in demands_of(self.WORDS, given, **more)]
+        return [f"{each.kind} {each.name}" for each in demands_of(self.WORDS, given, **more)]
 
     def test_nothing(self) -> None:
         assert self.demanded() == [

@@ -99,7 +99,7 @@ def test_the_smallest_program_keeps_the_guard_that_is_missing(player):
 def test_the_repro_reproduces_and_says_so(program, tmp_path):
     failure = ProgramFailure(SHADOWED, program, EAGER, WRONG, "Dynamo's guards")
     script, seen = write_program_repro(failure, tmp_path / "minimal")
-    assert (seen.says, seen.exit_code) == ("reproduced", 1), seen.output
+    assert (seen.outcome, seen.exit_code) == ("reproduced", 1), seen.output
     text = script.read_text()
     assert "# ran:      reproduced on" in text and "# blame:    Dynamo's guards" in text
     assert "import ctk" not in text and "from ctk" not in text
