@@ -129,7 +129,7 @@ import torch
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.proposal import Proposal, Step, listed
+from ctk.toolkit.reduce.proposal import Proposal, Step, ladder_of_edits
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def is_double(value: object) -> bool:
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose float32 where there is something else."""
-    return [listed(AsFloat32())] if any(map(is_double, case.inputs)) else []
+    return [ladder_of_edits(AsFloat32())] if any(map(is_double, case.inputs)) else []
 
 
 STEP = Step("as_float32", propose)
