@@ -309,6 +309,20 @@ def table() -> Iterator[str]:
     yield f"{'total':26}{files:6}{lines:7}{len(pairs):6} arrows between rooms"
 
 
+def wings() -> Iterator[str]:
+    """Yield one line per package: its rooms, floors and arrows, each counted once per pair."""
+    pairs = {(floor_of(arrow.source), floor_of(arrow.target)) for arrow in arrows()}
+    yield f"{'wing':26}{'rooms':>6}{'floors':>7}{'arrows':>7}"
+    for top in ("compiler", "repro_templates", "toolkit", ""):
+        own = [n for n, room in enumerate(ROOMS) if room.path.startswith(top)]
+        inner = {(source, target) for source, target in pairs if {source, target} <= {*own}}
+        floors: dict[int, int] = {}
+        for number in own:
+            below = [floors[target] for source, target in inner if source == number]
+            floors[number] = 1 + max(below, default=0)
+        yield f"{top or 'whole':26}{len(own):6}{max(floors.values()):7}{len(inner):7}"
+
+
 def drawing() -> Iterator[str]:
     """Yield one line per room, top to bottom, as docs/architecture.md shows them."""
     for room in reversed(ROOMS):
@@ -322,6 +336,8 @@ def main() -> None:
         print("\n".join(drawing()))
         return
     print("\n".join(table()))
+    print()
+    print("\n".join(wings()))
     upward = [arrow for arrow in arrows() if is_upward(arrow)]
     print(f"\ncircles: {' -> '.join(circle(arrows())) or 'none'}")
     print(f"upward imports: {len(upward) or 'none'}")
