@@ -134,7 +134,7 @@ def test_races() -> None:
 
 
 def test_memory_that_nobody_has_written() -> None:
-    with pytest.raises(InterpretError, match=r"node node: reads y\[0\].*nobody has written"):
+    with pytest.raises(InterpretError, match=r"node node: reads y\[0\].*never written"):
         run(kernel(store(Load("y", AT, torch.float32))), check=True)
 
 
