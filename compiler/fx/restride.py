@@ -65,7 +65,7 @@ def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | 
     def operand(each: Node) -> object:
         return changed.get(each, value_of(each))
 
-    args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)  # type: ignore[arg - type]  # map_arg takes any value
+    args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)  # type: ignore[arg-type]  # map_arg takes any value
     try:
         with fake.fake_compute(mode):
             return node.target(*args, **kwargs)  # type: ignore[operator]  # an operator
