@@ -57,7 +57,7 @@ def test_a_link_to_it_is_resolved_and_one_within_it_is_refused(tmp_path: Path) -
     root = private_folder(tmp_path / "link")
     assert root == (tmp_path / "real").resolve()
     (root / "entries").symlink_to(tmp_path)
-    with pytest.raises(StorageError, match="is no folder"):
+    with pytest.raises(StorageError, match="is not a folder"):
         subfolder(root, "entries")
 
 
@@ -78,7 +78,7 @@ def test_one_that_others_may_write_to_is_not_used(
 def test_one_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with pytest.raises(StorageError, match="belongs to somebody else"):
+    with pytest.raises(StorageError, match="belongs to another user"):
         private_folder(tmp_path)
 
 

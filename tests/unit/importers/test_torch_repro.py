@@ -145,7 +145,7 @@ class TestAfterAot:
         folder = tmp_path / "checkpoints" / "storages"
         folder.mkdir(parents=True)
         torch.save(Hostile(), folder / "abc")
-        with pytest.raises(ProgramError, match="is no storage that torch wrote"):
+        with pytest.raises(ProgramError, match="is not a storage that torch wrote"):
             load_cases(after_aot(tmp_path))
         assert "CTK_HOSTILE" not in os.environ
 
