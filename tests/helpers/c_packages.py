@@ -130,7 +130,7 @@ def value_of(name: str, value: Any) -> CValue:
         return CValue(name, kind="none")
     kinds = {bool: ("bool", torch.bool), int: ("int", torch.int64), float: ("float", torch.float64)}
     kind, dtype = kinds[type(value)]
-    return CValue(name, dtype, (), kind)  # type: ignore[arg-type]
+    return CValue(name, dtype, (), kind)  # type: ignore[arg-type]  # kind is one of the literals
 
 
 def package_of(
