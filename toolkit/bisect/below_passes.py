@@ -7,6 +7,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.properties import is_view
 from ctk.compiler.observe import KernelRecord, PassRecord, RewriteRecord
+from ctk.compiler.usercode.closure import reachable
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.compile_log.kernel_source import excerpt
 from ctk.toolkit.compile_log.recorder import CompileLog
@@ -42,8 +43,9 @@ class Scene:
         """The suspected nodes, in the order of the questions."""
         all_nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
         inside = set(self.part.nodes) if self.part is not None else {n.name for n in all_nodes}
-        last = next((n for n in all_nodes if n.name == self.wrong), None)
-        wanted = {n.name for n in _sources_of(last, inside)} if last is not None else inside
+        last = [n for n in all_nodes if n.name == self.wrong]
+        sources = reachable(last, lambda n: [o for o in n.all_input_nodes if o.name in inside])
+        wanted = {n.name for n in sources} or inside
         found = [n for n in all_nodes if n.name in wanted]
         return tuple(reversed(found) if self.failed else found)
 
@@ -53,17 +55,13 @@ class Scene:
 
         A constant that falls back hides its value from a lowering that cannot inline it.
         """
-        known = {str(p.id) for p in self.passes if not p.vetoed}
-        found: dict[str, str] = {}
+        known = {operator_of(str(p.id)): str(p.id) for p in self.passes if not p.vetoed}
 
         def late(node: Node) -> tuple[bool, bool]:
             return not self.failed and is_view(node), not node.all_input_nodes
 
-        for node in sorted(self.nodes, key=late):
-            operator = str(node.target)
-            named = (p for p in known if operator_of(p) == operator)
-            found.update((operator, each) for each in named)
-        return found
+        operators = (str(node.target) for node in sorted(self.nodes, key=late))
+        return {operator: known[operator] for operator in operators if operator in known}
 
     @property
     def excerpt(self) -> str:
@@ -132,17 +130,6 @@ def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:
                 return True
             written.update(kernel.values)
     return False
-
-
-def _sources_of(last: Node, inside: set[str]) -> set[Node]:
-    """Return a node and those of the named nodes from which it is computed."""
-    found, queue = {last}, [last]
-    while queue:
-        for operand in queue.pop().all_input_nodes:
-            if operand.name in inside and operand not in found:
-                found.add(operand)
-                queue.append(operand)
-    return found
 
 
 def operator_of(where: str) -> str:

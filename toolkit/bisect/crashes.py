@@ -10,22 +10,20 @@ A timeout is a failure only when without the culprit alone the case passes in ti
 the failure is compared: kernels are named after nodes, which rewrites change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
-from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
+from ctk.toolkit.bisect.elimination import the_decomposition, the_kernel
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
 from ctk.toolkit.bisect.questions import NO_KERNELS, Questions
-from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite
+from ctk.toolkit.bisect.suspects import of_kernel, of_pass_id, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.oracle.question import Oracle
 from ctk.toolkit.oracle.questions.judge import judge
-from ctk.toolkit.search.blocks import single_cause
 from ctk.toolkit.search.boundaries import verify_boundary
 from ctk.toolkit.search.questions import run_search
 
@@ -74,13 +72,9 @@ class _Deadly:
         where = self._first.signature.where if self._first.signature else None
         if where is None:
             return None
-        stage, _, name = where.partition("/")
-        evidence = f"{self._first.signature}"
-        if ":" in name:  # a kernel is called codegen:name
-            return of_kernel(where, evidence=evidence)
-        return Culprit(
-            cast("Stage", stage), name, Veto(passes=frozenset({where})), evidence=evidence
-        )
+        is_kernel = ":" in where  # it is called codegen:name
+        step = of_kernel(where) if is_kernel else of_pass_id(where)
+        return replace(step, evidence=str(self._first.signature))
 
     def _total(self) -> int:
         """Return a failing fuel, by doubling: a crash does not report the number of rewrites."""
@@ -98,11 +92,10 @@ class _Deadly:
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
             return self._search(culprit or dispatch, culprit is not None, "elimination")
         evidence = str(self._first.signature)
-        nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(NO_KERNELS).kernels()}
-        kernel = run_search(single_cause(list(nodes)), self._passes_in_eager)
+        kernel = the_kernel(self._questions, self._log_here(NO_KERNELS))
         culprit = Culprit("lowered", "kernels", NO_KERNELS, evidence=evidence)
         if kernel is not None:
-            culprit = self._within(of_kernel(kernel, nodes[kernel], evidence))
+            culprit = self._within(replace(kernel, evidence=evidence))
         return self._search(culprit, True, "elimination")
 
     def _within(self, culprit: Culprit) -> Culprit:
@@ -119,22 +112,13 @@ class _Deadly:
 
     def _decomposition(self) -> Culprit | None:
         """Return the decomposition of the stage `dispatch` that drops an assertion of eager."""
-        passes = self._log_here(NO_KERNELS).passes()
-        records = {str(each.id): each for each in passes if each.id.stage == "dispatch"}
-        name = run_search(single_cause(list(records)), self._passes_whole)
-        return of_pass(records[name]) if name is not None else None
-
-    def _passes_whole(self, names: Sequence[str]) -> bool:
-        return self._passes(Veto(passes=frozenset(names)), f"without {len(names)} decompositions")
+        return the_decomposition(self._questions, self._log_here(NO_KERNELS), Veto())
 
     @property
     def _eager_raised(self) -> str | None:
         """The exception that only eager raises; None if the compiled program is the deadly one."""
         seen = self._first.signature
         return seen.message if seen is not None and seen.kind == "missing-error" else None
-
-    def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
-        return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
 
     def _find_rewrite(self, number: int) -> Culprit | None:
         """Return the rewrite with a number; None if one rewrite less is deadly in another way."""

@@ -21,11 +21,15 @@ from ctk.toolkit.bisect.elimination import (
     by_partition,
     the_kernel,
 )
-from ctk.toolkit.bisect.exclusions import list_exclusions
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
-from ctk.toolkit.bisect.provenance import trace_to_captured
-from ctk.toolkit.bisect.questions import CulpritSet, ObservedCompile, Progress, Questions
-from ctk.toolkit.bisect.suspects import from_check, from_errors, whole_pass
+from ctk.toolkit.bisect.questions import (
+    CulpritSet,
+    ObservedCompile,
+    Progress,
+    Questions,
+    list_exclusions,
+)
+from ctk.toolkit.bisect.suspects import from_check, from_errors, trace_to_captured, whole_pass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
@@ -78,11 +82,10 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     judgement = seen.judgement
     if has_lost_cuda():  # before anything is written: this process cannot go on
         raise LostAccelerator(f"{judgement.signature or judgement.detail}\n{NEXT_ISOLATE}")
-    if judgement.verdict is Verdict.PASSES:
-        hidden = find_masked_failures(ask, seen)
-        return Search(judgement, compiles=ask.compiles, reason=judgement.detail, hidden=hidden)
     if judgement.verdict is not Verdict.REPRODUCES:
-        return Search(judgement, compiles=ask.compiles, reason=judgement.detail)
+        passes = judgement.verdict is Verdict.PASSES
+        hidden = find_masked_failures(ask, seen) if passes else ()
+        return Search(judgement, compiles=ask.compiles, reason=judgement.detail, hidden=hidden)
     tell(judgement)
     ask.case = record_decisions(replace(ask.case, signature=judgement.signature))
     for strategy in STRATEGIES:
@@ -175,20 +178,21 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
 
 
 def _report_no_proof(ask: Questions, seen: ObservedCompile) -> Search:
-    log, judgement, target = seen.log, seen.judgement, ask.case.target
     found_by, suspect = next(_suspects(ask, seen), (None, None))
-    told = list_exclusions(ask, judgement.signature)
-    if suspect is not None or not log.stages():
+    if suspect is not None:
         reason = "no pass, rewrite or kernel makes the case pass when left out alone"
-        if suspect is None:
-            reason = f"target {target} announces no passes: only the graph can be reduced"
-        return Search(
-            judgement, suspect, False, found_by, ask.compiles, reason=reason, excluded=told
-        )
-    dispatch = Culprit("captured", "autograd_dispatch", Veto())
-    reason = "it fails without any pass, kernel or decomposition"
+    elif not seen.log.stages():
+        reason = f"target {ask.case.target} announces no passes: only the graph can be reduced"
+    else:
+        found_by, suspect = "elimination", Culprit("captured", "autograd_dispatch", Veto())
+        reason = "it fails without any pass, kernel or decomposition"
     return Search(
-        judgement, dispatch, False, "elimination", ask.compiles, reason=reason, excluded=told
+        seen.judgement,
+        suspect,
+        found_by=found_by,
+        compiles=ask.compiles,
+        reason=reason,
+        excluded=list_exclusions(ask, seen.judgement.signature),
     )
 
 

@@ -85,7 +85,7 @@ def smallest_set(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     items = list(units(seen.log, kernels=not base.kernels))
 
     def passes_without(some: Sequence[Culprit]) -> bool:
-        return ask.passes(join_vetoes(veto_of(list(some)), base), f"without {len(some)} steps")
+        return ask.passes(join_vetoes(veto_of(some), base), f"without {len(some)} steps")
 
     found = run_search(smallest_subset(items), passes_without)
     if not found or not ask.passes(veto_of(found), f"without {len(found)} steps alone"):

@@ -18,10 +18,10 @@ from ctk.toolkit.bisect.questions import (
     veto_of,
 )
 from ctk.toolkit.bisect.suspects import (
-    in_eager,
     list_names,
     of_kernel,
     of_pass,
+    of_pass_id,
     of_rewrite,
     whole_pass,
 )
@@ -69,7 +69,8 @@ def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> 
     nodes = {kernel: nodes[kernel] for kernel in nodes if not among or kernel in among}
 
     def passes_without(names: Sequence[str]) -> bool:
-        return ask.passes(Veto(kernels=frozenset(names)), in_eager(names))
+        what = f"with {list_names(names, 'more kernels')} in eager"
+        return ask.passes(Veto(kernels=frozenset(names)), what)
 
     kernel = run_search(single_cause(list(nodes)), passes_without)
     return of_kernel(kernel, nodes[kernel]) if kernel is not None else None
@@ -77,21 +78,23 @@ def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> 
 
 def by_decomposition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return the one decomposition that must be left out."""
-    records = {str(p.id): p for p in seen.log.passes() if p.id.stage == "dispatch"}
-    base = ask.cheapest()
+    culprit = the_decomposition(ask, seen.log, ask.cheapest())
+    if culprit is None or not ask.passes(culprit.veto, f"without {culprit.where}"):
+        return None
+    evidence = "the case passes when the operator is kept whole"
+    return CulpritSet("elimination", (replace(culprit, evidence=evidence),))
+
+
+def the_decomposition(ask: Questions, log: CompileLog, base: Veto) -> Culprit | None:
+    """Return the one decomposition that must be left out besides `base`, not yet proved alone."""
+    records = {str(p.id): p for p in log.passes() if p.id.stage == "dispatch"}
 
     def passes_without(names: Sequence[str]) -> bool:
         what = f"without {len(names)} decompositions"
         return ask.passes(join_vetoes(Veto(passes=frozenset(names)), base), what)
 
     name = run_search(single_cause(list(records)), passes_without)
-    if name is None:
-        return None
-    culprit = of_pass(records[name])
-    if not ask.passes(culprit.veto, f"without {culprit.where}"):
-        return None
-    evidence = "the case passes when the operator is kept whole"
-    return CulpritSet("elimination", (replace(culprit, evidence=evidence),))
+    return of_pass(records[name]) if name is not None else None
 
 
 def by_partition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
@@ -100,11 +103,11 @@ def by_partition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     is_split = any(step.kind == "partition" for step in compile_steps(seen.log))
     if "joint" not in stages or ("forward" in stages and not is_split):
         return None  # an inference graph goes on as it is
-    culprit = Culprit("joint", "partition", Veto(passes=frozenset({PARTITION})))
+    evidence = "the case passes when the graph is split by default_partition"
+    culprit = of_pass_id(PARTITION, evidence=evidence)
     if not ask.passes(culprit.veto, f"without {PARTITION}"):
         return None
-    evidence = "the case passes when the graph is split by default_partition"
-    return CulpritSet("elimination", (replace(culprit, evidence=evidence),))
+    return CulpritSet("elimination", (culprit,))
 
 
 def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
@@ -113,18 +116,16 @@ def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | 
     With every pass, kernel and decomposition left out the case fails; if the captured graph is not
     functionalized either, it passes. The two differ in that step only.
     """
-    everything = join_vetoes(veto_of(list(units(seen.log, kernels=False))), NO_KERNELS)
-    everything = join_vetoes(everything, Veto(passes=frozenset({PARTITION})))
+    every_pass = veto_of(units(seen.log, kernels=False))
+    everything = join_vetoes(every_pass, NO_KERNELS, Veto(passes=frozenset({PARTITION})))
     if not ask.fails(everything, "with nothing but the trace"):
         return None
-    also = Veto(passes=frozenset({FUNCTIONALIZE}))
-    if not ask.passes(join_vetoes(everything, also), "with the captured graph as it is"):
-        return None
-    graph = ask.case.graph
-    writes = tuple(node.name for node in graph.graph.nodes if _writes(node))
-    culprit = Culprit("dispatch", "functionalize", also, captured=writes)
     reason = "with every pass, kernel and decomposition out it fails; not functionalized, it passes"
-    return CulpritSet("elimination", (replace(culprit, evidence=reason),), reason=reason)
+    culprit = of_pass_id(FUNCTIONALIZE, evidence=reason)
+    if not ask.passes(join_vetoes(everything, culprit.veto), "with the captured graph as it is"):
+        return None
+    writes = tuple(node.name for node in ask.case.graph.graph.nodes if _writes(node))
+    return CulpritSet("elimination", (replace(culprit, captured=writes),), reason=reason)
 
 
 def _writes(node: object) -> bool:
@@ -154,7 +155,6 @@ def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet 
        harmlessly.
     """
     told = [each for each in find_meta_mismatches(ask.case, seen.log) if _may_matter(each, seen)]
-    first = {each.where: each for each in reversed(told)}
     wheres = list(dict.fromkeys(each.where for each in told))
 
     def passes_without(names: Sequence[str]) -> bool:
@@ -163,11 +163,10 @@ def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet 
     guilty = run_search(likely_cause(wheres), passes_without)
     if guilty is None:
         return None
-    nodes = tuple(dict.fromkeys(each.node for each in told if each.where == guilty))
-    evidence = str(first[guilty].mismatch.detail)
-    name, veto = guilty.partition("/")[2], Veto(passes=frozenset({guilty}))
-    culprit = Culprit("dispatch", name, veto, nodes=nodes, evidence=evidence)
-    return CulpritSet("check", (culprit,))
+    wrong = [each for each in told if each.where == guilty]
+    nodes = tuple(dict.fromkeys(each.node for each in wrong))
+    evidence = str(wrong[0].mismatch.detail)
+    return CulpritSet("check", (of_pass_id(guilty, nodes, evidence),))
 
 
 def _may_matter(wrong: MetaMismatch, seen: ObservedCompile) -> bool:

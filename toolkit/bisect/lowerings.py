@@ -28,7 +28,7 @@ from dataclasses import replace
 from ctk.compiler.observe import RewriteRecord
 from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of
 from ctk.toolkit.bisect.culprit import Culprit
-from ctk.toolkit.bisect.suspects import list_names, of_rewrite
+from ctk.toolkit.bisect.suspects import list_names, of_pass_id, of_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.search.blocks import likely_cause
 from ctk.toolkit.search.questions import run_search
@@ -104,11 +104,9 @@ class _Search:
         numbers = [str(each.id.number) for each in fusions]
         if len(numbers) < 2 or not self._without_fusions(numbers):
             return None
-        record = next(p for p in self._scene.passes if p.id == fusions[0].id.pass_id)
-        first = of_rewrite(fusions[0], len(record.rewrites), self._kernel.evidence)
         nodes = tuple(dict.fromkeys(name for each in fusions for name in each.nodes))
         veto = Veto(rewrites=frozenset(each.id.number for each in fusions))
-        return replace(first, nodes=nodes, veto=veto)
+        return replace(self._of_fusion(fusions[0]), nodes=nodes, veto=veto)
 
     def _lowering(self) -> Culprit | None:
         lowerings = self._scene.lowerings
@@ -116,26 +114,22 @@ class _Search:
         if guilty is None:
             return None
         nodes = self._scene.nodes_of(operator_of(guilty))
-        return self._pass(guilty, nodes)
+        return of_pass_id(guilty, nodes, self._kernel.evidence)
 
     def _switch(self, names: Sequence[str]) -> Culprit | None:
         guilty = run_search(likely_cause(names), self._without_passes)
-        return self._pass(guilty, self._kernel.nodes) if guilty is not None else None
+        if guilty is None:
+            return None
+        return of_pass_id(guilty, self._kernel.nodes, self._kernel.evidence)
 
     def _fusion(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
         by_number = {str(each.id.number): each for each in fusions}
         guilty = run_search(likely_cause(list(by_number)), self._without_fusions)
-        if guilty is None:
-            return None
-        rewrite = by_number[guilty]
+        return self._of_fusion(by_number[guilty]) if guilty is not None else None
+
+    def _of_fusion(self, rewrite: RewriteRecord) -> Culprit:
         record = next(p for p in self._scene.passes if p.id == rewrite.id.pass_id)
         return of_rewrite(rewrite, len(record.rewrites), self._kernel.evidence)
-
-    def _pass(self, where: str, nodes: tuple[str, ...]) -> Culprit:
-        stage, _, name = where.partition("/")
-        assert stage == "lowered", "everything below the passes is of that stage"
-        veto = Veto(passes=frozenset({where}))
-        return Culprit("lowered", name, veto, nodes=nodes, evidence=self._kernel.evidence)
 
     def _without_passes(self, names: Sequence[str]) -> bool:
         return self._passes(Veto(passes=frozenset(names)), f"without {list_names(names)}")

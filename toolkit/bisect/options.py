@@ -23,11 +23,11 @@ Not found: an option that has an effect only together with another.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.bisect.culprit import Culprit, OptionEffect
+from ctk.toolkit.bisect.culprit import Culprit, OptionEffect, option_words
 from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -51,25 +51,8 @@ class OptionSearch:
     left: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """One option at another value, or (`is_default`) not set."""
-
-    option: str
-    value: object = None
-    is_default: bool = False
-
-    def applied(self, config: Mapping[str, object]) -> dict[str, object]:
-        others = {key: value for key, value in config.items() if key != self.option}
-        return others if self.is_default else {**others, self.option: self.value}
-
-    def effect(self, verdict: Verdict) -> OptionEffect:
-        return OptionEffect(
-            self.option, None if self.is_default else config_text(self.value), verdict
-        )
-
-    def __str__(self) -> str:
-        return self.effect(Verdict.PASSES).words
+Change = tuple[str, str | None]
+"""An option, and its value as `--config` takes it; None: not set."""
 
 
 @dataclass(slots=True)
@@ -93,16 +76,18 @@ class _OptionQuestions:
         if answer.verdict is Verdict.REPRODUCES:
             self.veto = NO_KERNELS
 
-    def ask(self, changes: Sequence[_Change]) -> Verdict | None:
+    def ask(self, changes: Sequence[Change]) -> Verdict | None:
         """Return the verdict of the case with some changes; None once the budget is used up."""
         if self.questions >= self.limit:
             return None
         config = dict(self.case.config)
-        for change in changes:
-            config = change.applied(config)
+        for option, value in changes:
+            config.pop(option, None)
+            if value is not None:
+                config[option] = _parse_config(value)
         self.questions += 1
         verdict = self._asked(replace(self.case, config=config)).verdict
-        what = str(changes[0]) if len(changes) == 1 else f"{len(changes)} options changed"
+        what = option_words(*changes[0]) if len(changes) == 1 else f"{len(changes)} options changed"
         self.say(f"{what}: {verdict.value}")
         return verdict
 
@@ -112,7 +97,7 @@ class _OptionQuestions:
         except CtkError as error:  # a target may refuse two options together
             return Judgement(Verdict.INVALID, detail=str(error))
 
-    def halve(self, changes: Sequence[_Change], *, is_known: bool = False) -> bool:
+    def halve(self, changes: Sequence[Change], *, is_known: bool = False) -> bool:
         """Find the changes that matter among changes that can be made together; is there none?
 
         Args:
@@ -126,10 +111,10 @@ class _OptionQuestions:
         elif len(changes) > 1 and verdict is not Verdict.REPRODUCES:
             return self._halve(changes)
         elif verdict in INFORMATIVE:
-            self.found.append(changes[0].effect(verdict))
+            self.found.append(OptionEffect(*changes[0], verdict))
         return verdict is Verdict.REPRODUCES
 
-    def _halve(self, changes: Sequence[_Change]) -> bool:
+    def _halve(self, changes: Sequence[Change]) -> bool:
         middle = len(changes) // 2
         is_in_second = self.halve(changes[:middle])
         self.halve(changes[middle:], is_known=is_in_second)
@@ -149,7 +134,7 @@ def options_that_matter(
     search = _OptionQuestions(case, executor, say, limit)
     for key in case.config:
         if key not in target.forced:
-            search.halve([_Change(key, is_default=True)])
+            search.halve([(key, None)])
     trials = target.trials(case.config)
     if culprit is not None and not target.is_quick:
         trials = [trial for trial in trials if _may_matter(trial, culprit)]
@@ -159,7 +144,7 @@ def options_that_matter(
     others = [trial for trial in trials if trial not in alone]
     for group in (*([trial] for trial in alone), others):
         if group:
-            search.halve([_Change(trial.option, trial.value) for trial in group])
+            search.halve([(trial.option, config_text(trial.value)) for trial in group])
     return OptionSearch(tuple(search.found), search.questions, search.left)
 
 
@@ -176,8 +161,7 @@ def confirm_options(case: Case, found: OptionSearch, executor: Oracle, say: Say)
     """Return the options of a smaller case with the same effect on the whole one; try each."""
     search = _OptionQuestions(case, executor, say, limit=len(found.effects))
     for effect in found.effects:
-        value = None if effect.value is None else _parse_config(effect.value)
-        search.halve([_Change(effect.option, value, is_default=effect.value is None)])
+        search.halve([(effect.option, effect.value)])
     return OptionSearch(tuple(search.found), found.questions + search.questions, found.left)
 
 

@@ -1,10 +1,14 @@
-"""Questions about one case: each is a compile with parts left out; none is asked twice."""
+"""Questions about one case: each is a compile with parts left out; none is asked twice.
 
-from collections.abc import Callable
+With the values compared on the way to the culprit, their answers also rule causes out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
@@ -13,6 +17,8 @@ from ctk.toolkit.oracle.questions.judge import judge
 
 Progress = Callable[[str], None]
 NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
+_SHOWN = 3
+"""How many questions are listed as exclusions; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +97,73 @@ class Questions:
         return NO_KERNELS if self.fails(NO_KERNELS, "with every kernel in eager") else Veto()
 
 
-def join_vetoes(one: Veto, other: Veto) -> Veto:
-    """Return the union of two vetoes."""
-    fuels = [fuel for fuel in (one.fuel, other.fuel) if fuel is not None]
+def join_vetoes(*vetoes: Veto) -> Veto:
+    """Return the union of vetoes."""
     return Veto(
-        passes=one.passes | other.passes,
-        rewrites=one.rewrites | other.rewrites,
-        kernels=one.kernels | other.kernels,
-        fuel=min(fuels) if fuels else None,
+        passes=frozenset().union(*(each.passes for each in vetoes)),
+        rewrites=frozenset().union(*(each.rewrites for each in vetoes)),
+        kernels=frozenset().union(*(each.kernels for each in vetoes)),
+        fuel=min((each.fuel for each in vetoes if each.fuel is not None), default=None),
     )
 
 
-def veto_of(culprits: tuple[Culprit, ...] | list[Culprit]) -> Veto:
+def veto_of(culprits: Iterable[Culprit]) -> Veto:
     """Return the veto of all culprits."""
-    veto = Veto()
-    for culprit in culprits:
-        veto = join_vetoes(veto, culprit.veto)
-    return veto
+    return join_vetoes(*(culprit.veto for culprit in culprits))
+
+
+def list_exclusions(
+    ask: Questions, signature: Signature | None, culprits: Sequence[Culprit] = ()
+) -> tuple[str, ...]:
+    """Return the causes that are ruled out, in sentences for people; that costs no question.
+
+    values     step1 ok, step2 ok, joint/fold wrong   the 2 steps before joint/fold keep all values
+    answers    without joint/cse: reproduces          it also fails without joint/cse
+               with every kernel in eager: reproduces it also fails with every kernel in eager
+    """
+    return (*_by_eager(signature), *_by_values(ask.findings), *_by_answers(ask, culprits))
+
+
+def _by_eager(signature: Signature | None) -> Iterator[str]:
+    if signature is not None and signature.is_numeric:
+        yield "eager, run twice, agrees with itself: neither a race nor random numbers"
+    if signature is not None and signature.kind == "missing-error":
+        yield "eager, run twice, raises the same"
+
+
+def _by_values(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the steps with right values, up to the first wrong step."""
+    wrong = next((i for i, each in enumerate(findings) if each.status == "wrong"), len(findings))
+    fine = [each for each in findings[:wrong] if each.status == "ok" and each.compared]
+    values = sum(each.compared for each in fine)
+    if not fine:
+        return
+    steps = "step" if len(fine) == 1 else f"{len(fine)} steps"
+    keep = f"keep{'s' * (len(fine) == 1)} all {values} values" if values > 1 else "keeps its value"
+    if wrong < len(findings):
+        yield f"the {steps} before {findings[wrong].where} {keep}"
+    else:
+        yield f"the {steps} that can be compared {keep}"
+
+
+def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
+    failing = {
+        veto: what
+        for veto, (what, judgement) in ask.answers.items()
+        if judgement.verdict is Verdict.REPRODUCES
+    }
+    is_below = any(culprit.stage == "lowered" for culprit in culprits)
+    if not is_below and NO_KERNELS in failing:
+        yield "it also fails with every kernel in eager: generated code is not to blame"
+    blamed = [culprit.veto for culprit in culprits]
+    alone = [what for veto, what in failing.items() if _is_single(veto) and veto not in blamed]
+    for what in alone[:_SHOWN]:
+        yield f"it also fails {what}"
+    if len(alone) > _SHOWN:
+        yield f"and without {len(alone) - _SHOWN} more, each alone"
+
+
+def _is_single(veto: Veto) -> bool:
+    if veto.fuel is not None or veto == NO_KERNELS:
+        return False
+    return len(veto.passes) + len(veto.rewrites) + len(veto.kernels) == 1

@@ -1,9 +1,15 @@
-"""Read suspects off one observed compile: from the exception, or from the first wrong step."""
+"""Read suspects off one observed compile, from the exception or the first wrong step; trace them.
 
-from collections.abc import Callable, Iterator, Sequence
+A suspect is traced to the nodes of the captured graph, which are the operators of the user.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
-from ctk.compiler.observe import ErrorRecord, PassRecord, RewriteRecord, first_line
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.observe import PassRecord, RewriteId, RewriteRecord, Stage, first_line
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Checker, Finding
@@ -14,36 +20,19 @@ from ctk.toolkit.search.questions import run_search
 
 
 def from_errors(log: CompileLog) -> Iterator[Culprit]:
-    """Yield the steps that raised, the last exception first: earlier ones were caught."""
+    """Yield the steps that raised, the last exception first: earlier ones were caught.
+
+    A pass is one also if it is a lowering on the way to a kernel.
+    """
     for record in reversed(log.errors()):
-        culprit = _from_error(record)
-        if culprit is not None:
-            yield culprit
+        evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
+        nodes = (record.node,) if record.node else ()
+        if record.rewrite is not None:
+            yield _of_rewrite(record.rewrite, record.rewrite.index, nodes, evidence)
+        elif record.pass_id is not None:
+            yield of_pass_id(str(record.pass_id), nodes, evidence)
         if record.kernel is not None:
-            evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
-            nodes = (record.node,) if record.node else ()
             yield of_kernel(str(record.kernel), nodes, evidence)
-
-
-def _from_error(record: ErrorRecord) -> Culprit | None:
-    """Return the pass that raised, also if it is a lowering on the way to a kernel."""
-    evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
-    nodes = (record.node,) if record.node else ()
-    if record.pass_id is None:
-        return None
-    name = str(record.pass_id).partition("/")[2]
-    veto = _pass_veto(str(record.pass_id))
-    culprit = Culprit(record.stage, name, veto, nodes=nodes, evidence=evidence)
-    if record.rewrite is None:
-        return culprit
-    return replace(
-        culprit,
-        veto=Veto(rewrites=frozenset({record.rewrite.number})),
-        rewrite=record.rewrite.number,
-        index=record.rewrite.index,
-        rule=record.rewrite.rule,
-        rewrites_in_pass=record.rewrite.index,
-    )
 
 
 def from_check(
@@ -65,14 +54,9 @@ def _decompositions_of(log: CompileLog, finding: Finding) -> Iterator[Culprit]:
         return
     for record in log.passes():
         if record.id.stage == "dispatch" and finding.node in record.nodes:
-            culprit = _from_pass(record, str(finding.mismatch and finding.mismatch.detail))
+            evidence = str(finding.mismatch and finding.mismatch.detail)
+            culprit = of_pass_id(str(record.id), evidence=evidence)
             yield replace(culprit, captured=(str(finding.node),))
-
-
-def _from_pass(record: PassRecord, evidence: str, nodes: tuple[str, ...] = ()) -> Culprit:
-    name = str(record.id).partition("/")[2]
-    veto = _pass_veto(str(record.id))
-    return Culprit(record.id.stage, name, veto, nodes=nodes, evidence=evidence)
 
 
 def _from_finding(checker: Checker, finding: Finding) -> Culprit:
@@ -80,35 +64,33 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
     evidence = str(finding.mismatch.detail) if finding.mismatch else ""
     node = (finding.node,) if finding.node else ()
     if step.kind == "kernel":
-        veto = Veto(kernels=frozenset(str(kernel) for kernel in step.kernels))
-        name = step.where.partition("/")[2]
         is_part = step.inputs is not None  # a kernel that is the whole graph hides its nodes
-        return Culprit("lowered", name, veto, nodes=node if is_part else (), evidence=evidence)
-    name = step.where.partition("/")[2]
-    if step.kind == "decomposition" and step.record is not None:
-        culprit = _from_pass(step.record, evidence, node)
-        return replace(culprit, captured=step.record.nodes)
+        culprit = of_kernel(step.where, node if is_part else (), evidence)
+        return replace(culprit, veto=Veto(kernels=frozenset(map(str, step.kernels))))
+    culprit = of_pass_id(step.where, node, evidence)
     if step.kind == "functionalize":
-        return Culprit("dispatch", name, Veto(), captured=node, evidence=evidence)
+        return replace(culprit, veto=Veto(), nodes=(), captured=node)
     if step.record is None:  # the partition
-        return Culprit("joint", name, _pass_veto(step.where), nodes=node, evidence=evidence)
+        return culprit
+    if step.kind == "decomposition":
+        return replace(culprit, captured=step.record.nodes)
     made = step.record.rewrites
     rewrite = guilty_rewrite(checker, finding)
     if rewrite is None:
-        return Culprit(
-            stage=step.stage,
-            name=name,
-            veto=_pass_veto(step.where),
-            rewrites_in_pass=len(made),
-            nodes=node,
-            evidence=evidence,
-        )
+        return replace(culprit, rewrites_in_pass=len(made))
     return of_rewrite(rewrite, len(made), evidence)
+
+
+def of_pass_id(where: str, nodes: tuple[str, ...] = (), evidence: str = "") -> Culprit:
+    """Return a pass as a culprit, from the `str` of its id."""
+    stage, _, name = where.partition("/")
+    veto = Veto(passes=frozenset({where}))
+    return Culprit(cast("Stage", stage), name, veto, nodes=nodes, evidence=evidence)
 
 
 def of_pass(record: PassRecord) -> Culprit:
     """Return a whole pass as a culprit."""
-    culprit = _from_pass(record, "")
+    culprit = of_pass_id(str(record.id))
     return replace(culprit, rewrites_in_pass=len(record.rewrites), captured=record.nodes)
 
 
@@ -119,30 +101,21 @@ def of_kernel(kernel: str, nodes: tuple[str, ...] = (), evidence: str = "") -> C
     return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
 
 
-def in_eager(kernels: Sequence[str]) -> str:
-    """Return a line for people: the kernels that a question runs in eager."""
-    more = f" and {len(kernels) - 3} more kernels" if len(kernels) > 3 else ""
-    return f"with {', '.join(kernels[:3])}{more} in eager"
-
-
-def list_names(names: Sequence[str]) -> str:
-    """Return names for a line of progress: the first three, and the number of the others."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
-
-
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:
     """Return a rewrite as a culprit."""
-    return Culprit(
-        stage=rewrite.id.pass_id.stage,
-        name=str(rewrite.id.pass_id).partition("/")[2],
-        veto=Veto(rewrites=frozenset({rewrite.id.number})),
-        rewrite=rewrite.id.number,
-        index=rewrite.id.index,
-        rule=rewrite.id.rule,
+    return _of_rewrite(rewrite.id, rewrites_in_pass, rewrite.nodes, evidence)
+
+
+def _of_rewrite(
+    rewrite: RewriteId, rewrites_in_pass: int, nodes: tuple[str, ...], evidence: str
+) -> Culprit:
+    return replace(
+        of_pass_id(str(rewrite.pass_id), nodes, evidence),
+        veto=Veto(rewrites=frozenset({rewrite.number})),
+        rewrite=rewrite.number,
+        index=rewrite.index,
+        rule=rewrite.rule,
         rewrites_in_pass=rewrites_in_pass,
-        nodes=rewrite.nodes,
-        evidence=evidence,
     )
 
 
@@ -150,11 +123,14 @@ def whole_pass(culprit: Culprit) -> Culprit:
     """Return the whole pass of a rewrite as a culprit."""
     if culprit.is_kernel:
         return culprit
-    return replace(culprit, veto=_pass_veto(culprit.where), rewrite=None, index=None)
+    veto = Veto(passes=frozenset({culprit.where}))
+    return replace(culprit, veto=veto, rewrite=None, index=None)
 
 
-def _pass_veto(where: str) -> Veto:
-    return Veto(passes=frozenset({where}))
+def list_names(names: Sequence[str], more: str = "more") -> str:
+    """Return names for a line of progress: the first three, and the number of the others."""
+    rest = f" and {len(names) - 3} {more}" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{rest}"
 
 
 def guilty_rewrite(checker: Checker, finding: Finding) -> RewriteRecord | None:
@@ -176,3 +152,55 @@ def guilty_rewrite(checker: Checker, finding: Finding) -> RewriteRecord | None:
     if not kept or not is_wrong(len(kept)):
         return None
     return kept[run_search(smallest_true(len(kept)), is_wrong) - 1]
+
+
+def trace_to_captured(culprit: Culprit, log: CompileLog, captured: GraphModule) -> Culprit:
+    """Return a culprit with the captured nodes from which its nodes came: the user's operators.
+
+    Forward nodes carry the captured node from which they came; backward nodes share the sequence
+    number of the forward node whose gradient they compute. Both are torch's own bookkeeping, so the
+    result is a hint: the reducer tries it first and believes only its oracle.
+    """
+    for graph in _graphs_of(culprit, log):
+        names = _names_in_captured(culprit.nodes, graph, captured)
+        if names:
+            return replace(culprit, captured=names)
+    return culprit
+
+
+def _graphs_of(culprit: Culprit, log: CompileLog) -> Iterator[GraphModule]:
+    yield from (p.before for p in log.passes() if str(p.id) == culprit.where)
+    yield from (e.graph for e in log.errors() if e.graph is not None)
+    yield from (k.graph for k in log.kernels() if str(k.id) in culprit.veto.kernels)
+
+
+def _names_in_captured(
+    names: Iterable[str], graph: GraphModule, captured: GraphModule
+) -> tuple[str, ...]:
+    """Return the nodes of `captured` from which the named nodes (unknown ones are skipped) came."""
+    nodes = {node.name: node for node in graph.graph.nodes}
+    own = {n.name for n in captured.graph.nodes if n.op not in ("placeholder", "output")}
+    by_number: dict[object, set[str]] = {}
+    for node in nodes.values():
+        if (number := node.meta.get("seq_nr")) is not None:
+            by_number.setdefault(number, set()).update(_origins(node, own))
+    found: set[str] = set()
+    for name in names:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        origins = _origins(node, own) or by_number.get(node.meta.get("seq_nr"), set[str]())
+        found |= origins or ({name} & own)
+    return tuple(n.name for n in captured.graph.nodes if n.name in found)
+
+
+def _origins(node: Node, own: set[str]) -> set[str]:
+    """Return the captured names in the history of a node; the history nests."""
+    queue = list(cast("list[Any]", node.meta.get("from_node") or []))
+    found: set[str] = set()
+    while queue:
+        source = queue.pop()
+        if getattr(source, "name", None) in own:
+            found.add(str(source.name))
+        queue.extend(getattr(source, "from_node", None) or [])
+    return found
