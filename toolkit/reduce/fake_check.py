@@ -1,16 +1,16 @@
 """Check a case with other sizes, by a run on fake tensors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
-from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import strides_for
 
@@ -43,14 +43,16 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
+    retries: ClassVar[bool] = False
+
     mode: Any
     sizes: Assignment
 
     def running(self) -> AbstractContextManager[None]:
         return fake.fake_compute(self.mode)
 
-    def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
-        sizes = [self.sizes.get(place(dim), size) for dim, size in enumerate(value.shape)]
+    def tensor(self, value: torch.Tensor, place: SizePlace) -> Any:
+        sizes = [self.sizes.get(place.at(dim), size) for dim, size in enumerate(value.shape)]
         if sizes == list(value.shape):
             return fake.to_fake(value, self.mode)
         with self.mode:
@@ -58,14 +60,8 @@ class _Numbers:
                 sizes, strides_for(value, sizes), dtype=value.dtype, device=value.device
             )
 
-    def number(self, value: int, place: SizePlace) -> int:
+    def size(self, value: int, place: SizePlace) -> int:
         return self.sizes.get(place, value)
-
-    def literals(self, value: Any, place: Callable[[Path], SizePlace]) -> Any:
-        return map_literals(value, lambda number, path: self.sizes.get(place(path), number))
 
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:
         return value
-
-    def is_refused(self, error: Exception) -> bool:
-        return False

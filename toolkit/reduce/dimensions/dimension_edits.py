@@ -10,12 +10,12 @@ from ctk.toolkit.reduce.dimensions.relations import resize_relations
 from ctk.toolkit.reduce.dimensions.resized_case import with_sizes
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.dimensions.sizing import (
-    Made,
     Untraceable,
+    notable_positions,
+    relations_made,
     sizing_of,
-    tensors_with_places,
 )
-from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
+from ctk.toolkit.reduce.dimensions.windows import window_start
 from ctk.toolkit.reduce.fake_check import Checked
 
 
@@ -61,7 +61,7 @@ class ShrinkDimensions:
         starts = partial(sizing.start, notable=not self.from_start)
         made = with_sizes(case, facts, sizes, checked=checked, starts=starts)
         if made is not None and not self.alone:
-            Made.of(facts).relations[made.graph] = resize_relations(sizing.relations, sizes)
+            relations_made(facts)[made.graph] = resize_relations(sizing.relations, sizes)
         return made
 
 
@@ -76,11 +76,7 @@ class CutDimensions:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         sizes = {each.place: each.new for each in self.resizes}
-        last = {
-            place(dim): position
-            for value, place in tensors_with_places(case)
-            for dim, position in enumerate(notable_index(value) or ())
-        }
+        last = notable_positions(case)
 
         def start(place: SizePlace, size: int) -> int:
             return window_start(last.get(place, 0), size)

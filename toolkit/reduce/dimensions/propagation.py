@@ -4,19 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler.fx.walk import fetch, placeholders
+from ctk.compiler.fx.walk import fetch, input_names, placeholders
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.modes import apply_modes
-from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_arguments, place_of_input
 from ctk.toolkit.reduce.eager_values import call_node, describe
 from ctk.toolkit.reduce.subgraphs import (
     LOOPS,
@@ -39,30 +39,28 @@ class Mismatch(Exception):
 
 
 class Sizes(Protocol):
-    """Gives the sizes of a run."""
+    """Gives the sizes of a run.
+
+    Attributes:
+        retries: A node that raises runs again with its own literals.
+    """
+
+    retries: ClassVar[bool]
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which operators run."""
         ...
 
-    def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
-        """Return the fake tensor for an input or constant; `place` maps a dimension."""
+    def tensor(self, value: torch.Tensor, place: SizePlace) -> Any:
+        """Return the fake tensor for an input or constant."""
         ...
 
-    def number(self, value: int, place: SizePlace) -> Any:
-        """Return the number for an input."""
-        ...
-
-    def literals(self, value: Any, place: Callable[[Path], SizePlace]) -> Any:
-        """Return the arguments of a node with its literals replaced."""
+    def size(self, value: int, place: SizePlace) -> Any:
+        """Return the number for an input or a literal."""
         ...
 
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:
         """Return the value of a node that was called with `given`, or refused that."""
-        ...
-
-    def is_refused(self, error: Exception) -> bool:
-        """Return whether to retry a node that raised with its own literals."""
         ...
 
 
@@ -84,7 +82,7 @@ class Propagation:
 
     def run(self, case: Case) -> None:
         """Run a whole case."""
-        names = [node.name for node in placeholders(case.graph)]
+        names = input_names(case.graph)
         with apply_modes(case.modes), process_state_kept(), fake.without_log():
             inputs = [
                 self._input(name, value) for name, value in zip(names, case.inputs, strict=True)
@@ -93,11 +91,10 @@ class Propagation:
                 self._graph(case.graph, inputs, "")
 
     def _input(self, name: str, value: object) -> object:
+        place = place_of_input(name, value)
         if isinstance(value, torch.Tensor):
-            return self.sizes.tensor(value, lambda dim: SizePlace("input", "", name, (dim,)))
-        if type(value) is int:
-            return self.sizes.number(value, SizePlace("number", "", name))
-        return value
+            return self.sizes.tensor(value, place)
+        return self.sizes.size(value, place) if type(value) is int else value
 
     def _graph(self, gm: GraphModule, inputs: Sequence[object], path: str) -> object:
         env: dict[Node, Any] = {}
@@ -121,27 +118,20 @@ class Propagation:
         raise AssertionError("a graph without an output node")
 
     def _constant(self, value: object, path: str, target: str) -> object:
-        if isinstance(value, torch.Tensor):
-            with fake.dispatch_modes_off():
-                return self.sizes.tensor(
-                    value, lambda dim: SizePlace("constant", path, target, (dim,))
-                )
-        return value
+        if not isinstance(value, torch.Tensor):
+            return value
+        with fake.dispatch_modes_off():
+            return self.sizes.tensor(value, SizePlace("constant", path, target))
 
     def _node(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
         own: Any = map_arg((node.args, node.kwargs), env.__getitem__)
-        wanted = self.sizes.literals(
-            {**dict(enumerate(node.args)), **node.kwargs},
-            lambda where: SizePlace("literal", path, node.name, where),
-        )
-        args = tuple(wanted[index] for index in range(len(node.args)))
-        given: Any = map_arg((args, {key: wanted[key] for key in node.kwargs}), env.__getitem__)
+        given: Any = map_arg(map_arguments(node, path, self.sizes.size), env.__getitem__)
         try:
             value = call_node(gm, node, *given)
             _check_scattered(node, given)
             return self.sizes.result(value, given)
-        except Exception as error:
-            if not self.sizes.is_refused(error):
+        except Exception:
+            if not self.sizes.retries:
                 raise
         return self.sizes.result(call_node(gm, node, *own), given, refused=True)
 

@@ -57,22 +57,17 @@ def resize_relations(relations: Relations, sizes: Mapping[SizePlace, int]) -> Re
 
 def solve_relations(trace: Trace) -> Relations:
     """Return the relations that the guards of a trace imply."""
-    known = set(trace.hints)
-    asked = [
-        (question, answer)
-        for question, answer in trace.asked.items()
-        if question.free_symbols <= known
-    ]
+    known = trace.hints.keys()
+    asked = [(q, a) for q, a in trace.asked.items() if q.free_symbols <= known]
     equal = [each for question, answer in asked for each in _equalities(question, answer)]
-    numbers = [(q, a) for q, a in asked if not _is_condition(q)]
     exact = [each for each in equal if not _is_rounded(each)]
     rounded = [each for each in equal if _is_rounded(each)]
-    solution = _Solution(_ranks(trace))
+    solution = _Solution({symbol: rank for rank, symbol in enumerate(trace.hints)})
     rest = solution.add_all(exact)
     rest_rounded = solution.add_all([each for each in rounded if not _has_remainder(each)])
     remainders = [each for each in rounded if _has_remainder(each)]
-    counted = [sympy.Eq(q, a) for q, a in numbers if not q.is_Symbol]
-    others = [_as_true(q, a) for q, a in asked if _is_order(q)]
+    counted = [sympy.Eq(q, a) for q, a in asked if _is_number(q)]
+    others = [q if bool(a) else sympy.Not(q) for q, a in asked if _is_order(q)]
     return Relations(
         trace=trace,
         formulas=solution.formulas,
@@ -83,18 +78,14 @@ def solve_relations(trace: Trace) -> Relations:
     )
 
 
-def _is_condition(question: Any) -> bool:
-    return isinstance(question, sympy.logic.boolalg.Boolean) and not question.is_Symbol
+def _is_number(question: Any) -> bool:
+    return not isinstance(question, sympy.logic.boolalg.Boolean) and not question.is_Symbol
 
 
 def _is_order(question: Any) -> bool:
     return isinstance(
         question, (sympy.StrictLessThan, sympy.LessThan, sympy.StrictGreaterThan, sympy.GreaterThan)
     )
-
-
-def _as_true(question: Any, answer: Any) -> Any:
-    return question if bool(answer) else sympy.Not(question)
 
 
 def _equalities(question: Any, answer: Any) -> Iterator[Any]:
@@ -120,13 +111,12 @@ def _has_remainder(expression: Any) -> bool:
     )
 
 
-def _ranks(trace: Trace) -> dict[Any, int]:
-    """Return how much each symbol should stay a root: those of inputs most, then by order."""
-    return {symbol: rank for rank, symbol in enumerate(trace.hints)}
-
-
 class _Solution:
-    """Formulas under construction; lives only inside `solve_relations`."""
+    """Formulas under construction; lives only inside `solve_relations`.
+
+    Args:
+        ranks: The order of the symbols. Those of lower rank, of inputs first, stay roots.
+    """
 
     def __init__(self, ranks: Mapping[Any, int]) -> None:
         self.ranks = ranks

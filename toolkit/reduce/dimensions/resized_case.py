@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
+from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, input_names, placeholders
 from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, literals_of, map_arguments
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
-from ctk.toolkit.reduce.dimensions.windows import window
+from ctk.toolkit.reduce.dimensions.windows import narrow, window
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.fake_check import Checked
 from ctk.toolkit.reduce.graph_changes import forget_value
@@ -38,8 +38,8 @@ def with_sizes(
     """
     graph = _with_literals(case.graph, sizes)
     _cut_constants(case.graph, graph, sizes, starts)
-    names = [node.name for node in placeholders(case.graph)]
-    inputs = _cut_inputs(dict(zip(names, case.inputs, strict=True)), sizes, starts)
+    own = dict(zip(input_names(case.graph), case.inputs, strict=True))
+    inputs = _cut_inputs(own, sizes, starts)
     _record(case.graph, graph, tuple(inputs.values()))
     result = dataclasses.replace(case, graph=graph, inputs=tuple(inputs.values()))
     indices = _Indices(case, facts, sizes, checked)
@@ -56,19 +56,12 @@ def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
     for path, graph in graphs_by_path(copy).items():
         for node in graph.graph.nodes:
             forget_value(node)
-            _set_literals(node, path, sizes)
+            if node.op in CALLS:
+                node.args, node.kwargs = map_arguments(
+                    node, path, lambda number, place: sizes.get(place, number)
+                )
         graph.recompile()
     return copy
-
-
-def _set_literals(node: Node, path: str, sizes: Assignment) -> None:
-    def new(number: int, where: Any) -> int:
-        return sizes.get(SizePlace("literal", path, node.name, where), number)
-
-    if node.op in ("placeholder", "output", "get_attr"):
-        return
-    node.args = tuple(map_literals(each, new, (i,)) for i, each in enumerate(node.args))
-    node.kwargs = {key: map_literals(each, new, (key,)) for key, each in node.kwargs.items()}
 
 
 def _cut_constants(old: GraphModule, new: GraphModule, sizes: Assignment, starts: Starts) -> None:
@@ -80,14 +73,11 @@ def _cut_constants(old: GraphModule, new: GraphModule, sizes: Assignment, starts
             target, value = str(node.target), fetch(graph, node.target)
             if not isinstance(value, torch.Tensor):
                 continue
-            plan = _Plan.of(
-                value, lambda d, t=target, p=path: SizePlace("constant", p, t, (d,)), sizes
-            )
-            if plan is None:
-                continue
-            key = (id(value), plan.sizes)
-            made[key] = made.get(key, plan.cut(value, starts))
-            _set_attribute(graphs[path], target, made[key])
+            kept = _window_of(value, SizePlace("constant", path, target), sizes, starts)
+            if kept is not None:
+                key = (id(value), kept[1])
+                made[key] = made[key] if key in made else window(value, *kept)
+                _set_attribute(graphs[path], target, made[key])
 
 
 def _set_attribute(gm: GraphModule, target: str, value: torch.Tensor) -> None:
@@ -102,27 +92,19 @@ def _set_attribute(gm: GraphModule, target: str, value: torch.Tensor) -> None:
         setattr(owner, name, value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """The window of a tensor to keep."""
+Window = tuple[tuple[int, ...], tuple[int, ...]]
+"""The starts and the sizes of the window of a tensor."""
 
-    places: tuple[SizePlace, ...]
-    sizes: tuple[int, ...]
 
-    @classmethod
-    def of(
-        cls, tensor: torch.Tensor, place: Callable[[int], SizePlace], sizes: Assignment
-    ) -> "_Plan | None":
-        """Return the plan for a tensor; None if it stays as it is."""
-        places = tuple(place(dim) for dim in range(tensor.dim()))
-        new = tuple(sizes.get(p, size) for p, size in zip(places, tensor.shape, strict=True))
-        return None if new == tuple(tensor.shape) else cls(places, new)
-
-    def starts(self, starts: Starts) -> tuple[int, ...]:
-        return tuple(starts(p, size) for p, size in zip(self.places, self.sizes, strict=True))
-
-    def cut(self, tensor: torch.Tensor, starts: Starts) -> torch.Tensor:
-        return window(tensor, self.starts(starts), self.sizes)
+def _window_of(
+    tensor: torch.Tensor, place: SizePlace, sizes: Assignment, starts: Starts
+) -> Window | None:
+    """Return the window of a tensor to keep; None if it stays as it is."""
+    places = [place.at(dim) for dim in range(tensor.dim())]
+    new = tuple(sizes.get(p, size) for p, size in zip(places, tensor.shape, strict=True))
+    if new == tuple(tensor.shape):
+        return None
+    return tuple(starts(p, size) for p, size in zip(places, new, strict=True)), new
 
 
 def _cut_inputs(
@@ -136,31 +118,28 @@ def _cut_inputs(
     result: dict[str, object] = dict(inputs)
     for names in owners.values():
         tensors = {name: value for name in names if isinstance(value := inputs[name], torch.Tensor)}
-        plans = {
-            name: plan
+        windows = {
+            name: kept
             for name, value in tensors.items()
-            if (plan := _Plan.of(value, lambda d, n=name: SizePlace("input", "", n, (d,)), sizes))
+            if (kept := _window_of(value, SizePlace("input", "", name), sizes, starts))
         }
         if len(names) == 1:
-            result |= {name: plan.cut(tensors[name], starts) for name, plan in plans.items()}
-        elif plans:
-            result |= _cut_shared(tensors, plans, starts)
+            result |= {name: window(tensors[name], *kept) for name, kept in windows.items()}
+        elif windows:
+            result |= _cut_shared(tensors, windows)
     numbers = {p.name: size for p, size in sizes.items() if p.kind == "number"}
     return result | numbers
 
 
 def _cut_shared(
-    tensors: Mapping[str, torch.Tensor], plans: Mapping[str, _Plan], starts: Starts
+    tensors: Mapping[str, torch.Tensor], windows: Mapping[str, Window]
 ) -> dict[str, torch.Tensor]:
     """Return windows of tensors on one memory, as views of one copy of it."""
     clones = clone_inputs(list(tensors.values()))
     result: dict[str, torch.Tensor] = {}
     for (name, old), clone in zip(tensors.items(), clones, strict=True):
         assert isinstance(clone, torch.Tensor)
-        plan = plans.get(name)
-        part = clone.detach() if plan else clone
-        for dim, start in enumerate(plan.starts(starts) if plan else ()):
-            part = part.narrow(dim, start, plan.sizes[dim] if plan else 0)
+        part = narrow(clone.detach(), *windows[name]) if name in windows else clone
         result[name] = part.requires_grad_(old.requires_grad)
     return result
 
@@ -197,21 +176,11 @@ class _Indices:
                 if source not in reached:
                     now = _shape(self.checked.infos.get(source))
                     yield from zip(_shape(self.facts.infos.get(source)), now, strict=False)
-            yield from self._literals(node)
+            for place, number in literals_of(node, ""):
+                yield number, self.sizes.get(place, number)
             info = self.facts.infos.get(node.name)
             if isinstance(info, TensorInfo) and not info.dtype.is_floating_point:
                 reached.add(node.name)
-
-    def _literals(self, node: Node) -> Iterator[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-
-        def note(number: int, where: Any) -> int:
-            new = self.sizes.get(SizePlace("literal", "", node.name, where), number)
-            found.append((number, new))
-            return number
-
-        map_literals({**dict(enumerate(node.args)), **node.kwargs}, note)
-        yield from found
 
 
 def _shape(info: object) -> Sequence[int]:

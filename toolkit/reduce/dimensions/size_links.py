@@ -48,7 +48,7 @@ def link_sizes(
         if not used:
             return tensor
         linked.update(*(expression_of(size).free_symbols for size in used))
-        return symbols.tensor(tensor, sizes, _strides(tensor, sizes))
+        return symbols.tensor(tensor, sizes, dense_strides_like(tensor, sizes))
 
     return tree_map(of_tensor, value)
 
@@ -87,7 +87,7 @@ def _hint(size: Any) -> int:
     return int(symbol_and_hint(size)[1] or 0)
 
 
-def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
+def dense_strides_like(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
     """Return dense strides in the memory order of the tensor's dimensions."""
     order = list(range(tensor.dim()))
     if all(type(stride) is int for stride in tensor.stride()):

@@ -4,9 +4,14 @@ x: f32[2, 8]               dimension 1 of input x: SizePlace("input", "", "x", (
 view = x.view(2, 2, 4)     argument 2 of view: SizePlace("literal", "", "view", (0, 2))
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
+
+from torch.fx import Node
+
+from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
+from ctk.toolkit.case.case import Case
 
 Kind = Literal["input", "constant", "number", "literal"]
 Path = tuple[int | str, ...]
@@ -21,13 +26,18 @@ class SizePlace:
             number, or a number among the arguments of a node.
         graph: Path of the graph (`graphs_by_path`); the outermost has the empty one.
         name: The input or node by name; the constant by its target.
-        where: The dimension; for literals the path into `(args..., kwargs by name...)`.
+        where: The dimension, empty for a tensor as a whole; for literals the path into
+            `(args..., kwargs by name...)`.
     """
 
     kind: Kind
     graph: str
     name: str
     where: Path = ()
+
+    def at(self, dim: int) -> "SizePlace":
+        """Return the place of a dimension of this tensor."""
+        return replace(self, where=(dim,))
 
     def __str__(self) -> str:
         name = f"{self.graph}.{self.name}" if self.graph else self.name
@@ -36,6 +46,39 @@ class SizePlace:
         if self.kind == "literal":
             return f"argument {'.'.join(map(str, self.where))} of {name}"
         return f"dimension {self.where[0]} of {name}"
+
+
+def place_of_input(name: str, value: object) -> SizePlace:
+    """Return the place of an input: of a number, or of a tensor as a whole."""
+    return SizePlace("number" if type(value) is int else "input", "", name)
+
+
+def placed_values(case: Case) -> Iterator[tuple[SizePlace, object]]:
+    """Yield the inputs, then the constants of all graphs, each with its place as a whole."""
+    for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
+        yield place_of_input(node.name, value), value
+    for path, graph in graphs_by_path(case.graph).items():
+        for node in graph.graph.find_nodes(op="get_attr"):
+            yield SizePlace("constant", path, str(node.target)), fetch(graph, node.target)
+
+
+def map_arguments(
+    node: Node, path: str, change: Callable[[int, SizePlace], object], least: int = 2
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a node of the graph at `path` with each literal replaced."""
+
+    def new(number: int, where: Path) -> object:
+        return change(number, SizePlace("literal", path, node.name, where))
+
+    args = tuple(map_literals(each, new, (i,), least) for i, each in enumerate(node.args))
+    return args, {key: map_literals(each, new, (key,), least) for key, each in node.kwargs.items()}
+
+
+def literals_of(node: Node, path: str, least: int = 2) -> list[tuple[SizePlace, int]]:
+    """Return the literals of a node of the graph at `path`, in order."""
+    found: list[tuple[SizePlace, int]] = []
+    map_arguments(node, path, lambda number, place: found.append((place, number)), least)
+    return found
 
 
 def map_literals(

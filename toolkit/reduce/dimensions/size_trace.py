@@ -6,23 +6,22 @@ symbols among its arguments is run with its own literals.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 import torch
 
-from ctk.compiler.fx.types import dense_strides
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of, size_symbols
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
-from ctk.toolkit.reduce.dimensions.size_links import link_sizes
-from ctk.toolkit.reduce.dimensions.size_places import Path, SizePlace, map_literals
+from ctk.toolkit.reduce.dimensions.size_links import dense_strides_like, link_sizes
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.graph_changes import size_symbol
 
 
@@ -74,9 +73,9 @@ def _names(case: Case) -> dict[SizePlace, str]:
     """Return Dynamo's names of the sizes of inputs, by place; plain symbols only."""
     found: dict[SizePlace, str] = {}
     for name, sizes in case.dynamic.items():
-        for dim, size in enumerate(sizes):
-            if size and size.isidentifier():
-                found[SizePlace("input", "", name, (dim,))] = f"dynamic_{size}"
+        place = SizePlace("input", "", name)
+        named = [(dim, size) for dim, size in enumerate(sizes) if size and size.isidentifier()]
+        found |= {place.at(dim): f"dynamic_{size}" for dim, size in named}
     known = set(found.values())
     for node in placeholders(case.graph):
         if f"dynamic_{size_symbol(node)}" in known:
@@ -99,6 +98,8 @@ def _dynamo_equalities(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Symbolic:
+    retries: ClassVar[bool] = True
+
     symbols: SizeSymbols
     dynamic: Mapping[SizePlace, str]
     named: dict[SizePlace, str] = field(default_factory=dict[SizePlace, str])
@@ -108,17 +109,17 @@ class _Symbolic:
     def running(self) -> AbstractContextManager[None]:
         return self.symbols.running()
 
-    def tensor(self, value: torch.Tensor, place: Callable[[int], SizePlace]) -> Any:
+    def tensor(self, value: torch.Tensor, place: SizePlace) -> Any:
         if not _is_plain(value):
             return fake.to_fake(value, self.symbols.mode)
-        sizes = [self._size(size, place(dim)) for dim, size in enumerate(value.shape)]
+        sizes = [self.size(size, place.at(dim)) for dim, size in enumerate(value.shape)]
         return self.symbols.tensor(value, sizes, _strides(value, sizes))
 
-    def number(self, value: int, place: SizePlace) -> Any:
-        return self._size(value, place)
-
-    def literals(self, value: Any, place: Callable[[Path], SizePlace]) -> Any:
-        return map_literals(value, lambda number, path: self._size(number, place(path)))
+    def size(self, value: int, place: SizePlace) -> Any:
+        if value < 2:
+            return value
+        name = self.named.setdefault(place, self.dynamic.get(place, f"size_{len(self.named)}"))
+        return self.symbols.size(name, value)
 
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:
         if refused:
@@ -136,15 +137,6 @@ class _Symbolic:
         made = set(self.named.values())
         yield from (n.removeprefix("dynamic_") for n in self.dynamic.values() if n in made)
 
-    def is_refused(self, error: Exception) -> bool:
-        return True
-
-    def _size(self, size: int, place: SizePlace) -> Any:
-        if size < 2:
-            return size
-        name = self.named.setdefault(place, self.dynamic.get(place, f"size_{len(self.named)}"))
-        return self.symbols.size(name, size)
-
 
 def _is_plain(value: torch.Tensor) -> bool:
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
@@ -154,12 +146,10 @@ def _is_plain(value: torch.Tensor) -> bool:
 
 def _strides(value: torch.Tensor, sizes: list[Any]) -> list[Any]:
     """Return dense strides in the memory order of a tensor; expanded dimensions stay expanded."""
-    order = sorted(range(value.dim()), key=lambda dim: (-value.stride(dim), dim))
-    dense = dense_strides([1 if value.stride(dim) == 0 else sizes[dim] for dim in order])
-    strides: list[Any] = [0] * value.dim()
-    for dim, stride in zip(order, dense, strict=True):
-        strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else stride
-    return strides
+    is_expanded = [stride == 0 for stride in value.stride()]
+    own = [1 if expanded else size for expanded, size in zip(is_expanded, sizes, strict=True)]
+    dense = enumerate(dense_strides_like(value, own))
+    return [0 if is_expanded[dim] and value.shape[dim] > 1 else stride for dim, stride in dense]
 
 
 def size_expression_of(text: str, symbols: Mapping[str, Any]) -> Any | None:

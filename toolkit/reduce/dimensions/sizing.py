@@ -1,20 +1,18 @@
 """The sizes of one case and their relations, computed once and kept with its facts."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
 from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
-from ctk.toolkit.reduce.dimensions.size_places import SizePlace
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, placed_values
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment, assignments
 from ctk.toolkit.reduce.dimensions.size_trace import trace_sizes
 from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
@@ -92,44 +90,31 @@ class Sizing:
     def _found_anchors(self) -> dict[Any, int]:
         found: dict[Any, int] = {}
         symbols = self.relations.trace.symbols
-        for value, place in tensors_with_places(self.case):
-            index = notable_index(value) or ()
-            for dim, position in enumerate(index):
-                symbol = symbols.get(place(dim))
-                if symbol is not None:
-                    formula = self.relations.formula(symbol)
-                    found[formula] = max(position, found.get(formula, 0))
+        for place, position in notable_positions(self.case).items():
+            symbol = symbols.get(place)
+            if symbol is not None:
+                formula = self.relations.formula(symbol)
+                found[formula] = max(position, found.get(formula, 0))
         return found
 
 
-def tensors_with_places(case: Case) -> Iterator[tuple[torch.Tensor, Callable[[int], SizePlace]]]:
-    """Yield inputs and constants, each with a function from a dimension to its place."""
-    for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
-        if isinstance(value, torch.Tensor):
-            yield value, partial(_dimension, "input", "", node.name)
-    for path, graph in graphs_by_path(case.graph).items():
-        for node in graph.graph.find_nodes(op="get_attr"):
-            value = fetch(graph, node.target)
-            if isinstance(value, torch.Tensor):
-                yield value, partial(_dimension, "constant", path, str(node.target))
+def notable_positions(case: Case) -> dict[SizePlace, int]:
+    """Return the position of the notable element of each tensor that has one, by dimension."""
+    return {
+        place.at(dim): position
+        for place, value in placed_values(case)
+        if isinstance(value, torch.Tensor)
+        for dim, position in enumerate(notable_index(value) or ())
+    }
 
 
-def _dimension(kind: Any, path: str, name: str, dim: int) -> SizePlace:
-    return SizePlace(kind, path, name, (dim,))
+def relations_made(facts: Facts) -> WeakKeyDictionary[GraphModule, Relations]:
+    """Return the relations of graphs that were made by shrinking others.
 
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """Relations of graphs that were made by shrinking others: they need no run with symbols."""
-
-    relations: WeakKeyDictionary[GraphModule, Relations]
-
-    @classmethod
-    def of(cls, facts: Facts) -> "Made":
-        """Return the relations that one best case hands on to the next."""
-        made = facts.handed_on.setdefault("sizes", cls(WeakKeyDictionary()))
-        assert isinstance(made, Made)
-        return made
+    They need no run with symbols. One best case hands them on to the next.
+    """
+    made = facts.handed_on.setdefault("sizes", WeakKeyDictionary[GraphModule, Relations]())
+    return cast("WeakKeyDictionary[GraphModule, Relations]", made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +127,7 @@ class Untraceable:
 def sizing_of(case: Case, facts: Facts) -> Sizing | Untraceable:
     """Return the sizes of a case, or the reason why fake tensors cannot run it."""
     if "sizing" not in facts.notes:
-        known = Made.of(facts).relations.get(case.graph)
+        known = relations_made(facts).get(case.graph)
         facts.notes["sizing"] = Sizing(case, known) if known else _sizing(case)
     found = facts.notes["sizing"]
     assert isinstance(found, Sizing | Untraceable)

@@ -36,12 +36,17 @@ def strides_for(tensor: torch.Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def narrow(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
+    """Return a window of a tensor as a view."""
+    for dim, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        tensor = tensor.narrow(dim, start, size)
+    return tensor
+
+
 def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
     """Return a copy of a window as a leaf, a parameter if the tensor is one."""
     with torch.no_grad():
-        part = tensor.detach()
-        for dim, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-            part = part.narrow(dim, start, size)
+        part = narrow(tensor.detach(), starts, sizes)
         new = _copy_at(part, strides_for(tensor, sizes), int(tensor.storage_offset()))
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(new, requires_grad=tensor.requires_grad)

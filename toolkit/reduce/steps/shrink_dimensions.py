@@ -5,20 +5,30 @@ bisected. Then single dimensions of inputs at 1 alone: they may broadcast. Last,
 together: a failure may need as many heads as tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import cast
 
 import torch
-from torch.fx import Node
 
-from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, placeholders
+from ctk.compiler.fx.walk import CALLS, graphs_by_path
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.dimension_edits import CutDimensions, Resize, ShrinkDimensions
 from ctk.toolkit.reduce.dimensions.relations import Relations
-from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_literals
+from ctk.toolkit.reduce.dimensions.size_places import SizePlace, literals_of, placed_values
 from ctk.toolkit.reduce.dimensions.sizing import Sizing, Untraceable, sizing_of
-from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Step
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.proposal import (
+    Descent,
+    GaveUp,
+    Guesses,
+    Monotone,
+    Proposal,
+    Step,
+    ladder_of_edits,
+)
 from ctk.toolkit.reduce.size import call_nodes
 
 MOST_NODES = 400
@@ -51,9 +61,8 @@ def _without_relations(case: Case, why: str) -> Iterator[Proposal]:
     if not sizes:
         return
     yield Guesses((CutDimensions(tuple(sizes)),))
-    for place, size in places:
-        yield _cut([Resize(place, size, 1)])
-    yield from map(_cut, _equal(sizes))
+    for group in (*([Resize(place, size, 1)] for place, size in places), *_equal(sizes)):
+        yield _descent(CutDimensions, group)
     yield GaveUp(f"sizes that depend on each other were not tried: no fake tensors run this: {why}")
 
 
@@ -63,27 +72,26 @@ def _is_static(place: SizePlace, case: Case) -> bool:
     return place.kind != "number" and named.isdisjoint(place.where)
 
 
-def _cut(group: Sequence[Resize]) -> Descent:
-    old = group[0].old
-    return Descent(lambda new: CutDimensions(tuple(replace(each, new=new) for each in group)), old)
+def _descent(edit: Callable[[tuple[Resize, ...]], Edit], group: Sequence[Resize]) -> Descent:
+    """Return the proposal to give equal sizes a smaller number."""
+    return Descent(lambda new: edit(tuple(replace(each, new=new) for each in group)), group[0].old)
 
 
 def _proposals(case: Case, sizing: Sizing) -> Sequence[Proposal]:
     chosen = _choose_sizes(case, sizing)
-    sizes = [Resize(place, old, 1) for place, old in chosen.items() if old > 1]
+    sizes = [each for each in chosen if each.old > 1]
     bound = [each for each in sizes if _is_of_tensor(sizing.relations, each.place)]
     half = len(bound) // 2
     groups = [bound, bound[:half], bound[half:]] if len(bound) > 3 else [bound]
     together = Guesses(tuple(ShrinkDimensions(tuple(g)) for g in groups if len(g) > 1))
+    notable = [each if sizing.has_notable(each.place) else replace(each, old=1) for each in chosen]
+    from_start = partial(ShrinkDimensions, from_start=True)
     return [
         together,
-        *(_one(place, old) for place, old in chosen.items()),
+        *(_descent(ShrinkDimensions, [each]) for each in chosen),
         *_alone(case, sizing.relations),
-        *(
-            _one(p, old if sizing.has_notable(p) else 1, from_start=True)
-            for p, old in chosen.items()
-        ),
-        *(_shrunk(group) for group in _equal(bound)),
+        *(_descent(from_start, [each]) for each in notable),
+        *(_descent(ShrinkDimensions, group) for group in _equal(bound)),
     ]
 
 
@@ -94,20 +102,6 @@ def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
             yield group
 
 
-def _one(place: SizePlace, size: int, *, from_start: bool = False) -> Descent:
-    return _shrunk([Resize(place, size, 1)], from_start=from_start)
-
-
-def _shrunk(group: Sequence[Resize], *, from_start: bool = False) -> Descent:
-    old = group[0].old
-    return Descent(
-        lambda new: ShrinkDimensions(
-            tuple(replace(each, new=new) for each in group), from_start=from_start
-        ),
-        old,
-    )
-
-
 def _alone(case: Case, relations: Relations) -> Iterator[Monotone]:
     """Yield proposals to make one dimension of an input 1 that others have in common with it."""
     for place, size in _dimensions(case):
@@ -115,7 +109,7 @@ def _alone(case: Case, relations: Relations) -> Iterator[Monotone]:
         is_shared = symbol is not None and _is_shared(place, relations)
         is_shared = is_shared and symbol not in relations.trace.dynamic
         edit = ShrinkDimensions((Resize(place, size, 1),), alone=True)
-        yield Monotone(lambda _, edit=edit: edit, 1 if is_shared and size > 1 else 0)
+        yield ladder_of_edits(*([edit] if is_shared and size > 1 else []))
 
 
 def _is_shared(place: SizePlace, relations: Relations) -> bool:
@@ -126,18 +120,18 @@ def _is_shared(place: SizePlace, relations: Relations) -> bool:
     )
 
 
-def _choose_sizes(case: Case, sizing: Sizing) -> dict[SizePlace, int]:
-    """Return the places whose sizes may be chosen, and how large these are (1: nothing to do)."""
+def _choose_sizes(case: Case, sizing: Sizing) -> list[Resize]:
+    """Return the changes of sizes that may be chosen, to 1; from 1 on: nothing to do."""
     relations = sizing.relations
     sizes = _literal_sizes(relations)
     taken: set[object] = set()
-    found: dict[SizePlace, int] = {}
+    found: list[Resize] = []
     for place, size in (*_dimensions(case), *_literals(case)):
         symbol = relations.trace.symbols.get(place)
         is_free = symbol in relations.roots and symbol not in taken
         if is_free and place.kind == "literal":
             is_free = symbol in sizes
-        found[place] = size if is_free else 1
+        found.append(Resize(place, size if is_free else 1, 1))
         taken.add(symbol)
     return found
 
@@ -156,40 +150,23 @@ def _is_of_tensor(relations: Relations, place: SizePlace) -> bool:
 
 def _dimensions(case: Case) -> Iterator[tuple[SizePlace, int]]:
     """Yield the dimensions of inputs, the outermost graph's number inputs and its constants."""
-    for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
+    for place, value in placed_values(case):
         if isinstance(value, torch.Tensor):
-            yield from (
-                (SizePlace("input", "", node.name, (d,)), s) for d, s in enumerate(value.shape)
-            )
-        elif type(value) is int:
-            yield SizePlace("number", "", node.name), value
-    for path, graph in graphs_by_path(case.graph).items():
-        for node in graph.graph.find_nodes(op="get_attr"):
-            value = fetch(graph, node.target)
-            if isinstance(value, torch.Tensor):
-                for dim, size in enumerate(value.shape):
-                    yield SizePlace("constant", path, str(node.target), (dim,)), size
+            yield from ((place.at(dim), size) for dim, size in enumerate(value.shape))
+        elif place.kind == "number":
+            yield place, cast("int", value)
 
 
 def _literals(case: Case) -> Iterator[tuple[SizePlace, int]]:
     for path, graph in graphs_by_path(case.graph).items():
         for node in graph.graph.nodes:
-            if node.op in CALLS:
-                yield from _literals_of(node, path)
-
-
-def _literals_of(node: Node, path: str) -> Iterator[tuple[SizePlace, int]]:
-    found: list[tuple[SizePlace, int]] = []
-
-    def note(number: int, where: tuple[int | str, ...]) -> int:
-        found.append((SizePlace("literal", path, node.name, where), number))
-        return number
-
-    map_literals({**dict(enumerate(node.args)), **node.kwargs}, note, least=1)
-    name = getattr(node.target, "__name__", str(node.target))
-    if any(word in name for word in STAYS):
-        found = [(place, size) for place, size in found if _is_groups(place, name)]
-    yield from found
+            if node.op not in CALLS:
+                continue
+            name = getattr(node.target, "__name__", str(node.target))
+            stay = any(word in name for word in STAYS)
+            for place, number in literals_of(node, path, least=1):
+                if not stay or _is_groups(place, name):
+                    yield place, number
 
 
 def _is_groups(place: SizePlace, name: str) -> bool:
