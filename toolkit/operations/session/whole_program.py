@@ -27,7 +27,6 @@ from ctk.toolkit.reduce.program.smallest_program import (
     explain_program,
     name_culprit,
 )
-from ctk.toolkit.reduce.program.statement_search import Limits
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.repro.run import REPRO, ReproRun
 
@@ -56,8 +55,7 @@ def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Dia
     """Name the culprit, reduce the program, write its repro, and finish the operation."""
 
     def explain(asked: ProgramQuestioned) -> Known:
-        limits = Limits(budget.questions, budget.seconds)
-        found = explain_program(replace(asked, limits=limits), folder, run.say)
+        found = explain_program(replace(asked, budget=budget), folder, run.say)
         small = found.reduction
         if small is None:
             return Known(found.answer)

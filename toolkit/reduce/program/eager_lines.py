@@ -13,7 +13,7 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeGuard, cast
+from typing import TypeGuard
 
 from ctk.toolkit.reduce.program.program_edits import replace_node
 from ctk.toolkit.reduce.program.syntax import (
@@ -21,6 +21,7 @@ from ctk.toolkit.reduce.program.syntax import (
     number_nodes,
     number_of,
     parse_program,
+    split_future,
     text_of,
 )
 
@@ -67,18 +68,17 @@ def outside_lines(text: str) -> Iterator[Outside]:
         made, nodes = copy_tree(tree)
         if _move_out(nodes[number_of(node)]):
             calls = {_callee_name(each) for each in ast.walk(node)} & own
-            line = cast("ast.stmt", node).lineno
+            line = node.lineno
             source = lines[line - 1].partition("  #")[0].strip()
-            if cast("ast.stmt", node).end_lineno != line and not isinstance(node, _BLOCKS):
+            if node.end_lineno != line and not isinstance(node, _BLOCKS):
                 source = ast.unparse(node)  # of several lines
-            column = cast("ast.stmt", node).col_offset
-            yield Outside(line, source, frozenset(calls), _with_helper(made), column)
+            yield Outside(line, source, frozenset(calls), _with_helper(made), node.col_offset)
 
 
 def outside_calls(text: str, line: int) -> Iterator[Outside]:
     """Yield the program with each call outside that a statement makes, the largest first."""
     tree = parse_program(text)
-    statements = [n for n in _movable(tree) if cast("ast.stmt", n).lineno == line]
+    statements = [n for n in _movable(tree) if n.lineno == line]
     found = [each for node in statements[:1] for each in ast.walk(node) if _is_plain_call(each)]
     for call in sorted(found, key=lambda each: -len(ast.unparse(each))):
         made, nodes = copy_tree(tree)
@@ -108,22 +108,19 @@ def _callee_name(node: ast.AST) -> str:
 
 
 def _with_helper(tree: ast.Module) -> str:
-    text = text_of(tree)
-    future = [line for line in text.splitlines() if line.startswith("from __future__")]
-    rest = "\n".join(line for line in text.splitlines() if line not in future)
-    return "\n".join([*future, OUTSIDE, rest, ""])
+    future, rest = split_future(text_of(tree))
+    return "\n".join([*([future] if future else []), OUTSIDE, rest, ""])
 
 
-def _movable(tree: ast.Module) -> Iterator[ast.AST]:
+def _movable(tree: ast.Module) -> Iterator[ast.stmt | ast.Lambda]:
     """Yield the statements in functions that are compiled, and lambdas there."""
     for node in tree.body:
         yield from _inside(node, is_compiled=False)
 
 
-def _inside(node: ast.AST, *, is_compiled: bool) -> Iterator[ast.AST]:
-    is_statement = isinstance(node, (ast.stmt, ast.Lambda))
+def _inside(node: ast.AST, *, is_compiled: bool) -> Iterator[ast.stmt | ast.Lambda]:
     is_function = isinstance(node, (ast.FunctionDef, ast.Lambda))
-    if is_statement and (is_compiled or isinstance(node, ast.Lambda)):
+    if isinstance(node, ast.Lambda) or (is_compiled and isinstance(node, ast.stmt)):
         yield node
     if isinstance(node, ast.FunctionDef) and node.name in AROUND and not is_compiled:
         for child in ast.walk(node):  # its inner functions are compiled, its own lines are not

@@ -12,7 +12,7 @@
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
@@ -27,17 +27,26 @@ Kind = Callable[[ast.Module], Iterator[Edit]]
 Expressions = list[ast.expr]
 
 
+def _edit(tree: ast.Module, node: ast.AST, change: Callable[..., object], *how: object) -> Edit:
+    """Return the edit that calls `change(copy of the tree, its copy of the node, *how)`."""
+
+    def edited() -> ast.Module:
+        made, nodes = copy_tree(tree)
+        change(made, nodes[number_of(node)], *how)
+        return made
+
+    return edited
+
+
 def unwrap_blocks(tree: ast.Module) -> Iterator[Edit]:
     """Propose a compound statement's blocks in its place."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.If, ast.For, ast.While, ast.With, ast.Try)):
-            for which in range(len(list(blocks_of(node)))):
-                yield partial(_unwrap, tree, number_of(node), which)
+            for which, _ in enumerate(blocks_of(node)):
+                yield _edit(tree, node, _unwrap, which)
 
 
-def _unwrap(tree: ast.Module, number: int, which: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    node = nodes[number]
+def _unwrap(made: ast.Module, node: ast.stmt, which: int) -> None:
     inner = list(list(blocks_of(node))[which])
     if isinstance(node, ast.For) and which == 0:
         first = ast.parse("next(iter(x))", mode="eval").body
@@ -49,18 +58,26 @@ def _unwrap(tree: ast.Module, number: int, which: int) -> ast.Module:
             ast.Assign([cast("ast.expr", item.optional_vars)], item.context_expr, lineno=0)
             for item in named
         ]
-    for block in (block for each in nodes.values() for block in blocks_of(each)):
-        if node in block:
-            place = block.index(cast("ast.stmt", node))
-            block[place : place + 1] = inner
-    return made
+    _replace_statement(made, node, inner)
+
+
+def _replace_statement(made: ast.Module, old: ast.stmt, new: Sequence[ast.stmt]) -> None:
+    for block in (block for each in ast.walk(made) for block in blocks_of(each)):
+        if old in block:
+            place = block.index(old)
+            block[place : place + 1] = new
+            return
 
 
 def smaller_expressions(tree: ast.Module) -> Iterator[Edit]:
     """Propose parts of an expression in its place, larger expressions first."""
     for node in ast.walk(tree):
         for which in range(len(_parts(node))):
-            yield partial(_with_part, tree, number_of(node), which)
+            yield _edit(tree, node, _take_part, which)
+
+
+def _take_part(made: ast.Module, node: ast.AST, which: int) -> None:
+    replace_node(made, node, _parts(node)[which])
 
 
 def _parts(node: ast.AST) -> Expressions:
@@ -75,20 +92,20 @@ def _parts(node: ast.AST) -> Expressions:
             return values
         case ast.IfExp(body=body, orelse=orelse):
             return [body, orelse]
-        case ast.UnaryOp(operand=operand):
-            return [operand]
         case ast.Compare(left=left, comparators=comparators):
             return [left, *comparators]
-        case ast.Subscript(value=value, ctx=ast.Load()):
-            return [value]
-        case ast.Attribute(value=value, ctx=ast.Load()):
-            return [value]
-        case ast.NamedExpr(value=value) | ast.Await(value=value):
-            return [value]
-        case ast.Tuple(elts=[only], ctx=ast.Load()) | ast.List(elts=[only], ctx=ast.Load()):
-            return [only]
-        case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt):
-            return [elt]
+        case (
+            ast.UnaryOp(operand=part)
+            | ast.Subscript(value=part, ctx=ast.Load())
+            | ast.Attribute(value=part, ctx=ast.Load())
+            | ast.NamedExpr(value=part)
+            | ast.Await(value=part)
+            | ast.Tuple(elts=[part], ctx=ast.Load())
+            | ast.List(elts=[part], ctx=ast.Load())
+            | ast.ListComp(elt=part)
+            | ast.GeneratorExp(elt=part)
+        ):
+            return [part]
         case _:
             return []
 
@@ -97,24 +114,17 @@ def _plain(args: Expressions) -> Expressions:
     return [each.value if isinstance(each, ast.Starred) else each for each in args]
 
 
-def _with_part(tree: ast.Module, number: int, which: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    old = nodes[number]
-    return replace_node(made, old, _parts(old)[which])
-
-
-def replace_node(made: ast.Module, old: ast.AST, new: ast.AST) -> ast.Module:
-    """Put a node in the place of another, in a tree that is changed and returned."""
+def replace_node(made: ast.Module, old: ast.AST, new: ast.AST) -> None:
+    """Put a node in the place of another."""
     for parent in ast.walk(made):
         for name, value in ast.iter_fields(parent):
             if value is old:
                 setattr(parent, name, new)
-                return made
+                return
             if isinstance(value, list) and any(each is old for each in cast("list[object]", value)):
                 items = cast("list[object]", value)
                 items[next(i for i, each in enumerate(items) if each is old)] = new
-                return made
-    return made
+                return
 
 
 def fewer_items(tree: ast.Module) -> Iterator[Edit]:
@@ -125,23 +135,15 @@ def fewer_items(tree: ast.Module) -> Iterator[Edit]:
             if isinstance(found, list):
                 items = cast("list[object]", found)
                 for index in reversed(range(len(items))):
-                    yield partial(_without_item, tree, number_of(node), field, index)
+                    yield _edit(tree, node, _drop_item, index, field)
         if isinstance(node, ast.Dict):
             for index in reversed(range(len(node.keys))):
-                yield partial(_without_entry, tree, number_of(node), index)
+                yield _edit(tree, node, _drop_item, index, "keys", "values")
 
 
-def _without_item(tree: ast.Module, number: int, field: str, index: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    del getattr(nodes[number], field)[index]
-    return made
-
-
-def _without_entry(tree: ast.Module, number: int, index: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    node = cast("ast.Dict", nodes[number])
-    del node.keys[index], node.values[index]
-    return made
+def _drop_item(made: ast.Module, node: ast.AST, index: int, *fields: str) -> None:
+    for field in fields:
+        del getattr(node, field)[index]
 
 
 def inline_variables(tree: ast.Module) -> Iterator[Edit]:
@@ -150,9 +152,9 @@ def inline_variables(tree: ast.Module) -> Iterator[Edit]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             if len(node.targets) == 1 and len(_loads(tree, name)) == 1 == len(_stores(tree, name)):
-                yield partial(_inline, tree, number_of(node))
+                yield _edit(tree, node, _inline)
         if isinstance(node, ast.Call) and _function_of_call(tree, node):
-            yield partial(_inline_call, tree, number_of(node))
+            yield _edit(tree, node, _inline_call)
 
 
 def _loads(tree: ast.AST, name: str) -> list[ast.Name]:
@@ -167,15 +169,10 @@ def _names(tree: ast.AST, name: str) -> list[ast.Name]:
     return [each for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id == name]
 
 
-def _inline(tree: ast.Module, number: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    node = cast("ast.Assign", nodes[number])
+def _inline(made: ast.Module, node: ast.Assign) -> None:
     use = _loads(made, cast("ast.Name", node.targets[0]).id)[0]
     replace_node(made, use, node.value)
-    for block in (block for each in ast.walk(made) for block in blocks_of(each)):
-        if node in block:
-            block.remove(node)
-    return made
+    _replace_statement(made, node, [])
 
 
 def _function_of_call(tree: ast.Module, call: ast.Call) -> ast.FunctionDef | None:
@@ -190,9 +187,7 @@ def _function_of_call(tree: ast.Module, call: ast.Call) -> ast.FunctionDef | Non
     return None
 
 
-def _inline_call(tree: ast.Module, number: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    call = cast("ast.Call", nodes[number])
+def _inline_call(made: ast.Module, call: ast.Call) -> None:
     function = cast("ast.FunctionDef", _function_of_call(made, call))
     result = cast("ast.Return", function.body[0]).value or ast.Constant(None)
     given = {arg.arg: value for arg, value in zip(function.args.args, call.args, strict=True)}
@@ -206,7 +201,6 @@ def _inline_call(tree: ast.Module, number: int) -> ast.Module:
     replace_node(made, call, filled)
     if not _loads(made, function.name):
         made.body.remove(function)
-    return made
 
 
 def fewer_parameters(tree: ast.Module) -> Iterator[Edit]:
@@ -215,12 +209,10 @@ def fewer_parameters(tree: ast.Module) -> Iterator[Edit]:
         if isinstance(node, ast.FunctionDef):
             for index, arg in enumerate(node.args.args):
                 if not any(_names(each, arg.arg) for each in node.body) and arg.arg != "self":
-                    yield partial(_without_parameter, tree, number_of(node), index)
+                    yield _edit(tree, node, _drop_parameter, index)
 
 
-def _without_parameter(tree: ast.Module, number: int, index: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    function = cast("ast.FunctionDef", nodes[number])
+def _drop_parameter(made: ast.Module, function: ast.FunctionDef, index: int) -> None:
     args, defaults = function.args.args, function.args.defaults
     place = index - (len(args) - len(defaults))
     if place >= 0:
@@ -233,7 +225,6 @@ def _without_parameter(tree: ast.Module, number: int, index: int) -> ast.Module:
             del call.args[offset]
     if not any(_means(call, function.name) for call in ast.walk(made)):
         _drop_input(made, offset)
-    return made
 
 
 def _means(call: ast.AST, name: str) -> bool:
@@ -257,12 +248,10 @@ def modules_as_functions(tree: ast.Module) -> Iterator[Edit]:
             if not isinstance(only, ast.FunctionDef) or only.name not in ("forward", "__call__"):
                 continue
             if not any(_names(each, "self") for each in only.body):
-                yield partial(_as_function, tree, number_of(node))
+                yield _edit(tree, node, _make_function)
 
 
-def _as_function(tree: ast.Module, number: int) -> ast.Module:
-    made, nodes = copy_tree(tree)
-    node = cast("ast.ClassDef", nodes[number])
+def _make_function(made: ast.Module, node: ast.ClassDef) -> None:
     function = cast("ast.FunctionDef", node.body[0])
     function.name, function.args.args = node.name.lower(), function.args.args[1:]
     if function.name in ENTRIES:
@@ -273,7 +262,6 @@ def _as_function(tree: ast.Module, number: int) -> ast.Module:
             replace_node(made, call, call.func.value)  # M().eval()
     for call in [each for each in ast.walk(made) if _means(each, node.name)]:
         replace_node(made, call, ast.Name(function.name, ast.Load()))
-    return made
 
 
 def smaller_constants(tree: ast.Module) -> Iterator[Edit]:

@@ -13,6 +13,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import make_folder, write_text
 from ctk.toolkit.execution.programs.program_protocol import Plan
 from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, rename_names
+from ctk.toolkit.reduce.program.syntax import split_future
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
@@ -88,7 +89,7 @@ def render_program(
     ours = "\n".join((*carried.imports, carried.source, ending))
     names = clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
     program = ast.unparse(rename_names(tree, names)) if names else failure.text.strip()
-    future, body = _split_future(program)
+    future, body = split_future(program)
     files = files_of(failure.path)
     has_numpy = any(b"numpy" in file.read_bytes() for file in files)
     numpys = _SEEDED_NUMPY if has_numpy or "numpy" in failure.text else ()
@@ -160,10 +161,3 @@ def _ending(failure: ProgramFailure) -> str:
             "    sys.exit(main_of_program(repro))",
         )
     )
-
-
-def _split_future(program: str) -> tuple[str, str]:
-    """Return the `from __future__` lines of a program, which must come first, and the rest."""
-    lines = program.splitlines()
-    future = [line for line in lines if line.startswith("from __future__")]
-    return "\n".join(future), "\n".join(line for line in lines if line not in future).strip()

@@ -10,6 +10,8 @@ that follows is not in their scope.
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from ctk.toolkit.reduce.program.syntax import names_bound_by
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, *_COMPREHENSIONS)
@@ -115,17 +117,9 @@ def _parameters(arguments: ast.arguments) -> set[str]:
 
 def _names_bound(body: Iterable[ast.AST]) -> set[str]:
     """Return the names that a scope binds itself, except its declared globals."""
-    found, declared = _names_stored(body), set[str]()
-    for node in _own(body):
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {each.asname or each.name.partition(".")[0] for each in node.names}
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            found.add(node.name)
-        elif isinstance(node, ast.Global):
-            declared |= set(node.names)
-    return found - declared
+    nodes = list(_own(body))
+    bound = {name for node in nodes for name in names_bound_by(node)}
+    return bound - {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
 
 
 def _names_stored(nodes: Iterable[ast.AST]) -> set[str]:

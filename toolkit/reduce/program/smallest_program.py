@@ -14,7 +14,8 @@ from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player
 from ctk.toolkit.execution.programs.program_protocol import Plan
 from ctk.toolkit.reduce.program.dynamo_culprit import guilty_line, refine, with_line
 from ctk.toolkit.reduce.program.program_repro import PROGRAM, ProgramFailure, write_program_repro
-from ctk.toolkit.reduce.program.statement_search import Limits, SmallProgram, reduce_program
+from ctk.toolkit.reduce.program.statement_search import SmallProgram, reduce_program
+from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.repro.run import ReproRun
 from ctk.toolkit.repro.script import limits_of
 
@@ -32,7 +33,7 @@ class ProgramQuestioned:
     text: str
     answer: EndToEnd
     plan: Plan
-    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
     timeout_seconds: float = TIMEOUT_SECONDS
     memory_nbytes: int | None = None
 
@@ -79,7 +80,7 @@ def explain_program(
         make_folder(folder)
         ask = player.make_oracle(plan, expected, blamed.passing)
         small = reduce_program(
-            text, ask, asked.limits, lambda smaller: write_text(folder / PROGRAM, smaller)
+            text, ask, asked.budget, lambda smaller: write_text(folder / PROGRAM, smaller)
         )
         say("look for the line")
         answer = _with_line(asked.path, answer, player, small, plan)

@@ -7,11 +7,11 @@ Greedy and deterministic; a candidate counts only if it is smaller and fails in 
 """
 
 import ast
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.ledger import Ledger
 from ctk.toolkit.reduce.program.program_edits import KINDS, Edit
 from ctk.toolkit.reduce.program.syntax import (
     blocks_of,
@@ -25,19 +25,12 @@ from ctk.toolkit.reduce.program.syntax import (
     text_of,
     without,
 )
+from ctk.toolkit.reduce.progress import Budget, OutOfBudget
 from ctk.toolkit.search.blocks import largest_subset
 from ctk.toolkit.search.questions import run_search
 
 Ask = Callable[[str], Judgement]
 """Judges the text of a program."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The budget of a search; None: unlimited."""
-
-    questions: int | None = None
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +49,10 @@ class SmallProgram:
     lines: Mapping[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
 
-class _Spent(Exception):
-    """A limit is reached."""
-
-
 def reduce_program(
     text: str,
     ask: Ask,
-    limits: Limits | None = None,
+    budget: Budget | None = None,
     on_smaller: Callable[[str], None] = lambda text: None,
 ) -> SmallProgram:
     """Return the smallest program that still fails in the same way.
@@ -74,17 +63,18 @@ def reduce_program(
     Raises:
         SyntaxError: The text is not Python.
     """
-    search = _Search(parse_program(text), ask, limits or Limits(), on_smaller)
+    search = _Search(parse_program(text), ask, Ledger(budget or Budget()), on_smaller)
     before = statements_in(search.best)
     finished = True
     try:
         while search.drop_statements() | search.edit():
             pass
-    except (_Spent, KeyboardInterrupt):
+    except (OutOfBudget, KeyboardInterrupt):
         finished = False
     best = search.best
+    questions = search.ledger.questions
     return SmallProgram(
-        text_of(best), before, statements_in(best), search.questions, finished, lines_of(best)
+        text_of(best), before, statements_in(best), questions, finished, lines_of(best)
     )
 
 
@@ -92,10 +82,8 @@ def reduce_program(
 class _Search:
     best: ast.Module
     ask: Ask
-    limits: Limits
+    ledger: Ledger
     on_smaller: Callable[[str], None]
-    questions: int = 0
-    started: float = field(default_factory=time.monotonic)
     known: set[str] = field(default_factory=set[str])
 
     def takes(self, candidate: ast.Module) -> bool:
@@ -106,20 +94,12 @@ class _Search:
         self.known.add(size[3])
         if not is_readable(candidate):
             return False
-        self._spend()
+        self.ledger.charge()
         if self.ask(size[3]).verdict is not Verdict.REPRODUCES:
             return False
         self.best = number_nodes(candidate)
         self.on_smaller(size[3])
         return True
-
-    def _spend(self) -> None:
-        limits, seconds = self.limits, time.monotonic() - self.started
-        if limits.questions is not None and self.questions >= limits.questions:
-            raise _Spent
-        if limits.seconds is not None and seconds >= limits.seconds:
-            raise _Spent
-        self.questions += 1
 
     def drop_statements(self) -> bool:
         """Drop statements, block after block; return whether something was dropped."""

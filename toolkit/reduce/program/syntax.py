@@ -120,7 +120,9 @@ def is_readable(tree: ast.Module) -> bool:
         compile(text_of(tree), "program.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return False
-    bound = _names_bound(tree)
+    nodes = list(ast.walk(tree))
+    bound = {name for node in nodes for name in names_bound_by(node)}
+    bound |= {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     known = bound | set(dir(builtins)) | {"__file__", "__name__", "__doc__"}
     return "*" in bound or _names_used(tree) <= known
 
@@ -130,21 +132,29 @@ def _names_used(tree: ast.AST) -> set[str]:
     return {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
-def _names_bound(tree: ast.AST) -> set[str]:
-    found = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.arg):
-            found.add(node.arg)
-        elif isinstance(node, ast.alias):
-            found.add(node.asname or node.name.partition(".")[0])
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            found.add(node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            found.add(node.rest)
-        elif isinstance(node, ast.Global):
-            found.update(node.names)
-    return found
+def names_bound_by(node: ast.AST) -> set[str]:
+    """Return the names that a node itself binds, without those of the nodes in it."""
+    match node:
+        case (
+            ast.Name(id=name, ctx=ast.Store() | ast.Del())
+            | ast.FunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.AsyncFunctionDef(name=name)
+            | ast.arg(arg=name)
+            | ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+        ):
+            return {name}
+        case ast.alias(name=name, asname=other):
+            return {other or name.partition(".")[0]}
+        case _:
+            return set()
+
+
+def split_future(text: str) -> tuple[str, str]:
+    """Return the `from __future__` lines of a program, which must come first, and the rest."""
+    lines = text.splitlines()
+    future = [line for line in lines if line.startswith("from __future__")]
+    return "\n".join(future), "\n".join(line for line in lines if line not in future).strip()

@@ -5,8 +5,9 @@ import textwrap
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.program.program_edits import inline_variables
-from ctk.toolkit.reduce.program.statement_search import Limits, reduce_program
+from ctk.toolkit.reduce.program.statement_search import reduce_program
 from ctk.toolkit.reduce.program.syntax import is_readable, parse_program, text_of
+from ctk.toolkit.reduce.progress import Budget
 
 REPRODUCES = Judgement(Verdict.REPRODUCES, Signature("accuracy"))
 PASSES = Judgement(Verdict.PASSES)
@@ -25,7 +26,7 @@ class Asked:
 
 def small(text, *words, **limits):
     asked = Asked(*words)
-    return reduce_program(textwrap.dedent(text), asked, Limits(**limits)), asked
+    return reduce_program(textwrap.dedent(text), asked, Budget(**limits)), asked
 
 
 LONG = """
