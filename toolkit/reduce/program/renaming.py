@@ -108,6 +108,8 @@ class _Renaming(ast.NodeVisitor):
             return
         if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             node.name = self._other(node.name)
+        if isinstance(node, ast.MatchMapping) and node.rest:
+            node.rest = self._other(node.rest)
         super().generic_visit(node)
 
 

@@ -25,6 +25,15 @@ PROGRAM = """
         global leaves
         leaves = 4
         return lambda play: play + leaves
+
+    match {}:
+        case {**play}:
+            play()
+
+    def g(a):
+        match a:
+            case {**replace}:
+                return replace
 """
 
 EXPECTED = """
@@ -47,6 +56,15 @@ EXPECTED = """
         global leaves_
         leaves_ = 4
         return lambda play: play + leaves_
+
+    match {}:
+        case {**play_}:
+            play_()
+
+    def g(a):
+        match a:
+            case {**replace}:
+                return replace
 """
 
 
