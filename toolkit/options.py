@@ -56,9 +56,9 @@ class Flag:
     parse: Callable[[Any], object] | None = None
 
 
-def flag_of(field: "dataclasses.Field[Any]") -> Flag | None:
-    """Return the flag of a field; None if the command line does not have it."""
-    metadata: tuple[object, ...] = getattr(field.type, "__metadata__", ())
+def flag_of(annotation: Any) -> Flag | None:
+    """Return the flag of an annotation; None if the command line does not have it."""
+    metadata: tuple[object, ...] = getattr(annotation, "__metadata__", ())
     return next((each for each in metadata if isinstance(each, Flag)), None)
 
 
@@ -322,5 +322,5 @@ def options_of(make: Callable[..., AnyOptions], keywords: Mapping[str, Any]) -> 
 
 def keywords_of(options: Any) -> dict[str, Any]:
     """Return options as keywords, to hand them on to an operation of the library."""
-    names = (field.name for field in dataclasses.fields(options) if flag_of(field) is not None)
+    names = (field.name for field in dataclasses.fields(options) if flag_of(field.type))
     return {name: getattr(options, name) for name in names}

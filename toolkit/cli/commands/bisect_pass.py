@@ -3,42 +3,37 @@
 from dataclasses import fields
 from typing import Annotated
 
-import typer
-
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.commands.bisect_command import answer_for_command, command_words
 from ctk.toolkit.cli.commands.diagnose import answer_of_diagnosis
 from ctk.toolkit.cli.shell.answer import Answer
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.options import argument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.operations.options import BisectOptions
-from ctk.toolkit.options import AskOptions, flag_of, keywords_of
+from ctk.toolkit.options import AskOptions, Flag, flag_of, keywords_of
 
 
 def bisect_pass(
     options: BisectOptions,
     subject: Annotated[
         str,
-        typer.Argument(
-            metavar="[CASE]",
-            help="As for `ctk check`; none with --command, or a command after `--`.",
-            show_default=False,
-            autocompletion=complete_case,
+        argument(
+            "[CASE]",
+            "As for `ctk check`; none with --command, or a command after `--`.",
+            complete_case,
         ),
     ] = "",
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- CMD...]", show_default=False, hidden=True)
-    ] = None,
+    words: Annotated[list[str] | None, argument("[-- CMD...]", hidden=True)] = None,
     command: Annotated[
         str,
-        typer.Option(
-            "--command",
-            metavar="CMD",
-            help="A whole program, as shell words in quotes: it is run again and again "
+        Flag(
+            ("--command",),
+            "A whole program, as shell words in quotes: it is run again and again "
             "without some passes. Exit code 0 is good, 125 cannot tell, another one bad. "
             "Also as single words: ctk bisect-pass -- python train.py --steps 1",
-            show_default=False,
+            metavar="CMD",
         ),
     ] = "",
 ) -> Answer:
@@ -69,7 +64,7 @@ def _refuse_options_of_cases(options: BisectOptions) -> None:
         ConfigError: Such an option is given.
     """
     for field in fields(AskOptions):
-        flag, value = flag_of(field), getattr(options, field.name)
+        flag, value = flag_of(field.type), getattr(options, field.name)
         is_given = (value or None) != (field.default or None)
         if flag is not None and is_given and field.name != "timeout_seconds":
             raise ConfigError(

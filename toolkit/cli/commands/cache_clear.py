@@ -2,20 +2,17 @@
 
 from typing import Annotated
 
-import typer
-
 from ctk.toolkit.cli.commands.cache_ls import count_entries_in_words
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.options import argument
 
 
 def cache_clear(
     entry: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ENTRY",
-            help="How its digest starts, as `ctk cache ls` shows it (default: everything).",
-            show_default=False,
+        argument(
+            "ENTRY", "How its digest starts, as `ctk cache ls` shows it (default: everything)."
         ),
     ] = None,
 ) -> Answer:

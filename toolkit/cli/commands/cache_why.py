@@ -12,6 +12,7 @@ from ctk.toolkit.cli.commands.cache_ls import SHOWN_DIGITS, as_data
 from ctk.toolkit.cli.commands.ls import spoken_age
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.options import argument
 
 if TYPE_CHECKING:
     from ctk.compiler.cache.store import Store
@@ -23,11 +24,10 @@ _LONGEST = 60
 def cache_why(
     what: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ENTRY|CASE",
-            help="How the digest of an entry or of a miss starts, or a case folder or program "
+        argument(
+            "ENTRY|CASE",
+            "How the digest of an entry or of a miss starts, or a case folder or program "
             "(default: the last miss).",
-            show_default=False,
         ),
     ] = None,
     trust: Annotated[

@@ -6,12 +6,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Literal
 
-import typer
-
 from ctk.toolkit.cli.commands.cache_ls import spoken_size
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.options import argument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.options import Flag, keywords_of, parse_config
 
@@ -70,12 +69,11 @@ class PackageOptions:
 def compile(
     programs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[NAME=]PROGRAM",
-            help="FILE.pt2 of torch.export, or FILE.py with functions model() and inputs() "
+        argument(
+            "[NAME=]PROGRAM",
+            "FILE.pt2 of torch.export, or FILE.py with functions model() and inputs() "
             "(FILE.py:build,example for other names). NAME: the name of its entry point.",
-            show_default=False,
-            autocompletion=complete_case,
+            complete_case,
         ),
     ],
     options: PackageOptions,

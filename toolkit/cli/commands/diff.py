@@ -5,21 +5,21 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
 from rich.console import RenderableType
 from rich.syntax import Syntax
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.completion import complete_case, complete_target
+from ctk.toolkit.cli.shell.completion import complete_case
 from ctk.toolkit.cli.shell.exit_codes import exit_code_of, judgement_data, line_of
-from ctk.toolkit.cli.shell.options import SubjectArgument
+from ctk.toolkit.cli.shell.options import SubjectArgument, argument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.options import (
     AllowImports,
     Backward,
     Dynamic,
+    Flag,
     GraphNumber,
     Trust,
     keywords_of,
@@ -44,44 +44,35 @@ SIDES = ("left", "right")
 T = TypeVar("T")
 
 
-OtherArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="OTHER",
-        help="Another case folder: show the differences; nothing is compiled.",
-        show_default=False,
-        autocompletion=complete_case,
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
     """The two compiles of one case, or the two cases."""
 
     subject: SubjectArgument
-    other: OtherArgument = None
+    other: Annotated[
+        Path | None,
+        argument(
+            "OTHER",
+            "Another case folder: show the differences; nothing is compiled.",
+            complete_case,
+        ),
+    ] = None
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            "--target",
-            "-t",
+        Flag(
+            ("--target", "-t"),
+            "A target: twice for the two sides, once for both.",
             metavar="TARGET",
-            help="A target: twice for the two sides, once for both.",
-            show_default=False,
-            autocompletion=complete_target,
         ),
     ] = None
     config: Annotated[
         list[str] | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="OPTIONS",
-            help="The options of one side: KEY=VALUE, or several as shell words in quotes, or an "
+        Flag(
+            ("--config", "-c"),
+            "The options of one side: KEY=VALUE, or several as shell words in quotes, or an "
             "empty string for none. Twice for the two sides; once: against none, or with two "
             "targets for both.",
-            show_default=False,
+            metavar="OPTIONS",
         ),
     ] = None
     backward: Backward = False

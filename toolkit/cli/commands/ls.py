@@ -4,13 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_folder
+from ctk.toolkit.cli.shell.options import argument
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.case_listing import CaseEntry
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 def ls(
     folder: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="DIR",
-            help="A dump folder (default: CTK_DUMP, else ctk_dumps here).",
-            show_default=False,
-            autocompletion=complete_folder,
-        ),
+        argument("DIR", "A dump folder (default: CTK_DUMP, else ctk_dumps here).", complete_folder),
     ] = None,
 ) -> Answer:
     """List the cases and operations in a folder.

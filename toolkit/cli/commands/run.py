@@ -11,7 +11,9 @@ from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.completion import complete_case, complete_folder
+from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.options import argument
+from ctk.toolkit.options import Flag
 
 if TYPE_CHECKING:
     from ctk.toolkit.watch.script import RunSummary
@@ -24,45 +26,36 @@ class WatchingOptions:
 
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
+        Flag(
+            ("--out", "-o"),
+            "Folder to write to (default: CTK_DUMP, else ctk_dumps here).",
             metavar="DIR",
-            help="Folder to write to (default: CTK_DUMP, else ctk_dumps here).",
-            show_default=False,
-            autocompletion=complete_folder,
         ),
     ] = None
     check: Annotated[
         Check | None,
-        typer.Option(
-            "--check",
-            help="What to compare with eager (default: CTK_CHECK, else output).",
-            show_default=False,
-        ),
+        Flag(("--check",), "What to compare with eager (default: CTK_CHECK, else output)."),
     ] = None
     on_failure: Annotated[
         OnFailure | None,
-        typer.Option(
-            "--on-failure",
-            help="The effect of a failure on the script (default: CTK_ON_FAILURE, else raise).",
-            show_default=False,
+        Flag(
+            ("--on-failure",),
+            "The effect of a failure on the script (default: CTK_ON_FAILURE, else raise).",
         ),
     ] = None
     inputs: Annotated[
         InputsMode | None,
-        typer.Option(
-            "--inputs",
-            help="Inputs and weights that cases keep (default: CTK_INPUTS, else recipe).",
-            show_default=False,
+        Flag(
+            ("--inputs",),
+            "Inputs and weights that cases keep (default: CTK_INPUTS, else recipe).",
         ),
     ] = None
     calls: Annotated[
         int,
-        typer.Option(
-            "--calls",
-            min=0,
-            help="How many first calls of each compiled function are compared with eager.",
+        Flag(
+            ("--calls",),
+            "How many first calls of each compiled function are compared with eager.",
+            minimum=0,
         ),
     ] = 1
 
@@ -85,19 +78,9 @@ def no_option(context: typer.Context, script: str) -> str:
 def run(
     watching: WatchingOptions,
     script: Annotated[
-        str,
-        typer.Argument(
-            metavar="SCRIPT",
-            help="A Python script.",
-            show_default=False,
-            autocompletion=complete_case,
-            callback=no_option,
-        ),
+        str, argument("SCRIPT", "A Python script.", complete_case, callback=no_option)
     ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False),
-    ] = None,
+    arguments: Annotated[list[str] | None, argument("ARGS", "Its arguments.")] = None,
 ) -> Answer:
     """Run a script, watching each torch.compile.
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
 from rich.console import RenderableType
 from rich.table import Table
 
@@ -18,6 +17,8 @@ from ctk.toolkit.cli.commands.show_why import show_why
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.options import argument
+from ctk.toolkit.options import Flag
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.roles import Role
@@ -26,75 +27,58 @@ if TYPE_CHECKING:
 
 DIAGNOSIS = "diagnosis.json"
 
-WhyNotOption = Annotated[
-    str | None,
-    typer.Option(
-        "--why-not",
-        metavar="RULE",
-        help="Compile the case with ctk and say why a rule of a pass, or "
-        "a decomposition (decompose.aten.gelu.default), did not fire.",
-        show_default=False,
-    ),
-]
-WhyOption = Annotated[
-    bool,
-    typer.Option(
-        "--why",
-        help="For a case that minify or diagnose made: show the outcome of each edit to make "
-        "it smaller, node by node, and which closest case passes.",
-    ),
-]
-PassOption = Annotated[
-    int | None,
-    typer.Option(
-        "--pass",
-        metavar="N",
-        min=0,
-        help="Show the changes of pass number N (the numbers are those of the list).",
-        show_default=False,
-    ),
-]
-TrustOption = Annotated[
-    bool,
-    typer.Option("--trust", help="Where it is compiled: run the code that the case brings along."),
-]
-
 
 def show(
     case: Annotated[
         Path,
-        typer.Argument(
-            metavar="CASE",
-            help="A case folder, a folder that diagnose wrote, or a package.",
-            show_default=False,
-            autocompletion=complete_case,
+        argument(
+            "CASE", "A case folder, a folder that diagnose wrote, or a package.", complete_case
         ),
     ],
-    pass_number: PassOption = None,
+    pass_number: Annotated[
+        int | None,
+        Flag(
+            ("--pass",),
+            "Show the changes of pass number N (the numbers are those of the list).",
+            metavar="N",
+            minimum=0,
+        ),
+    ] = None,
     times: Annotated[
         bool,
-        typer.Option(
-            "--times",
-            help="Compile it, and show the seconds and rewrites of each stage and pass.",
-        ),
+        Flag(("--times",), "Compile it, and show the seconds and rewrites of each stage and pass."),
     ] = False,
     kernels: Annotated[
         bool,
-        typer.Option(
-            "--kernels", help="Compile it, and show each kernel: its nodes, loops and source."
-        ),
+        Flag(("--kernels",), "Compile it, and show each kernel: its nodes, loops and source."),
     ] = False,
     target: Annotated[
         str | None,
-        typer.Option(
-            "--target",
-            help="With --times, --kernels: compile with this target, not the case's own.",
-            show_default=False,
+        Flag(
+            ("--target",),
+            "With --times, --kernels: compile with this target, not the case's own.",
         ),
     ] = None,
-    why: WhyOption = False,
-    why_not: WhyNotOption = None,
-    trust: TrustOption = False,
+    why: Annotated[
+        bool,
+        Flag(
+            ("--why",),
+            "For a case that minify or diagnose made: show the outcome of each edit to make "
+            "it smaller, node by node, and which closest case passes.",
+        ),
+    ] = False,
+    why_not: Annotated[
+        str | None,
+        Flag(
+            ("--why-not",),
+            "Compile the case with ctk and say why a rule of a pass, or "
+            "a decomposition (decompose.aten.gelu.default), did not fire.",
+            metavar="RULE",
+        ),
+    ] = None,
+    trust: Annotated[
+        bool, Flag(("--trust",), "Where it is compiled: run the code that the case brings along.")
+    ] = False,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a package."""
     compiles = {"--times": times, "--kernels": kernels, "--why-not": why_not is not None}

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import RenderableType
 from rich.syntax import Syntax
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.options import argument
 from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.options import Flag
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,34 +21,24 @@ if TYPE_CHECKING:
 def verify_rules(
     modules: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MODULE",
-            help="Modules or FILE.py with rule tables or passes (default: all passes of ctk).",
-            show_default=False,
+        argument(
+            "MODULE",
+            "Modules or FILE.py with rule tables or passes (default: all passes of ctk).",
         ),
     ] = None,
     rules: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rule",
-            metavar="NAME",
-            help="Only the rules, or passes, of this name (repeatable).",
-            show_default=False,
-        ),
+        Flag(("--rule",), "Only the rules, or passes, of this name (repeatable).", metavar="NAME"),
     ] = None,
     draws: Annotated[
         int,
-        typer.Option("--draws", metavar="N", min=1, help="How many draws each rule has to accept."),
+        Flag(("--draws",), "How many draws each rule has to accept.", metavar="N", minimum=1),
     ] = 300,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Decides every draw.")] = 0,
+    seed: Annotated[int, Flag(("--seed",), "Decides every draw.", metavar="N")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Keep each counter-example here: a script, and a case.",
-            show_default=False,
+        Flag(
+            ("--out", "-o"), "Keep each counter-example here: a script, and a case.", metavar="DIR"
         ),
     ] = None,
 ) -> Answer:

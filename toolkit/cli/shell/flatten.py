@@ -5,14 +5,14 @@
         target: Annotated[str | None, Flag(...)]      flatten_parameters(check) has the signature
         say: Say = silent                             (*, target: Annotated[..., typer.Option(...)])
 
-So an option is declared once, and a command names its group. A field without a `Flag` or a Typer
-option of its own has no option.
+So an option is declared once, and a command names its group. A parameter of a command may have a
+`Flag` as well. A field without a `Flag` or a Typer option of its own has no option.
 """
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -32,29 +32,29 @@ COMPLETIONS: dict[str, Callable[[str], object]] = {
 def flatten_parameters(run: Callable[..., T]) -> Callable[..., T]:
     """Return `run` with each parameter that is a dataclass replaced by the fields of that class."""
     hints = get_type_hints(run, include_extras=True)
-    groups: dict[str, Any] = {
-        name: hints[name]
-        for name in inspect.signature(run).parameters
-        if dataclasses.is_dataclass(hints[name])
-    }
-    fields = {name: _option_fields(group) for name, group in groups.items()}
-    placed: list[tuple[int, inspect.Parameter]] = []
+    declared: list[inspect.Parameter] = []
+    groups: dict[str, list[str]] = {}
     for parameter in inspect.signature(run).parameters.values():
-        if parameter.name in groups:
-            placed += [(_rank(flag_of(each)), _parameter(each)) for each in fields[parameter.name]]
+        hint: Any = hints[parameter.name]
+        if dataclasses.is_dataclass(hint):
+            fields = list(_option_fields(hint))
+            groups[parameter.name] = [each.name for each in fields]
+            declared += fields
         else:
-            placed.append((0, _keyword_only(parameter, hints[parameter.name])))
-    placed.sort(key=lambda pair: pair[0])
+            declared.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
+    flags = {each.name: flag_of(each.annotation) for each in declared}
 
     @functools.wraps(run)
     def call(**values: object) -> T:
-        taken = {
-            name: group(**{each.name: _value(each, values) for each in fields[name]})
-            for name, group in groups.items()
-        }
-        return run(**values, **taken)
+        for name, flag in flags.items():
+            if flag is not None and flag.parse is not None:
+                values[name] = flag.parse(values[name])
+        for name, names in groups.items():
+            values[name] = hints[name](**{each: values.pop(each) for each in names})
+        return run(**values)
 
-    return with_parameters(call, [parameter for _, parameter in placed])
+    ordered = sorted(declared, key=lambda each: _rank(flags[each.name]))
+    return with_parameters(call, [_with_option(each, flags[each.name]) for each in ordered])
 
 
 def with_parameters(
@@ -67,43 +67,29 @@ def with_parameters(
     return function
 
 
-def _option_fields(group: Any) -> list["dataclasses.Field[Any]"]:
-    """Return the fields of a dataclass that are options; their types must not be strings."""
-    return [each for each in dataclasses.fields(group) if hasattr(each.type, "__metadata__")]
+def _option_fields(group: Any) -> Iterator[inspect.Parameter]:
+    """Yield the fields of a dataclass that are options; their types must not be strings."""
+    for each in inspect.signature(group).parameters.values():
+        if hasattr(each.annotation, "__metadata__"):
+            yield each.replace(kind=each.KEYWORD_ONLY)
 
 
 def _rank(flag: Flag | None) -> int:
     return 0 if flag is None else SECTIONS.index(flag.section)
 
 
-def _value(field: "dataclasses.Field[Any]", values: dict[str, object]) -> object:
-    """Take the value of a field from those of the command line."""
-    flag, value = flag_of(field), values.pop(field.name)
-    return value if flag is None or flag.parse is None else flag.parse(value)
-
-
-def _keyword_only(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-
-
-def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
-    default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
-    flag, annotation = flag_of(field), field.type
-    if flag is not None:
-        typed = flag.typed or annotation.__origin__  # type: ignore[union-attr]  # it is Annotated
-        if flag.typed is not None:
-            default = None
-        annotation = Annotated[typed, _option(field.name, flag, default)]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(field.name, keyword, default=default, annotation=annotation)
-
-
-def _option(name: str, flag: Flag, default: object) -> Any:
-    return typer.Option(
+def _with_option(parameter: inspect.Parameter, flag: Flag | None) -> inspect.Parameter:
+    """Return a parameter with a `Flag` as Typer declares it."""
+    if flag is None:
+        return parameter
+    default = parameter.default if flag.typed is None else None
+    option = typer.Option(
         *flag.names,
         metavar=flag.metavar,
         min=flag.minimum,
         help=flag.help,
-        show_default=default is not None,
-        autocompletion=COMPLETIONS.get(name),
+        show_default=default not in (None, ""),
+        autocompletion=COMPLETIONS.get(parameter.name),
     )
+    typed = flag.typed or parameter.annotation.__origin__
+    return parameter.replace(default=default, annotation=Annotated[typed, option])
