@@ -9,10 +9,9 @@ from rich.console import RenderableType
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
-    end_to_end_data,
+    document_data,
     evidence_lines,
     exit_code_of,
-    judgement_data,
     steps_after,
 )
 from ctk.toolkit.cli.shell.options import SubjectArgument
@@ -57,7 +56,7 @@ def answer_of_report(
     """
     data = {
         "graphs": [graph_data(graph, history=history) for graph in report.graphs],
-        "end_to_end": end_to_end_data(report.end_to_end),
+        "end_to_end": document_data(report.end_to_end),
         "next": list(steps),
     }
     rows: list[RenderableType] = [findings_table(report)]
@@ -107,11 +106,10 @@ def graph_data(graph: "GraphCheck", *, history: bool) -> dict[str, object]:
         }
         for finding in graph.findings
     ]
-    judgement = judgement_data(graph.judgement)
     changes = [asdict(change) | {"ratio": change.ratio} for change in graph.history]
     data: dict[str, object] = {
         "graph": graph.case.name,
-        "judgement": judgement,
+        "judgement": document_data(graph.judgement),
         "findings": findings,
     }
     return data | ({"history": changes} if history else {})

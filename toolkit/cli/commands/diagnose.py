@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.exit_codes import exit_code_of
+from ctk.toolkit.cli.shell.exit_codes import document_data, exit_code_of
 from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.operations.options import ReduceOptions
@@ -31,7 +31,6 @@ def diagnose(subject: SubjectArgument, options: ReduceOptions) -> Answer:
 
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     """Return the answer for a diagnosis that was written."""
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.as_json import record_of
     from ctk.toolkit.operations.report.as_text import summary
 
@@ -41,7 +40,7 @@ def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     headline, *lines = summary(record, folder)
     lines += [f"written    {folder}", *lines_to_go_on(diagnosis)]
     headline = f"{'interrupted: ' * diagnosis.is_interrupted}{headline}{stumbles(diagnosis)}"
-    data = encode(record) | {"folder": str(folder)}
+    data = document_data(record) | {"folder": str(folder)}
     return Answer(code_of(diagnosis), headline, data, tuple(lines))
 
 

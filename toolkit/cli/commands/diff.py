@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from rich.console import RenderableType
-from rich.syntax import Syntax
 
 from ctk.compiler.errors import ConfigError
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, highlight_code, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
-from ctk.toolkit.cli.shell.exit_codes import exit_code_of, judgement_data, line_of
+from ctk.toolkit.cli.shell.exit_codes import document_data, exit_code_of, line_of
 from ctk.toolkit.cli.shell.options import SubjectArgument, argument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.options import (
@@ -94,15 +93,9 @@ def diff(options: DiffOptions) -> Answer:
     if options.other is not None:
         return diff_cases(options, options.other)
     left, right = sides_of(options.target or [], options.config or [])
+    for_both = keywords_of(options) | {"target": left.target, "config": None}
     with progress() as say:
-        report = diff_program(
-            options.subject,
-            left=left,
-            right=right,
-            say=say,
-            target=left.target,
-            **keywords_of(options),
-        )
+        report = diff_program(options.subject, left=left, right=right, say=say, **for_both)
     return answer_of(report)
 
 
@@ -129,7 +122,7 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
             rows.add_row(each.what, each.left, each.right)
         body.append(rows)
     if found.graph:
-        body.append(Syntax(found.graph, "diff", word_wrap=True, background_color="default"))
+        body.append(highlight_code(found.graph, "diff"))
     headline = f"{options.subject} and {other} differ: {found}"
     if found.is_same:
         headline = f"{options.subject} and {other} are the same"
@@ -204,7 +197,7 @@ def _parts(graph: "GraphDiff") -> list[RenderableType]:
         parts += ["", f"first other graph: left after {first.left}, right after {first.right}"]
         lines = first.diff.splitlines()
         text = "\n".join(lines[2 : 2 + DIFF_LINES])  # without the names of the two files
-        parts.append(Syntax(text, "diff", word_wrap=True, background_color="default"))
+        parts.append(highlight_code(text, "diff"))
         if len(lines) > 2 + DIFF_LINES:
             parts.append(f"and {len(lines) - 2 - DIFF_LINES} more lines: --json has all")
     if comparison.value is not None:
@@ -243,7 +236,7 @@ def graph_data(graph: "GraphDiff") -> dict[str, object]:
     """Return the JSON form of one graph."""
     seen = zip(SIDES, graph.cases, graph.judgements, strict=True)
     sides = {
-        side: {"target": case.target, "config": dict(case.config), "judgement": judgement_data(one)}
+        side: {"target": case.target, "config": dict(case.config), "judgement": document_data(one)}
         for side, case, one in seen
     }
     return {"graph": graph.cases[0].name, **sides, **asdict(graph.comparison)}

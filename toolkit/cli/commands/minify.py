@@ -13,7 +13,7 @@ from ctk.toolkit.cli.commands.diagnose import (
 )
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.exit_codes import judgement_data, line_of
+from ctk.toolkit.cli.shell.exit_codes import document_data, line_of
 from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.operations.options import MinifyOptions
@@ -47,17 +47,16 @@ def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
 
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.phrases import ending
 
     reduction = found.reduction
     if found.is_shown_by_no_graph and found.folder is not None:
         return answer_of_diagnosis(found)
     if reduction is None or found.folder is None:
-        data = {"graph": found.name} | judgement_data(found.judgement)
+        data = {"graph": found.name} | document_data(found.judgement)
         headline = f"{_first_line(found)} [{found.name}]"
         told = () if found.kept is None else (f"cache: {found.kept.line}",)
-        return Answer(code_of(found), headline, data | {"kept": describe_kept_entry(found)}, told)
+        return Answer(code_of(found), headline, data | {"kept": document_data(found.kept)}, told)
     state = ending(reduction.reason, reduction.unfinished)
     headline = (
         f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
@@ -76,15 +75,14 @@ def answer_of(found: "Diagnosis") -> Answer:
     lines += [f"problem: {problem}" for problem in found.problems]
     lines += flaky_and_others(found)
     lines += lines_to_go_on(found)
-    smallest, given = reduction.best.signature, found.judgement.signature
     data = reduction_data(reduction) | {
-        "failure": encode(smallest) if smallest else None,
-        "given_failure": encode(given) if given else None,
+        "failure": document_data(reduction.best.signature),
+        "given_failure": document_data(found.judgement.signature),
         "is_other_failure": found.other_failure is not None,
         "case": str(found.minimal) if found.minimal else None,
         "folder": str(found.folder),
         "problems": list(found.problems),
-        "kept": describe_kept_entry(found),
+        "kept": document_data(found.kept),
         "decided_by": found.decided_by or None,
         "others": [
             {"failure": str(each.signature), "case": str(each.folder)} for each in found.others
@@ -145,11 +143,6 @@ def flaky_and_others(found: "Diagnosis") -> list[str]:
     ]
 
 
-def describe_kept_entry(found: "Diagnosis") -> dict[str, object] | None:
-    """Return the JSON form of the entry in the persistent cache."""
-    return None if found.kept is None else dataclasses.asdict(found.kept)
-
-
 def kind_of(case: "Case") -> str:
     """Return the failure without its numbers, which were those of the case before."""
     signature = case.signature
@@ -166,9 +159,9 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
         "cached": reduction.cached,
         "remembered": reduction.remembered,
         "seconds": round(reduction.seconds, 2),
-        "flakiness": dataclasses.asdict(reduction.flakiness) if reduction.flakiness else None,
+        "flakiness": document_data(reduction.flakiness),
         "call_nodes": {"before": reduction.nodes_before, "after": reduction.nodes_after},
-        "certificate": [dataclasses.asdict(refusal) for refusal in reduction.certificate],
+        "certificate": [document_data(refusal) for refusal in reduction.certificate],
         "steps": {
             name: dataclasses.asdict(counts) for name, counts in reduction.statistics.items()
         },

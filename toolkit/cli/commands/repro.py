@@ -9,10 +9,9 @@ from rich.console import RenderableType
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
-    end_to_end_data,
+    document_data,
     evidence_lines,
     exit_code_of,
-    judgement_data,
     line_of,
     steps_after,
 )
@@ -60,7 +59,7 @@ def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
         headline = f"{line_of(judgement)} [{whole.program}, {whole.target}: {whole.where}]"
     data = {
         "graphs": [graph_data(graph) for graph in found.graphs],
-        "end_to_end": end_to_end_data(whole),
+        "end_to_end": document_data(whole),
         "next": list(steps),
     }
     body = (*body, *evidence_lines(whole), *(f"next: {step}" for step in steps))
@@ -75,7 +74,7 @@ def graph_data(graph: "GraphRepro") -> dict[str, object]:
         "clean_run": graph.run.outcome,
     }
     facts = {"graph": graph.case.name, "target": graph.case.target}
-    return facts | judgement_data(graph.judgement) | {"written": written}
+    return facts | document_data(graph.judgement) | {"written": written}
 
 
 COMMAND = Command("repro", repro)

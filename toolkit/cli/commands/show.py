@@ -1,7 +1,8 @@
 """`ctk show`: a case, a diagnosis, a package; a pass, kernels, times, whys of a case and a rule."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, cast
@@ -11,21 +12,26 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError, ConfigError
 from ctk.compiler.usercode.references import near_file
-from ctk.toolkit.cli.commands.show_compiled import highlight_code, show_kernels, show_times
 from ctk.toolkit.cli.commands.show_package import show_package
 from ctk.toolkit.cli.commands.show_why import show_why
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, highlight_code, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.exit_codes import document_data
 from ctk.toolkit.cli.shell.options import argument
-from ctk.toolkit.options import Flag
+from ctk.toolkit.options import AskOptions, Flag
 
 if TYPE_CHECKING:
+    from ctk.compiler.observe import KernelRecord
     from ctk.toolkit.case.roles import Role
     from ctk.toolkit.case.trust.demands import Demand
+    from ctk.toolkit.operations.times import StepTime, Times
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
 DIAGNOSIS = "diagnosis.json"
+
+COMPILING = ("--times", "--kernels", "--why-not")
+"""The questions that compile the case."""
 
 
 def show(
@@ -81,13 +87,18 @@ def show(
     ] = False,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a package."""
-    compiles = {"--times": times, "--kernels": kernels, "--why-not": why_not is not None}
-    refuse_alone(compiles, pass_number, why, target, trust)
-    if not any(compiles.values()) and case.is_file():
-        if pass_number is not None:
-            raise ConfigError(f"{case} is a file: --pass is for case folders")
-        if why:
-            raise ConfigError(f"{case} is a file: --why is for case folders")
+    questions = {
+        "--times": times,
+        "--kernels": kernels,
+        "--why-not": why_not is not None,
+        "--pass": pass_number is not None,
+        "--why": why,
+    }
+    asked = [name for name, is_asked in questions.items() if is_asked]
+    refuse_alone(asked, target, trust)
+    if case.is_file() and set(COMPILING).isdisjoint(asked):
+        if asked:
+            raise ConfigError(f"{case} is a file: {asked[0]} is for case folders")
         return show_package(case)
     if why:
         return show_why(case)
@@ -101,35 +112,17 @@ def show(
         return show_diagnosis(case)
     if not case.is_dir():
         raise CaseError(f"no such folder or package: {case}{near_file(case)}")
-    if pass_number is not None:
-        return show_pass(case, pass_number)
-    return show_case(case)
+    return show_case(case) if pass_number is None else show_pass(case, pass_number)
 
 
-def refuse_alone(
-    compiles: Mapping[str, bool],
-    pass_number: int | None,
-    why: bool,
-    target: str | None,
-    trust: bool,
-) -> None:
-    """Raise for two questions at once, and for options that would do nothing.
-
-    Args:
-        compiles: Whether each question that compiles the case is asked.
-        pass_number: The pass that is asked for, if any.
-        why: Whether it is asked why the case is not smaller.
-        target: What to compile with, for `--times` and `--kernels`.
-        trust: Whether code of the case may run, where it is compiled.
-    """
-    asked = [name for name, is_asked in compiles.items() if is_asked]
-    asked += ["--pass"] * (pass_number is not None) + ["--why"] * why
+def refuse_alone(asked: Sequence[str], target: str | None, trust: bool) -> None:
+    """Raise for two questions at once, and for options that would do nothing."""
     if len(asked) > 1:
         raise ConfigError(f"{asked[0]} and {asked[1]} are two questions: ask one of them")
-    if target is not None and not {"--times", "--kernels"} & set(asked):
+    if target is not None and {"--times", "--kernels"}.isdisjoint(asked):
         raise ConfigError("--target needs --times or --kernels: else nothing is compiled with it")
-    if trust and not any(compiles.values()):
-        raise ConfigError(f"--trust needs {' or '.join(compiles)}: else nothing is compiled")
+    if trust and set(COMPILING).isdisjoint(asked):
+        raise ConfigError(f"--trust needs {' or '.join(COMPILING)}: else nothing is compiled")
 
 
 def show_case(folder: Path) -> Answer:
@@ -137,7 +130,6 @@ def show_case(folder: Path) -> Answer:
     from ctk.toolkit.case.admission import demands_in
     from ctk.toolkit.case.case_listing import count_calls
     from ctk.toolkit.case.case_replacement import whole_case
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, read_dumped
 
@@ -147,7 +139,7 @@ def show_case(folder: Path) -> Answer:
     manifest = read_manifest(whole)
     calls = count_calls(whole / "graph.json")
     hidden = ("schema", "name", "files", "symbols", "imports")
-    facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
+    facts = {key: value for key, value in document_data(manifest).items() if key not in hidden}
     passes, kernels = read_dumped(DumpedPass, folder), read_dumped(DumpedKernel, folder)
     code = text_of(whole, whole / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
@@ -162,8 +154,8 @@ def show_case(folder: Path) -> Answer:
     data |= {
         "demands": [{"kind": each.kind, "what": each.name, "where": each.where} for each in demands]
     }
-    data |= {"passes": [encode(each) for each in passes]}
-    data |= {"kernels": [encode(each) for each in kernels], "graph": code}
+    data |= {"passes": [document_data(each) for each in passes]}
+    data |= {"kernels": [document_data(each) for each in kernels], "graph": code}
     return Answer(
         ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlight_code(code, "python"))
     )
@@ -197,10 +189,9 @@ def facts_table(facts: Mapping[str, object]) -> Table:
 
 def roles_table(roles: "Mapping[str, Role]") -> Table:
     """Return one row per tensor that is more than a plain input."""
-    rows = table("tensor of the graph", "in the program", "name", "static address")
-    for key, role in roles.items():
-        rows.add_row(key, role.kind, role.name, role.static or "")
-    return rows
+    columns = ("tensor of the graph", "in the program", "name", "static address")
+    rows = ((key, role.kind, role.name, role.static or "") for key, role in roles.items())
+    return table(*columns, rows=rows)
 
 
 def _is_said(value: object) -> bool:
@@ -209,11 +200,9 @@ def _is_said(value: object) -> bool:
 
 def demands_table(demands: "tuple[Demand, ...]") -> Table:
     """Return one row per thing that needs trust."""
-    rows = table("needs --trust, because it", "says")
-    for each in demands:
-        what, _, where = str(each).rpartition(" (")
-        rows.add_row(what, where.rstrip(")"))
-    return rows
+    parts = (str(each).rpartition(" (") for each in demands)
+    rows = ((what, where.rstrip(")")) for what, _, where in parts)
+    return table("needs --trust, because it", "says", rows=rows)
 
 
 def passes_table(passes: "list[DumpedPass]") -> Table:
@@ -236,11 +225,10 @@ def kernels_table(kernels: "list[DumpedKernel]") -> Table:
 
 def show_pass(folder: Path, number: int) -> Answer:
     """Return the answer for `--pass N`: the difference that the pass made."""
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.watch.dump import find_dumped_diff
 
     dumped, path = find_dumped_diff(folder, number)
-    head, data = f"pass {number} ({dumped.pass_})", {"pass": encode(dumped)}
+    head, data = f"pass {number} ({dumped.pass_})", {"pass": document_data(dumped)}
     if path is None:
         return Answer(ExitCode.NO_FAILURE, f"{head} changed nothing", data | {"diff": ""})
     diff = text_of(folder, path)
@@ -248,10 +236,79 @@ def show_pass(folder: Path, number: int) -> Answer:
     return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlight_code(diff, "diff"),))
 
 
+def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
+    """Return the answer for `--times`: one compile of each graph, and where its time went."""
+    from ctk.toolkit.operations.times import time_case
+    from ctk.toolkit.oracle.open_subject import open_subject
+
+    with open_subject(str(subject), None, AskOptions(target=target, trust=trust)) as it:
+        found = [time_case(case) for case in it.cases]
+    rows, whole = [times_table(each) for each in found], sum(each.seconds for each in found)
+    by = ", ".join(dict.fromkeys(each.target for each in found))
+    failed = [f"{each.case} raises {each.error}" for each in found if each.error]
+    data = {"graphs": [asdict(each) | {"rest": each.rest} for each in found]}
+    headline = f"{len(found)} graph(s) compiled with {by} in {whole:.2f} s"
+    if failed:
+        return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {failed[0]}", data, tuple(rows))
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(rows))
+
+
+def times_table(times: "Times") -> Table:
+    """Return one row per stage, and below it one per step, the slowest first."""
+    rows = table("stage", "step", "runs", "rewrites", "ms", "share")
+    for stage in times.stages:
+        rows.add_row(*time_cells(stage, times.seconds))
+        inside = [step for step in times.steps if step.stage == stage.stage and step.seconds]
+        for step in sorted(inside, key=lambda each: -each.seconds):
+            rows.add_row("", *time_cells(step, times.seconds)[1:])
+            for note in step.notes:
+                rows.add_row("", f"  {note}", "", "", "", "")
+    rest = f"{times.rest * 1000:.1f}", f"{times.rest / max(times.seconds, 1e-9):.0%}"
+    rows.add_row("the rest", "tracing, wrappers, unreported steps", "", "", *rest)
+    return rows
+
+
+def time_cells(step: "StepTime", whole: float) -> tuple[str, ...]:
+    """Return the cells of a step; of a whole compile of so many seconds."""
+    share = f"{step.seconds / max(whole, 1e-9):.0%}"
+    numbers = str(step.runs), str(step.rewrites), f"{step.seconds * 1000:.1f}", share
+    return step.stage, step.name, *numbers
+
+
+def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
+    """Return the answer for `--kernels`: the generated kernels of each graph of one compile."""
+    from ctk.toolkit.compile_log.recorder import Recorder
+    from ctk.toolkit.execution.execute import run_compiled
+    from ctk.toolkit.oracle.open_subject import open_subject
+
+    recorder = Recorder()
+    with open_subject(str(subject), None, AskOptions(target=target, trust=trust)) as it:
+        ran = [run_compiled(each, observer=recorder) for each in it.cases]
+    failed = [each.error for each in ran if each.error]
+    body: list[RenderableType] = []
+    for each in recorder.log.kernels():
+        state = "vetoed" if each.vetoed else f"{each.seconds * 1000:.1f} ms"
+        body.append(f"\n{each.id}: {', '.join(each.nodes) or 'the whole graph'} ({state})")
+        body += [highlight_code(each.ir, "text")] if each.ir else []
+        language = {".c": "c", ".txt": "text"}.get(each.suffix, "python")
+        body += [highlight_code(each.source, language)] if each.source else []
+    data = {"kernels": [kernel_facts(each) for each in recorder.log.kernels()]}
+    if failed:
+        said = f"cannot tell all: {type(failed[0]).__name__}: {failed[0]}".partition("\n")[0]
+        return Answer(ExitCode.CANNOT_TELL, said, data, tuple(body))
+    headline = f"{len(data['kernels'])} kernel(s)"
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(body))
+
+
+def kernel_facts(record: "KernelRecord") -> Mapping[str, object]:
+    """Return the JSON form of a kernel."""
+    facts = {"kernel": str(record.id), "nodes": list(record.nodes), "vetoed": record.vetoed}
+    return facts | {"seconds": record.seconds, "ir": record.ir, "source": record.source}
+
+
 def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     """Return the answer for `--why-not RULE`: its result in each run of its pass."""
     from ctk.compiler.options.config import resolve
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.store import load_case
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, explain_operator, explain_rule
@@ -268,7 +325,7 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     else:
         found = explain_rule(recorder.log, rule)
     headline = f"{rule}: fired {sum(each.fired for each in found)} time(s)"
-    data = {"rule": rule, "runs": [encode(each) for each in found]}
+    data = {"rule": rule, "runs": [document_data(each) for each in found]}
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))
 
 
@@ -280,7 +337,6 @@ def show_diagnosis(folder: Path) -> Answer:
     """
     from ctk.toolkit.case.case_listing import find_cases
     from ctk.toolkit.case.formats.folder_walk import Walk
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.as_json import read_json
     from ctk.toolkit.operations.report.as_text import summary
     from ctk.toolkit.operations.session.operation_listing import is_done
@@ -292,7 +348,7 @@ def show_diagnosis(folder: Path) -> Answer:
     lines += [f"look at it: ctk show {quote(path)}" for path in cases]
     command = None if is_done(record) else resume_hint(folder)
     lines += [f"to go on: {command}"] if command else []
-    found = {"folder": str(folder), "diagnosis": encode(record)}
+    found = {"folder": str(folder), "diagnosis": document_data(record)}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 
 

@@ -10,10 +10,10 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.exit_codes import document_data
 
 if TYPE_CHECKING:
-    from ctk.toolkit.operations.report.certificate_file import CertificateRecord
-    from ctk.toolkit.operations.report.minimality import Part
+    from ctk.toolkit.operations.report.certificate_file import CertificateRecord, Part
     from ctk.toolkit.reduce.certificate import Refusal
 
 MOST = 12
@@ -29,9 +29,12 @@ def show_why(folder: Path) -> Answer:
     Raises:
         CaseError: There is no certificate, or it is of another case.
     """
-    from ctk.toolkit.case.formats.schema import encode
-    from ctk.toolkit.operations.report.certificate_file import NEIGHBOUR, read_certificate
-    from ctk.toolkit.operations.report.minimality import answer_of, parts_of
+    from ctk.toolkit.operations.report.certificate_file import (
+        NEIGHBOUR,
+        answer_of,
+        parts_of,
+        read_certificate,
+    )
 
     case = find_certified_case(folder)
     record, neighbour = read_certificate(case), case.parent / NEIGHBOUR
@@ -41,9 +44,11 @@ def show_why(folder: Path) -> Answer:
     for part in parts:
         body += lines_of(part)
     body.append("\n" + "\n".join(_ending_lines(record, case, has_neighbour)))
-    told = {key: each for key, each in encode(record).items() if key not in ("nodes", "refusals")}
+    told = {
+        key: each for key, each in document_data(record).items() if key not in ("nodes", "refusals")
+    }
     data = {"case": str(case), "minimal": record.is_minimal, **told}
-    data["parts"] = [encode(part) for part in parts]
+    data["parts"] = [document_data(part) for part in parts]
     data["neighbour_case"] = str(neighbour) if has_neighbour else None
     return Answer(ExitCode.NO_FAILURE, answer_of(record), data, tuple(body))
 
@@ -78,7 +83,7 @@ def find_certified_case(folder: Path) -> Path:
 
 def lines_of(part: "Part") -> list[RenderableType]:
     """Return the line of a remaining part, and its edits below."""
-    from ctk.toolkit.operations.report.minimality import choose_shown, sum_up_refusals
+    from ctk.toolkit.operations.report.certificate_file import choose_shown, sum_up_refusals
 
     told, others = choose_shown(part.refusals, MOST)
     lines: list[RenderableType] = [f"\n{part.line}"]
@@ -92,7 +97,7 @@ def lines_of(part: "Part") -> list[RenderableType]:
 
 def edits_table(refusals: "Sequence[Refusal]") -> Table:
     """Return one row per edit: its change, its outcome, its step."""
-    from ctk.toolkit.operations.report.minimality import reason_of, verdict_of
+    from ctk.toolkit.operations.report.certificate_file import reason_of, verdict_of
 
     rows = table("", "", "", "")
     rows.show_header = False

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import RenderableType
-from rich.syntax import Syntax
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, highlight_code, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.options import argument
 from ctk.toolkit.cli.shell.progress import progress
@@ -58,6 +57,8 @@ def verify_rules(
 
 def answer_of_report(report: "VerifyReport", kept: "list[Path]") -> Answer:
     """Return the answer: a failure if a rule is refuted; cannot tell if one never fired."""
+    from ctk.toolkit.verify_rules.counter_examples import render_counter_example
+
     code = ExitCode.NO_FAILURE if report.ok else ExitCode.CANNOT_TELL
     code = ExitCode.FAILURE if report.of("refuted") else code
     data = {
@@ -67,26 +68,18 @@ def answer_of_report(report: "VerifyReport", kept: "list[Path]") -> Answer:
     }
     body: list[RenderableType] = [findings_table(report)]
     for each in report.of("refuted"):
-        body += ["", counter_syntax(each)]
+        body += ["", highlight_code(render_counter_example(each), "python")]
     body += [f"kept: {path}" for path in kept]
     return Answer(code, str(report), data, tuple(body))
 
 
 def findings_table(report: "VerifyReport") -> "Table":
     """Return one row per rule."""
-    rows = table("rule", "pass", "accepted / drawn", "verdict")
-    for each in report.findings:
-        counts = f"{each.accepted} / {each.drawn}"
-        rows.add_row(each.subject.name, each.subject.pass_name, counts, each.verdict)
-    return rows
-
-
-def counter_syntax(finding: "RuleFinding") -> Syntax:
-    """Return a counter-example as Python for a terminal."""
-    from ctk.toolkit.verify_rules.counter_examples import render_counter_example
-
-    text = render_counter_example(finding)
-    return Syntax(text, "python", word_wrap=True, background_color="default")
+    rows = (
+        (each.subject.name, each.subject.pass_name, f"{each.accepted} / {each.drawn}", each.verdict)
+        for each in report.findings
+    )
+    return table("rule", "pass", "accepted / drawn", "verdict", rows=rows)
 
 
 def finding_data(finding: "RuleFinding") -> dict[str, object]:

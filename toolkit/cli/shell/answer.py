@@ -8,7 +8,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TextIO, cast
@@ -124,9 +124,16 @@ class Rows(Table):
         super().add_row(*plain, **options)
 
 
-def table(*columns: str) -> Table:
-    """Return an empty table without rules; its cells fold on narrow terminals, nothing is cut."""
+def table(*columns: str, rows: Iterable[Sequence[object]] = ()) -> Table:
+    """Return a table without rules; its cells fold on narrow terminals, nothing is cut."""
     result = Rows(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         result.add_column(column, overflow="fold")
+    for cells in rows:
+        result.add_row(*map(str, cells))
     return result
+
+
+def highlight_code(code: str, language: str) -> Syntax:
+    """Return code for a terminal, wrapped; in a log it is printed as it is."""
+    return Syntax(code, language, word_wrap=True, background_color="default")

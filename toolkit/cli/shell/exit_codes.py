@@ -1,6 +1,6 @@
 """How a verdict becomes an exit code, lines and JSON; the same for every command."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctk.toolkit.cli.shell.answer import ExitCode
 
@@ -34,18 +34,11 @@ def line_of(judgement: "Judgement") -> str:
     return f"{explanation}: {what}".splitlines()[0] if what else explanation
 
 
-def judgement_data(judgement: "Judgement") -> dict[str, object]:
-    """Return the JSON form of a judgement."""
+def document_data(document: object) -> Any:
+    """Return the JSON form of a document; None for None."""
     from ctk.toolkit.case.formats.schema import encode
 
-    return encode(judgement)
-
-
-def end_to_end_data(found: "EndToEnd | None") -> object:
-    """Return the JSON form of an answer about a whole program; None where it was not asked."""
-    from ctk.toolkit.case.formats.schema import encode
-
-    return encode(found) if found is not None else None
+    return encode(document)
 
 
 def evidence_lines(found: "EndToEnd | None") -> tuple[str, ...]:

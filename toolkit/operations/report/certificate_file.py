@@ -5,10 +5,16 @@ reduction that ended early also writes one, with the steps that have edits left 
 
     case/certificate.json    {"stopped_by": "minimal", "unfinished": [], "refusals": [...], ...}
     neighbour/               the closest case that passes, beside the case
+
+For people it is sorted node by node, each with the outcome of the edits that would change it:
+
+    mul: float32[8] = aten.mul.Tensor(x, 2)
+      without mul                passes          remove
+      x in place of mul          not asked       remove    leaves no program that makes sense
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -26,13 +32,18 @@ from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.case.formats.schema import document, encode, read_document, write_document
 from ctk.toolkit.case.formats.strict_json import dump_json
 from ctk.toolkit.case.graphs.graph_lines import node_line
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.manifest import MANIFEST, check_files, read_manifest
+from ctk.toolkit.operations.report.phrases import ending
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.reduce.driver import Reason, Reduction
 
 CERTIFICATE = "certificate.json"
 NEIGHBOUR = "neighbour"
 SCHEMA: Final = 1
+
+THE_REST = "the case as a whole: results, sizes, options, passes, modes"
+NOT_ASKED = "not asked"
 
 MOST = 10_000
 """Refusals that are kept: a reduction that was ended early on a large graph has more."""
@@ -150,3 +161,70 @@ def _remaining(case: Case) -> Iterator[Remaining]:
             else:
                 line = node_line(node)
             yield Remaining(f"{path}.{node.name}" if path else node.name, line)
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the minimal case, and the outcome of each edit that would change it.
+
+    Attributes:
+        name: Name of the node; empty for other parts.
+        line: Its line.
+        refusals: In the order in which they were tried.
+    """
+
+    name: Line
+    line: Line
+    refusals: tuple[Refusal, ...]
+
+
+def parts_of(record: CertificateRecord) -> tuple[Part, ...]:
+    """Return the parts with their refused edits, in order; the part without a node comes last."""
+    names = {node.name for node in record.nodes}
+    by_name: dict[str, list[Refusal]] = {name: [] for name in names}
+    rest: list[Refusal] = []
+    for refusal in record.refusals:
+        about = [name for name in dict.fromkeys(refusal.about) if name in names]
+        for name in about:
+            by_name[name].append(refusal)
+        if not about:
+            rest.append(refusal)
+    parts = [Part(node.name, node.line, tuple(by_name[node.name])) for node in record.nodes]
+    return (*parts, *([Part("", THE_REST, tuple(rest))] if rest else []))
+
+
+def answer_of(record: CertificateRecord) -> str:
+    """Return in one line whether the case is minimal, and how much was tried."""
+    asked = sum(refusal.verdict is not None for refusal in record.refusals)
+    tried = len(record.refusals) + record.left_out
+    how = ending(record.stopped_by, record.unfinished)
+    state = how if record.is_minimal else f"not minimal ({how})"
+    return f"{state}: {tried} edits tried, {asked} of them asked about, none reproduces"
+
+
+def verdict_of(refusal: Refusal) -> str:
+    """Return the outcome of an edit, in a word or two."""
+    return NOT_ASKED if refusal.verdict is None else refusal.verdict.value
+
+
+def reason_of(refusal: Refusal) -> str:
+    """Return the reason, where it adds to the verdict: equal results do not."""
+    return "" if refusal.verdict is Verdict.PASSES else refusal.why
+
+
+def sum_up_refusals(refusals: Iterable[Refusal]) -> str:
+    """Return how often each thing came of some edits: `12 passes, 3 not asked`."""
+    words = [verdict_of(refusal) for refusal in refusals]
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+
+
+def choose_shown(
+    refusals: Sequence[Refusal], most: int
+) -> tuple[Sequence[Refusal], Sequence[Refusal]]:
+    """Return which refusals are shown, those with an answer first, and which are summed up."""
+    asked = [refusal for refusal in refusals if refusal.verdict is not None]
+    others = [refusal for refusal in refusals if refusal.verdict is None]
+    every = [*asked, *others]
+    keep = most if len(every) > most + 1 else len(every)
+    return every[:keep], every[keep:]

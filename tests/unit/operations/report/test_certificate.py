@@ -15,15 +15,13 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operations.report import certificate_file as certificate
 from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,
-    certificate_of,
-    read_certificate,
-    write_certificate,
-)
-from ctk.toolkit.operations.report.minimality import (
     THE_REST,
+    certificate_of,
     choose_shown,
     parts_of,
+    read_certificate,
     sum_up_refusals,
+    write_certificate,
 )
 from ctk.toolkit.operations.report.phrases import ending
 from ctk.toolkit.reduce.certificate import Refusal
