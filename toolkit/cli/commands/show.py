@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, cast
@@ -34,13 +34,10 @@ COMPILING = ("--times", "--kernels", "--why-not")
 """The questions that compile the case."""
 
 
-def show(
-    case: Annotated[
-        Path,
-        argument(
-            "CASE", "A case folder, a folder that diagnose wrote, or a package.", complete_case
-        ),
-    ],
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """The question about a case, at most one of these, and how the case is compiled for it."""
+
     pass_number: Annotated[
         int | None,
         Flag(
@@ -49,22 +46,22 @@ def show(
             metavar="N",
             minimum=0,
         ),
-    ] = None,
+    ] = None
     times: Annotated[
         bool,
         Flag(("--times",), "Compile it, and show the seconds and rewrites of each stage and pass."),
-    ] = False,
+    ] = False
     kernels: Annotated[
         bool,
         Flag(("--kernels",), "Compile it, and show each kernel: its nodes, loops and source."),
-    ] = False,
+    ] = False
     target: Annotated[
         str | None,
         Flag(
             ("--target",),
             "With --times, --kernels: compile with this target, not the case's own.",
         ),
-    ] = None,
+    ] = None
     why: Annotated[
         bool,
         Flag(
@@ -72,7 +69,7 @@ def show(
             "For a case that minify or diagnose made: show the outcome of each edit to make "
             "it smaller, node by node, and which closest case passes.",
         ),
-    ] = False,
+    ] = False
     why_not: Annotated[
         str | None,
         Flag(
@@ -81,47 +78,59 @@ def show(
             "a decomposition (decompose.aten.gelu.default), did not fire.",
             metavar="RULE",
         ),
-    ] = None,
+    ] = None
     trust: Annotated[
         bool, Flag(("--trust",), "Where it is compiled: run the code that the case brings along.")
-    ] = False,
+    ] = False
+
+
+def show(
+    case: Annotated[
+        Path,
+        argument(
+            "CASE", "A case folder, a folder that diagnose wrote, or a package.", complete_case
+        ),
+    ],
+    options: ShowOptions,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a package."""
     questions = {
-        "--times": times,
-        "--kernels": kernels,
-        "--why-not": why_not is not None,
-        "--pass": pass_number is not None,
-        "--why": why,
+        "--times": options.times,
+        "--kernels": options.kernels,
+        "--why-not": options.why_not is not None,
+        "--pass": options.pass_number is not None,
+        "--why": options.why,
     }
     asked = [name for name, is_asked in questions.items() if is_asked]
-    refuse_alone(asked, target, trust)
+    refuse_alone(asked, options)
     if case.is_file() and set(COMPILING).isdisjoint(asked):
         if asked:
             raise ConfigError(f"{case} is a file: {asked[0]} is for case folders")
         return show_package(case)
-    if why:
+    if options.why:
         return show_why(case)
-    if kernels:
-        return show_kernels(case, target, trust=trust)
-    if times:
-        return show_times(case, target, trust=trust)
-    if why_not is not None:
-        return show_why_not(case, why_not, trust=trust)
+    if options.kernels:
+        return show_kernels(case, options.target, trust=options.trust)
+    if options.times:
+        return show_times(case, options.target, trust=options.trust)
+    if options.why_not is not None:
+        return show_why_not(case, options.why_not, trust=options.trust)
     if (case / DIAGNOSIS).is_file():
         return show_diagnosis(case)
     if not case.is_dir():
         raise CaseError(f"no such folder or package: {case}{near_file(case)}")
-    return show_case(case) if pass_number is None else show_pass(case, pass_number)
+    if options.pass_number is not None:
+        return show_pass(case, options.pass_number)
+    return show_case(case)
 
 
-def refuse_alone(asked: Sequence[str], target: str | None, trust: bool) -> None:
+def refuse_alone(asked: Sequence[str], options: ShowOptions) -> None:
     """Raise for two questions at once, and for options that would do nothing."""
     if len(asked) > 1:
         raise ConfigError(f"{asked[0]} and {asked[1]} are two questions: ask one of them")
-    if target is not None and {"--times", "--kernels"}.isdisjoint(asked):
+    if options.target is not None and {"--times", "--kernels"}.isdisjoint(asked):
         raise ConfigError("--target needs --times or --kernels: else nothing is compiled with it")
-    if trust and set(COMPILING).isdisjoint(asked):
+    if options.trust and set(COMPILING).isdisjoint(asked):
         raise ConfigError(f"--trust needs {' or '.join(COMPILING)}: else nothing is compiled")
 
 
