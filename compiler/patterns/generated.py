@@ -1,12 +1,13 @@
 """Patterns written as Python, so that a process loads them instead of tracing them.
 
-`serialized/FAMILY.py` holds the patterns whose names begin with FAMILY (the first two words of a
-name), one function per pattern, one line per call:
+`serialized/FAMILY.py` holds the patterns whose names begin with FAMILY (the first word of a name),
+one line per call. A pattern reuses the calls of the patterns before it, here all four of the first:
 
-    def attention_plain_inference() -> tuple[Op, ...]:
-        n0 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
-        n1 = Op(aten.bmm.default, (Var("q"), n0))
-        return (n1,)
+    n0 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
+    n1 = Op(aten.bmm.default, (Var("q"), n0))
+    n2 = Op(aten._softmax.default, (n1, Dim(-1), False))
+    n3 = Op(aten.bmm.default, (n2, Var("v")))
+    attention_plain_inference = (n3,)
 
 `ctk gen-patterns` writes the files. With `CTK_GEN_PATTERNS=1` a process traces its patterns and
 writes them. The replacement function is not written: each match traces it with its own operands.
@@ -15,7 +16,9 @@ writes them. The replacement function is not written: each match traces it with 
 import importlib
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+import runpy
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +32,6 @@ from ctk.compiler.patterns.replacement import Replacement, add_replacement, sear
 from ctk.compiler.torch_compat.fx import arguments
 
 FOLDER = Path(__file__).parent / "serialized"
-WIDTH = 96  # of a line inside a function
 
 
 def gen_register_replacement(
@@ -46,7 +48,7 @@ def gen_register_replacement(
     """Add a rule as `register_replacement` does, but load its pattern.
 
     Args:
-        unique_name: Name of the rule and of the function of its pattern. `pass_dicts` are tables
+        unique_name: Name of the rule and of its pattern. `pass_dicts` are tables
             that get the rule; for the other arguments see `Replacement`.
 
     Raises:
@@ -68,14 +70,14 @@ def gen_register_replacement(
 def add_generated(replacement: Replacement, pass_dicts: RuleTable | Sequence[RuleTable]) -> Rule:
     """Add the rule of a replacement to tables, with the pattern of its file if there is one."""
     if not replacement.name.isidentifier():
-        raise ValueError(f"a written pattern needs the name of a function: {replacement.name!r}")
+        raise ValueError(f"a written pattern needs the name of a variable: {replacement.name!r}")
     return add_replacement(replacement, _pattern(replacement), pass_dicts)
 
 
 def _pattern(replacement: Replacement) -> tuple[Op, ...]:
     if generates_patterns():
         pattern = search_pattern(replacement)
-        write(replacement.name, source_of(replacement, pattern))
+        write(replacement.name, pattern)
         return pattern
     return load(replacement.name) or search_pattern(replacement)
 
@@ -85,13 +87,12 @@ def load(name: str) -> tuple[Op, ...] | None:
     module = f"{__package__}.serialized.{family_of(name)}"
     if importlib.util.find_spec(module) is None:
         return None
-    make = getattr(importlib.import_module(module), name, None)
-    return None if make is None else cast("tuple[Op, ...]", make())
+    return getattr(importlib.import_module(module), name, None)
 
 
 def family_of(name: str) -> str:
-    """Return the family of a pattern: `attention_plain` for `attention_plain_mask_training`."""
-    return "_".join(name.split("_")[:2])
+    """Return the family of a pattern: `attention` for `attention_plain_mask_training`."""
+    return name.partition("_")[0]
 
 
 def path_of(name: str) -> Path:
@@ -99,55 +100,52 @@ def path_of(name: str) -> Path:
     return FOLDER / f"{family_of(name)}.py"
 
 
-def read(path: Path) -> dict[str, str]:
-    """Return the source of each function of a file of patterns, by name."""
-    if not path.exists():
-        return {}
-    _, *functions = path.read_text(encoding="utf-8").split("\n\n\ndef ")
-    return {text.partition("(")[0]: f"def {text.rstrip()}\n" for text in functions}
+def read(path: Path) -> dict[str, tuple[Op, ...]]:
+    """Return the patterns of a file by name."""
+    found = runpy.run_path(str(path)) if path.exists() else {}
+    return {name: value for name, value in found.items() if isinstance(value, tuple)}
 
 
-def write(name: str, source: str) -> None:
-    """Write the source of a pattern into the file of its family, beside the other patterns."""
+def write(name: str, pattern: tuple[Op, ...]) -> None:
+    """Write a pattern into the file of its family, beside the other patterns."""
     path = path_of(name)
-    text = module_of(family_of(name), {**read(path), name: source})
-    path.write_text(text, encoding="utf-8")
+    path.write_text(source_of({**read(path), name: pattern}), encoding="utf-8")
 
 
-def module_of(family: str, functions: Mapping[str, str]) -> str:
-    """Return the source of a file of patterns."""
-    body = "\n\n".join(functions[name] for name in sorted(functions))
+def source_of(patterns: Mapping[str, tuple[Op, ...]]) -> str:
+    """Return the source of a file of patterns of one family."""
+    body = "\n".join(_statements(patterns))
     parts = [part for part in ("ANY", "Dim", "Op", "Reshape", "Var") if part in body]
     imports = "import operator\n\n" if "operator." in body else ""
     imports += "import torch\n\n" if "torch." in body or "aten." in body else ""
     aten = "\naten = torch.ops.aten\n" if "aten." in body else ""
     return (
-        f'"""Patterns of the family `{family}`: written by `ctk gen-patterns`."""\n\n'
-        f"{imports}from ctk.compiler.patterns.expression import {', '.join(parts)}\n{aten}"
-        f"\n\n{body}"
+        f'"""Patterns of the family `{family_of(min(patterns))}`: written by `ctk gen-patterns`."""'
+        f"\n\n{imports}from ctk.compiler.patterns.expression import {', '.join(parts)}\n{aten}"
+        f"{body}\n"
     )
 
 
-def source_of(replacement: Replacement, pattern: tuple[Op, ...]) -> str:
-    """Return the source of the function that makes a pattern."""
-    names: dict[Op, str] = {}
-    lines: list[str] = []
-    for part in ops_of(*pattern):
-        names[part] = f"n{len(names)}"
-        lines += _statement(part, names)
-    lines.append(f"return {_text(pattern, names)}")
-    body = "\n".join(f"    {line}" for line in lines)
-    return f"def {replacement.name}() -> tuple[Op, ...]:\n{body}\n"
+def _statements(patterns: Mapping[str, tuple[Op, ...]]) -> Iterator[str]:
+    """Yield the lines of patterns: `n1 = Op(...)` for each call, `NAME = (n1,)` for each pattern.
 
-
-def _statement(part: Op, names: Mapping[Op, str]) -> list[str]:
-    """Return the lines of `n1 = Op(...)`, broken as the formatter breaks them."""
-    args = _text(tuple(part.operands), names)
-    kind = type(part).__name__
-    line = f"{names[part]} = {kind}({_target(part.target)}, {args})"
-    if len(line) <= WIDTH:
-        return [line]
-    return [f"{names[part]} = {kind}(", f"    {_target(part.target)}, {args}", ")"]
+    Two equal calls of one pattern stay two statements: they match two nodes.
+    """
+    written: dict[tuple[str, int], str] = {}
+    for name in sorted(patterns):
+        yield ""
+        names: dict[Op, str] = {}
+        equal = Counter[str]()
+        for part in ops_of(*patterns[name]):
+            args = _text(tuple(part.operands), names)
+            call = f"{type(part).__name__}({_target(part.target)}, {args})"
+            equal[call] += 1
+            key = call, equal[call]
+            if key not in written:
+                written[key] = f"n{len(written)}"
+                yield f"{written[key]} = {call}"
+            names[part] = written[key]
+        yield f"{name} = {_text(patterns[name], names)}"
 
 
 def _target(target: object) -> str:

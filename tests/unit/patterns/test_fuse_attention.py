@@ -12,6 +12,7 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.passes.joint.attention_forms import FORMS
 from ctk.compiler.passes.joint.fuse_attention import ALL_RULES, PASS, RULES, replacements
 from ctk.compiler.patterns import generated
+from ctk.compiler.patterns.expression import Op, Var, ops_of
 from ctk.compiler.patterns.matcher import RuleTable, why_not
 from ctk.compiler.patterns.replacement import search_pattern
 from ctk.compiler.pipeline import compile_fx
@@ -313,7 +314,7 @@ def test_empty_tensors_are_left_alone(empty):
 
 
 def fresh(replacement):
-    return generated.source_of(replacement, search_pattern(replacement))
+    return generated.source_of({replacement.name: search_pattern(replacement)})
 
 
 ALL = replacements()
@@ -328,15 +329,16 @@ ALL = replacements()
     ids=[each.name for each in ALL],
 )
 def test_written_patterns_are_fresh(replacement):
-    written = generated.read(generated.path_of(replacement.name))
-    assert written[replacement.name] == fresh(replacement), "stale: run ctk gen-patterns"
+    written = generated.read(generated.path_of(replacement.name))[replacement.name]
+    source = generated.source_of({replacement.name: written})
+    assert source == fresh(replacement), "stale: run ctk gen-patterns"
 
 
 def test_no_written_pattern_is_left_over():
     files = [path for path in generated.FOLDER.glob("*.py") if path.stem != "__init__"]
     assert {name for path in files for name in generated.read(path)} == {each.name for each in ALL}
     for path in files:
-        text = generated.module_of(path.stem, generated.read(path))
+        text = generated.source_of(generated.read(path))
         assert path.read_text(encoding="utf-8") == text, "stale: run ctk gen-patterns"
 
 
@@ -346,8 +348,7 @@ def test_a_stale_pattern_is_noticed_and_written_again(tmp_path, monkeypatch):
     table = RuleTable()
     generated.add_generated(ALL[0], table)
     (path,) = tmp_path.iterdir()
-    expected = generated.module_of(path.stem, {ALL[0].name: fresh(ALL[0])})
-    assert path.read_text(encoding="utf-8") == expected
+    assert path.read_text(encoding="utf-8") == fresh(ALL[0])
     assert fresh(ALL[1]) != fresh(ALL[0])
 
 
@@ -355,4 +356,18 @@ def test_without_a_file_a_pattern_is_traced(monkeypatch):
     monkeypatch.setattr(generated, "load", lambda name: None)
     table = RuleTable()
     generated.add_generated(ALL[0], table)
-    assert fresh(ALL[0]) == generated.source_of(ALL[0], table.rules[0].pattern)
+    assert fresh(ALL[0]) == generated.source_of({ALL[0].name: table.rules[0].pattern})
+
+
+def test_written_patterns_share_calls_but_equal_calls_of_one_stay_two_nodes(tmp_path):
+    aten, x = torch.ops.aten, Var("x")
+    one, other = Op(aten.sin.default, (x,)), Op(aten.sin.default, (x,))
+    same = {"same_twice": (Op(aten.add.Tensor, (one, one)),)}
+    two = {"same_two": (Op(aten.add.Tensor, (one, other)),)}
+    path = tmp_path / "same.py"
+    path.write_text(generated.source_of({**same, **two}), encoding="utf-8")
+    read = generated.read(path)
+    assert len({*ops_of(*read["same_twice"])}) == 2
+    assert len({*ops_of(*read["same_two"])}) == 3
+    assert read["same_twice"][0].args[0] is read["same_two"][0].args[0]
+    assert generated.source_of(read) == path.read_text(encoding="utf-8")

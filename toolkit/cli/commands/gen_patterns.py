@@ -26,11 +26,12 @@ def gen_patterns(
     all_of_them = replacements()
     for replacement in all_of_them:
         name = replacement.name
-        source = generated.source_of(replacement, search_pattern(replacement))
-        if generated.read(generated.path_of(name)).get(name) != source:
+        traced = search_pattern(replacement)
+        written = generated.read(generated.path_of(name)).get(name, ())
+        if generated.source_of({name: written}) != generated.source_of({name: traced}):
             stale.append(name)
             if not check:
-                generated.write(name, source)
+                generated.write(name, traced)
     data = {"patterns": len(all_of_them), "stale": stale, "written": not check}
     if check and stale:
         message = f"{len(stale)} of {len(all_of_them)} patterns are stale; run ctk gen-patterns"
