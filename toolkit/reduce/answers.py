@@ -10,7 +10,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.deadlines import Deadlines
 from ctk.toolkit.oracle.question import Oracle, ParallelOracle, Question, look_up
-from ctk.toolkit.reduce.ledger import Ledger
+from ctk.toolkit.reduce.progress import Ledger
 
 OnAnswer = Callable[[Case, Judgement], object]
 

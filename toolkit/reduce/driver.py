@@ -20,14 +20,13 @@ from ctk.toolkit.oracle.repeated_runs import Flakiness
 from ctk.toolkit.reduce.answers import SearchAborted
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.lookahead import SearchState, upcoming
+from ctk.toolkit.reduce.lookahead import SearchState, SweepPlan, upcoming
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
 from ctk.toolkit.reduce.proposal_search import Level, coarse, single, thorough
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.reduce.sweep_plan import SweepPlan
 
 logger = logging.getLogger("ctk")
 

@@ -1,7 +1,7 @@
 """Edits: frozen descriptions of one change of a case; `apply` never asks an oracle."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,9 +13,15 @@ from ctk.compiler.fx.walk import by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, dead_calls, is_cuttable, is_number
 from ctk.toolkit.reduce.eager_values import values_before
-from ctk.toolkit.reduce.graph_changes import change_graph, size_symbol
+from ctk.toolkit.reduce.graph_changes import (
+    as_inputs,
+    change_graph,
+    first_readers,
+    outputs_without,
+    size_symbol,
+    without_grad,
+)
 from ctk.toolkit.reduce.reconnection import reconnect
-from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
 from ctk.toolkit.reduce.subgraphs import operands_of
 
 SHOWN = 4
@@ -41,6 +47,11 @@ class Edit(Protocol):
         ...
 
 
+def of_units(edit: Callable[[tuple[str, ...]], Edit]) -> Callable[[Iterable[Iterable[str]]], Edit]:
+    """Return the function from some units (`Facts.units`) to the edit of all their nodes."""
+    return lambda units: edit(tuple(name for unit in units for name in unit))
+
+
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
     """Remove nodes: their values that others read become inputs, the values that they read outputs.
@@ -50,11 +61,6 @@ class RemoveNodes:
     """
 
     names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, units: Iterable[Iterable[str]]) -> "RemoveNodes":
-        """Return the edit that removes all nodes of some units (`Facts.units`)."""
-        return cls(tuple(name for unit in units for name in unit))
 
     def says(self) -> str:
         return f"inputs in place of {listing(self.names)}"
@@ -80,11 +86,6 @@ class Reconnect:
 
     names: tuple[str, ...]
     sources: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(cls, units: Iterable[Iterable[str]]) -> "Reconnect":
-        """Return the edit that removes all nodes of some units (`Facts.units`)."""
-        return cls(tuple(name for unit in units for name in unit))
 
     def says(self) -> str:
         if self.sources:

@@ -17,8 +17,7 @@ from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.answers import Answers, OnAnswer, SearchAborted
 from ctk.toolkit.reduce.certificate import Certificate
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.ledger import Ledger
-from ctk.toolkit.reduce.progress import Budget, Progress
+from ctk.toolkit.reduce.progress import Budget, Ledger, Progress
 from ctk.toolkit.reduce.size import Measured, call_nodes, counts_of
 
 

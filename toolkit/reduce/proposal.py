@@ -59,6 +59,7 @@ class GaveUp:
 
 
 Proposal = Monotone | Descent | Subset[Any] | Guesses | GaveUp
+Proposals = Sequence[Proposal]
 
 
 def ladder_of_edits(*edits: Edit) -> Monotone:
@@ -81,7 +82,7 @@ class Step:
     """
 
     name: str
-    propose: Callable[[Case, Facts], Sequence[Proposal]]
+    propose: Callable[[Case, Facts], Proposals]
     repeats: bool = False
     is_thorough: bool = True
     is_late: Callable[[Case, Facts], bool] = lambda case, facts: False

@@ -2,31 +2,106 @@
 
 For `b(reshape(mul(a(x), w)))` without the nodes in between:
 
-1. `b` is fed straight from `a`, if it takes that value (`forms.py`); later forms may change;
+1. `b` is fed straight from `a`, if it takes that value (`_Forms`); later forms may change;
 2. else `a` is cast, reshaped or expanded (`adapt_value`), and the form of `b` stays;
 3. else `b` reads a new input with its value in an eager run.
 
 The nearest ancestor first, a computed value before an input, the same form before another.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.rebuild import Change, Computed, SameAs, Substitute, leaves
 from ctk.compiler.fx.walk import CALLS, input_names, output_leaves
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
-from ctk.toolkit.reduce.eager_values import TensorInfo, describe, values_before
-from ctk.toolkit.reduce.forms import Forms, Refused
-from ctk.toolkit.reduce.graph_changes import change_graph, with_inputs, without_types
-from ctk.toolkit.reduce.removal import as_inputs, without_grad
+from ctk.toolkit.reduce.eager_values import TensorInfo, call_node, describe, values_before
+from ctk.toolkit.reduce.graph_changes import (
+    as_inputs,
+    change_graph,
+    with_inputs,
+    without_grad,
+    without_types,
+)
 
 Edge = tuple[str, str]
 """A reader and its operand, by name."""
+
+
+class _Refused(Exception):
+    """A node does not take operands of these forms."""
+
+
+@dataclass(slots=True)
+class _Forms:
+    """The forms of a case's values while its graph changes, by node name; no number is computed.
+
+    Attributes:
+        known: Forms in the original case (`eager_values.describe`).
+    """
+
+    case: Case
+    known: Mapping[str, object]
+    changed: dict[str, object] = field(default_factory=dict[str, object])
+    _mode: Any = None
+
+    def of(self, name: str) -> object:
+        """Return the current form of a value."""
+        return self.changed.get(name, self.known[name])
+
+    def was(self, name: str) -> object:
+        """Return the original form of a value."""
+        return self.known[name]
+
+    def run(self, node: Node, read: Callable[[Node], object]) -> None:
+        """Record the result form of a node for operands of other forms.
+
+        Args:
+            read: Maps an operand to the form of the value that is read in its place.
+
+        Raises:
+            _Refused: It takes no such operands, or fake tensors cannot run it.
+        """
+        try:
+            found = self._run(node, read)
+        except Exception as error:
+            raise _Refused(f"{node.name}: {error}") from error
+        before = self.known[node.name]
+        found = _as_before(found, before)
+        if found != before:
+            self.changed[node.name] = found
+
+    def _run(self, node: Node, read: Callable[[Node], object]) -> object:
+        self._mode = self._mode or fake.new_fake_mode()
+        with fake.without_log(), apply_modes(self.case.modes), fake.fake_compute(self._mode):
+            arguments = map_arg((node.args, node.kwargs), lambda each: _compute_form(read(each)))
+            args, kwargs = cast("tuple[tuple[Any, ...], dict[str, Any]]", arguments)
+            return describe(call_node(self.case.graph, node, args, kwargs))
+
+
+def _compute_form(info: object) -> Any:
+    if isinstance(info, TensorInfo):
+        device = torch.device(info.device)
+        return torch.empty_strided(info.shape, info.stride, dtype=info.dtype, device=device)
+    return tuple(_compute_form(item) for item in info) if isinstance(info, tuple) else info
+
+
+def _as_before(found: object, before: object) -> object:
+    """Return a form with the gradient flags that a fake run does not compute."""
+    if isinstance(found, tuple) and isinstance(before, tuple) and len(found) == len(before):
+        return tuple(_as_before(*pair) for pair in zip(found, before, strict=True))
+    if isinstance(found, TensorInfo) and isinstance(before, TensorInfo):
+        return replace(found, requires_grad=before.requires_grad, in_transform=before.in_transform)
+    return found
 
 
 @dataclass(slots=True)
@@ -44,7 +119,7 @@ class _Gaps:
     facts: Facts
     removed: frozenset[str]
     sources: Mapping[str, str]
-    forms: Forms
+    forms: _Forms
     edges: dict[Edge, Substitute] = field(default_factory=dict[Edge, Substitute])
     cuts: dict[str, str] = field(default_factory=dict[str, str])
     written: frozenset[str] | None = None
@@ -64,7 +139,7 @@ class _Gaps:
             return
         try:
             self.forms.run(node, lambda each: self._form(reads[each.name], each.name))
-        except Refused:
+        except _Refused:
             self._adapt(node, reads, strange)
 
     def _read(self, node: Node, value: Node) -> str:
@@ -112,11 +187,11 @@ class _Gaps:
                 del self.edges[node.name, name]
                 self._cut(node, name)
             else:
-                raise Refused(f"{node.name}: {name} is another value now")
+                raise _Refused(f"{node.name}: {name} is another value now")
 
     def _cut(self, node: Node, name: str) -> None:
         if not is_cuttable(self.facts.infos[name]):
-            raise Refused(f"{name} can be no input")
+            raise _Refused(f"{name} can be no input")
         self.cuts.setdefault(name, node.name)
 
 
@@ -138,11 +213,11 @@ def reconnect(
     """
     found = nearest(case, facts, removed, sources or {})
     values = new_values or {}
-    forms = Forms(case, facts.infos, {name: describe(value) for name, value in values.items()})
+    forms = _Forms(case, facts.infos, {name: describe(value) for name, value in values.items()})
     gaps = _Gaps(case, facts, removed, found, forms)
     try:
         gaps.close()
-    except Refused:
+    except _Refused:
         return None
     outputs = _outputs(case, facts, removed, gaps)
     if not outputs:

@@ -11,13 +11,13 @@ from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import RemoveNodes
 from ctk.toolkit.reduce.graph_changes import change_graph
-from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step
+from ctk.toolkit.reduce.proposal import Guesses, Proposals, Step
 
 
 def suspects_step(names: Collection[str]) -> Step:
     """Return a step that keeps only the named nodes, or these and their neighbours."""
 
-    def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    def propose(case: Case, facts: Facts) -> Proposals:
         suspects = {name for unit in facts.units for name in unit if name in names}
         if not suspects:
             return []

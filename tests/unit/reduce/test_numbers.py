@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ctk.toolkit.case.formats.tensor_content import Number, rank_of
-from ctk.toolkit.reduce.numbers import ladders
+from ctk.toolkit.reduce.steps.simplify_numbers import ladders
 
 
 def rungs(value: Number, dtype: torch.dtype = torch.float32) -> list[list[Number]]:

@@ -16,7 +16,7 @@ from ctk.toolkit.reduce.dimensions.sizing import (
     sizing_of,
 )
 from ctk.toolkit.reduce.dimensions.windows import window_start
-from ctk.toolkit.reduce.fake_check import Checked
+from ctk.toolkit.reduce.validity import Checked
 
 
 @dataclass(frozen=True, slots=True)

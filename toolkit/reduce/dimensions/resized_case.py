@@ -19,9 +19,8 @@ from ctk.toolkit.reduce.dimensions.size_places import SizePlace, literals_of, ma
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import narrow, window
 from ctk.toolkit.reduce.eager_values import TensorInfo
-from ctk.toolkit.reduce.fake_check import Checked
 from ctk.toolkit.reduce.graph_changes import forget_value
-from ctk.toolkit.reduce.validity import can_run
+from ctk.toolkit.reduce.validity import Checked, can_run
 
 Starts = Callable[[SizePlace, int], int]
 """Returns the start of a window in a dimension of a new size."""

@@ -2,7 +2,7 @@
 
     wanted s0 = 1;  s3 = s0*s4 follows;  Eq(Mod(s0, s5), 0) with s5 = 12: s5 gives way to 1
 
-A size only ever gets smaller. The result need not be valid: `fake_check.py` checks it.
+A size only ever gets smaller. The result need not be valid: `validity.py` checks it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

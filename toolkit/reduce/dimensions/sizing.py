@@ -16,8 +16,8 @@ from ctk.toolkit.reduce.dimensions.size_places import SizePlace, placed_values
 from ctk.toolkit.reduce.dimensions.size_solver import Assignment, assignments
 from ctk.toolkit.reduce.dimensions.size_trace import trace_sizes
 from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
-from ctk.toolkit.reduce.fake_check import Checked, check
 from ctk.toolkit.reduce.proposal import Proposal
+from ctk.toolkit.reduce.validity import Checked, check
 
 Wanted = Mapping[SizePlace, int]
 

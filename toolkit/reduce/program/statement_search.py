@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.reduce.ledger import Ledger
 from ctk.toolkit.reduce.program.program_edits import KINDS, Edit
 from ctk.toolkit.reduce.program.syntax import (
     blocks_of,
@@ -25,7 +24,7 @@ from ctk.toolkit.reduce.program.syntax import (
     text_of,
     without,
 )
-from ctk.toolkit.reduce.progress import Budget, OutOfBudget
+from ctk.toolkit.reduce.progress import Budget, Ledger, OutOfBudget
 from ctk.toolkit.search.blocks import largest_subset
 from ctk.toolkit.search.questions import run_search
 

@@ -3,17 +3,15 @@
 Mode switches that belong together (autocast is entered and left) go together.
 """
 
-from collections.abc import Sequence
-
 from torch.fx import Node
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.edits import DropEffects
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.edits import DropEffects, of_units
+from ctk.toolkit.reduce.proposal import Proposals, Step, Subset
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose to drop any combination of markers, then of in-place ops."""
     markers: dict[str, list[str]] = {}
     heads: dict[Node, str] = {}
@@ -24,11 +22,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
             markers.setdefault(heads[node], []).append(node.name)
     mutators = tuple((n.name,) for n in case.graph.graph.nodes if n.name in facts.mutators)
     groups = [tuple(tuple(group) for group in markers.values()), mutators]
-    return [Subset(_without_effects, atoms) for atoms in groups if atoms]
-
-
-def _without_effects(groups: tuple[tuple[str, ...], ...]) -> DropEffects:
-    return DropEffects(tuple(n for group in groups for n in group))
+    return [Subset(of_units(DropEffects), atoms) for atoms in groups if atoms]
 
 
 STEP = Step("drop_effects", propose)

@@ -15,7 +15,7 @@ from ctk.compiler.fx.walk import by_name, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.graph_changes import change_graph
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Proposals, Step, Subset
 from ctk.toolkit.reduce.subgraphs import LOOPS, PLAIN_BODIES, Subgraph, operands_of, subgraphs
 
 
@@ -46,7 +46,7 @@ class DropOperands:
         return change_graph(replace(case, graph=graph), Change(modules=modules, keep_inputs=True))
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose to drop any combination of the operands that no sub-graph reads."""
     places = tuple(
         (node.name, place) for node in case.graph.graph.nodes for place in _unread(case, node)

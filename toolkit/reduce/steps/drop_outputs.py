@@ -5,7 +5,7 @@ part of a node's value goes with its `getitem`; the node then stays unread.
 """
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch.fx import Node
@@ -17,7 +17,7 @@ from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import DropOutputs, listing
 from ctk.toolkit.reduce.graph_changes import change_graph
-from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Proposals, Step, Subset
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LeaveUnread:
         return change_graph(case, Change(gone=frozenset(gone), dead=dead, outputs=tuple(outputs)))
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose to keep only the last computed result; to drop any; to leave values unread."""
     leaves = output_leaves(case.graph)
     unread = tuple(_only_results(case))

@@ -5,21 +5,21 @@ kept blocks into four each: one needed element of n costs about 2 log2(n) questi
 blocks are needed the search ends there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import Content, block_count, block_range
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Proposals, Step, Subset
 from ctk.toolkit.reduce.value_edits import KeepLargest, ZeroElements, changeable, core_shape
 
 FEW = 8
 """So many non-zeros are asked about one by one."""
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose to keep the largest elements, of all tensors, then of each; then to drop blocks."""
     tensors = changeable(case)
     known = {name: facts.contents.of(tensor) for name, tensor in tensors.items()}

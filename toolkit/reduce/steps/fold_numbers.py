@@ -1,15 +1,13 @@
 """Replace computed numbers, number inputs and symbolic sizes by their values in this run."""
 
-from collections.abc import Sequence
-
 from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, is_number
 from ctk.toolkit.reduce.edits import FixSizes, FoldNumbers
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Proposals, Step, Subset
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose to fix symbolic sizes, then to fold number-valued nodes, then number inputs."""
     sizes = [size for each in case.dynamic.values() for size in each if size]
     nodes = [node for node in case.graph.graph.nodes if is_number(facts.infos[node.name])]

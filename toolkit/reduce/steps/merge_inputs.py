@@ -1,7 +1,7 @@
 """Read one input in place of others of the same form, and inputs in place of constants."""
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Replace
-from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Proposals, Step, Subset
 from ctk.toolkit.reduce.reconnection import reconnect
 from ctk.toolkit.reduce.steps import simplify_dtypes
 from ctk.toolkit.reduce.validity import reject_invalid
@@ -38,7 +38,7 @@ class ReadInstead:
         return reject_invalid(reconnect(case, facts, names, dict(self.pairs)), case, facts)
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose the first of each form (shape, dtype, device) for others; then its neighbours."""
     firsts: list[tuple[str, str]] = []
     nexts: list[tuple[str, str]] = []

@@ -1,18 +1,18 @@
 """Move the few elements that are not zero to the front: `x[6, 4] = 101` becomes `x[0, 0] = 101`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import index_of
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Proposal, Proposals, Step, Subset
 from ctk.toolkit.reduce.value_edits import MoveElement, changeable, core_shape
 
 FEW = 8
 """So many elements are moved, one by one."""
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose, for each element that is not zero, any dimensions in which it is moved."""
     found: list[Proposal] = []
     for name, tensor in changeable(case).items():

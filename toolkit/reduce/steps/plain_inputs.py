@@ -1,12 +1,12 @@
 """Make all inputs plain at once: usual dtypes, contiguous, no gradients, zeros, one per shape."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Proposals, Step, Subset
 from ctk.toolkit.reduce.steps import (
     drop_gradients,
     merge_inputs,
@@ -35,7 +35,7 @@ class Together:
         return result
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose all that other steps would do to all inputs, if it is several; then not to merge."""
     edits = tuple(_strongest(case, facts))
     merged = merge_inputs.all_merged(case, facts)

@@ -1,11 +1,11 @@
 """Apply other steps inside sub-graphs, at any depth; `INSIDE` and `OUTSIDE` say which."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.proposal import Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposals, Step
 from ctk.toolkit.reduce.steps import (
     drop_effects,
     drop_operands,
@@ -62,7 +62,7 @@ OUTSIDE: Mapping[str, str] = MappingProxyType({
 """Steps that do not look inside, with the reason."""
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose the edits of the steps of `INSIDE`, step by step, sub-graphs in order."""
     return list(lift_proposals(INSIDE, case, may_run=facts.may_run))
 

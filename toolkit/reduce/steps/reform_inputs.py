@@ -6,7 +6,7 @@ expand = amax.expand(4, 8)
 mm = mm(expand, w)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from ctk.compiler.fx.walk import CALLS, by_name
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Proposals, Step, Subset
 from ctk.toolkit.reduce.reconnection import reconnect
 from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 
@@ -58,7 +58,7 @@ def _like(value: torch.Tensor, info: TensorInfo) -> torch.Tensor:
     return copy.requires_grad_(info.requires_grad)
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose for each value its ancestors of another shape: all, or the operands of its node."""
     is_small = not is_late(case, facts)
     alone = {unit[0] for unit in facts.units if len(unit) == 1}

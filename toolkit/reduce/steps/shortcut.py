@@ -1,7 +1,7 @@
 """Replace a value by any value that it was computed from: a path from one to the other goes."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch.fx import Node
 
@@ -10,13 +10,13 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Reconnect
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Proposals, Step, Subset
 
 EVERY_PAIR = 12
 """Up to so many units, all ancestors are proposed; in a larger program, the operands of a node."""
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose for each value its ancestors, the nearest first; the last values first."""
     units = {name: unit for unit in facts.units for name in unit}
     is_small = len(facts.units) <= EVERY_PAIR

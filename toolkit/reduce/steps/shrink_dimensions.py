@@ -26,6 +26,7 @@ from ctk.toolkit.reduce.proposal import (
     Guesses,
     Monotone,
     Proposal,
+    Proposals,
     Step,
     ladder_of_edits,
 )
@@ -42,7 +43,7 @@ STAYS = ("conv", "pool", "pad", "fold", "stft")
 """In the names of operators whose own numbers (strides, padding) are no sizes of anything."""
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose all sizes at once, then halves of them, then each; see the module."""
     if call_nodes(case) > MOST_NODES:
         return [GaveUp(f"sizes are tried in graphs of at most {MOST_NODES} calls")]
@@ -77,7 +78,7 @@ def _descent(edit: Callable[[tuple[Resize, ...]], Edit], group: Sequence[Resize]
     return Descent(lambda new: edit(tuple(replace(each, new=new) for each in group)), group[0].old)
 
 
-def _proposals(case: Case, sizing: Sizing) -> Sequence[Proposal]:
+def _proposals(case: Case, sizing: Sizing) -> Proposals:
     chosen = _choose_sizes(case, sizing)
     sizes = [each for each in chosen if each.old > 1]
     bound = [each for each in sizes if _is_of_tensor(sizing.relations, each.place)]

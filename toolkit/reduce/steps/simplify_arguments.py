@@ -5,7 +5,7 @@ a node's value are taken: `split(x, 2)[3]` becomes `[0]`. Sizes are `shrink_dime
 """
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch.fx import Node
 
@@ -23,7 +23,7 @@ from ctk.toolkit.reduce.argument_edits import (
     optional,
     parameter,
 )
-from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Proposals, Step, Subset
 
 ARITHMETIC = frozenset((
     operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt,
@@ -32,7 +32,7 @@ ARITHMETIC = frozenset((
 """Python's operators, which take numbers without a schema."""
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose defaults of computed and of literal arguments, shorter lists, simpler numbers."""
     nodes = [node for node in case.graph.graph.nodes if node.op in CALLS]
     given = [(node, key, value) for node in nodes for key, value in literals(node)]

@@ -1,6 +1,6 @@
 """Use the usual dtypes (float32, int64): everywhere, dtype by dtype, then in single tensors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
@@ -8,11 +8,11 @@ from ctk.compiler.fx.walk import flat, graphs_by_path
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.form_edits import CASTS, ConvertDtypes, ConvertTensors
-from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Proposals, Step, Subset
 from ctk.toolkit.reduce.value_edits import changeable, tensors_of
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose all dtypes at once, then any of them, then any tensors of each."""
     pairs = [(dtype, usual(dtype)) for dtype in _dtypes(case) if usual(dtype) != dtype]
     if not pairs:

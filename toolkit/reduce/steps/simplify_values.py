@@ -8,11 +8,11 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, is_possible
 from ctk.toolkit.case.formats.tensor_content import Content, ContentRun
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, ladder_of_edits
+from ctk.toolkit.reduce.proposal import Proposal, Proposals, Step, Subset, ladder_of_edits
 from ctk.toolkit.reduce.value_edits import SetValues, changeable, core_shape
 
 
-def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+def propose(case: Case, facts: Facts) -> Proposals:
     """Propose zeros for all, ones for all; zeros for any, ones for any; seeded values for any.
 
     Ones only if the current values are more complex, seeded values (normal ones, a different seed

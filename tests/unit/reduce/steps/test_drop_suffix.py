@@ -38,18 +38,18 @@ def test_one_unit_is_left_alone():
 def test_an_edit_is_made_when_it_is_asked_about(step, monkeypatch: pytest.MonkeyPatch):
     """A list of all edits holds n * n / 2 names: 2 GB for 20,000 nodes."""
     made: list[int] = []
-    of = RemoveNodes.of
+    initialize = RemoveNodes.__init__
 
-    def counted(units):
-        made.append(len(units))
-        return of(units)
+    def counted(edit, names):
+        made.append(len(names))
+        initialize(edit, names)
 
     def run(x):
         for _ in range(400):
             x = x.sin()
         return x
 
-    monkeypatch.setattr(RemoveNodes, "of", counted)
+    monkeypatch.setattr(RemoveNodes, "__init__", counted)
     case = traced(run, X)
     (found,) = step.propose(case, facts_of(case))
     assert (found.count, made) == (399, [])
