@@ -12,7 +12,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers.in_memory import case_of_graph, cases_of
+from ctk.toolkit.importers import load_cases
+from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.options import CaseOptions
 
 Call = tuple[Callable[..., object], tuple[torch.Tensor, ...]]
@@ -79,6 +80,6 @@ def cases(call: Call, via: str) -> list[Case]:
     """Return the cases of a call, captured by Dynamo or traced by `make_fx`."""
     function, tensors = call
     if via == "dynamo":
-        return cases_of(function, tensors, CaseOptions())
+        return load_cases(function, tensors, CaseOptions())
     graph = make_fx(function)(*[each.clone() for each in tensors])
     return [case_of_graph(graph, tensors, CaseOptions())]

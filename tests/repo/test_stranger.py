@@ -348,21 +348,24 @@ import torch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.importers.in_memory import cases_of
+from ctk.toolkit.importers.in_memory import Call
 
 
-def accepts(spec: str) -> bool:
-    """Return whether a name is that of a formula."""
-    return spec.endswith(".formula")
+class Formula(Importer):
+    """A file with a formula."""
+
+    form = "FILE.formula"
+
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        return spec.endswith(".formula")
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        formula = eval(f"lambda x: {Path(self.text).read_text()}", {"torch": torch})
+        return Call(formula, (torch.linspace(-1, 1, 8),)).cases(request)
 
 
-def load(spec: str, request: CaseOptions) -> list[Case]:
-    """Return the case of a formula."""
-    formula = eval(f"lambda x: {Path(spec).read_text()}", {"torch": torch})
-    return cases_of(formula, (torch.linspace(-1, 1, 8),), request)
-
-
-IMPORTER = Importer("FILE.formula", accepts, load)
+IMPORTER = Formula
 '''
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.importers import Subject, is_untrusted, load_cases
+from ctk.toolkit.importers import Subject, load_cases, load_subject
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.tree import find_carriers
 from tests.helpers.cli import Said
@@ -63,7 +63,7 @@ def test_only_a_folder_without_trust_and_own_code_is_a_strangers(tmp_path: Path)
     folder = Craft.new(tmp_path).folder
 
     def says(subject: Subject, request: CaseOptions) -> bool:
-        return is_untrusted(load_cases(subject, request=request), subject, request)
+        return load_subject(subject, request=request).is_untrusted
 
     assert says(folder, CaseOptions())
     assert says(folder, CaseOptions(target="inductor"))

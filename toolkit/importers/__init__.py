@@ -3,9 +3,8 @@
 To add an importer, write one file with an `IMPORTER` and one line in `IMPORTERS`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from ctk.compiler.errors import CaptureError, CaseError, CtkError, EagerError, ProgramError
@@ -13,11 +12,11 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.demands import CodeNames, demands_of
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
-from ctk.toolkit.importers.base import Importer
-from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name, program_in
+from ctk.toolkit.importers.base import Importer, Source
+from ctk.toolkit.importers.in_memory import Inputs, Value, source_of
 from ctk.toolkit.options import CaseOptions
 
-IMPORTERS: tuple[Importer, ...] = (
+IMPORTERS: tuple[type[Importer], ...] = (
     pytest_test.IMPORTER,
     torch_repro.IMPORTER,
     program.IMPORTER,
@@ -30,6 +29,26 @@ AS_IT_IS = CaseOptions()
 
 Subject = str | Path | Value
 """The subject of an operation: a name for an importer, a case, a graph, a callable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A loaded subject.
+
+    Attributes:
+        cases: In the order of the program's graphs; none if Dynamo gives none of the program.
+        program: Returns the program of the graphs; None for cases and graphs.
+        uncaptured: The error of the capture, if there are no cases.
+        is_untrusted: Whether the cases come from a folder that the user does not trust, and run
+            none of the user's own code. Modules, targets and passes that the user names may run a
+            debugger, so they get no limits.
+    """
+
+    source: Source
+    cases: list[Case]
+    program: Callable[[], UserProgram] | None = None
+    uncaptured: CtkError | None = None
+    is_untrusted: bool = False
 
 
 def load_cases(
@@ -50,37 +69,10 @@ def load_cases(
         CaseError: No such folder, it cannot be read, or there is no graph of that number.
         ConfigError, TargetError: An option is not allowed, or the target is unknown.
     """
-    if inputs is not None and isinstance(subject, str | Path | Case):
-        raise ProgramError(
-            f"{name_of(subject)} has inputs of its own; pass some with a callable or a GraphModule "
-            "only"
-        )
-    if isinstance(subject, str | Path):
-        cases = _importer_of(str(subject)).load(str(subject), request)
-    else:
-        cases = cases_of(subject, inputs, request)
-    if not request.strides:
-        cases = [replace(case, modes=replace(case.modes, strides=False)) for case in cases]
-    if request.graph is None:
-        return cases
-    if request.graph >= len(cases):
-        raise CaseError(
-            f"graph {request.graph}: {subject} has {len(cases)} graph(s), numbered from 0"
-        )
-    return [cases[request.graph]]
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A loaded subject.
-
-    Attributes:
-        program: Returns the program of the graphs; None for cases and graphs.
-    """
-
-    cases: list[Case]
-    program: Callable[[], UserProgram] | None = None
-    uncaptured: CtkError | None = None
+    loaded = load_subject(subject, inputs, request)
+    if loaded.uncaptured is not None:
+        raise loaded.uncaptured
+    return loaded.cases
 
 
 def load_subject(
@@ -91,49 +83,54 @@ def load_subject(
     Raises:
         CtkError: As `load_cases`, except for a program without a graph (`Loaded.uncaptured`).
     """
-    program = _program_of(subject, inputs) if request.graph is None else None
+    source = find_source(subject, inputs)
+    is_program = source.is_program and request.graph is None
+    program = source.program if is_program else None
     try:
-        return Loaded(load_cases(subject, inputs, request), program)
+        cases = _load(source, request)
     except (CaptureError, EagerError) as error:
-        if program is None:
+        if not is_program:
             raise
-        return Loaded([], program, error)
+        return Loaded(source, [], program, error)
+    is_foreign = source.is_case_folder and not request.trust and not request.allow_imports
+    runs_users_code = any(demands_of(CodeNames(case.target, case.config)) for case in cases)
+    return Loaded(source, cases, program, is_untrusted=is_foreign and not runs_users_code)
 
 
-def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], UserProgram] | None:
-    """Return a function that loads the program of a subject; None for cases and graphs."""
-    if isinstance(subject, str | Path):
-        load = _importer_of(str(subject)).program
-        return partial(load, str(subject)) if load is not None else None
-    found = program_in(subject, inputs)
-    return (lambda: found) if found is not None else None
+def find_source(subject: Subject, inputs: Inputs | None = None) -> Source:
+    """Return the source of a subject; nothing of it is loaded yet.
 
-
-def is_untrusted(cases: Sequence[Case], subject: Subject, request: CaseOptions) -> bool:
-    """Return whether the cases come from an untrusted folder and run none of the user's own code.
-
-    Modules, targets and passes that the user names may run a debugger, so they get no limits.
+    Raises:
+        ProgramError: It has inputs of its own, and `inputs` are given.
+        CaseError: There is no importer for the name.
     """
-    if request.trust or request.allow_imports or not isinstance(subject, str | Path):
-        return False
-    is_folder = _importer_of(str(subject)) is case_folder.IMPORTER
-    return is_folder and not any(demands_of(CodeNames(case.target, case.config)) for case in cases)
+    if isinstance(subject, str | Path):
+        source = _importer_of(str(subject))(str(subject))
+    else:
+        source = source_of(subject, inputs)
+    if inputs is not None and isinstance(subject, str | Path | Case):
+        raise ProgramError(
+            f"{source.name} has inputs of its own; pass some with a callable or a GraphModule only"
+        )
+    return source
 
 
-def name_of(subject: Subject) -> str:
-    """Return a name for folders: `graph0` for `dumps/train_1/graph0`, `net` for `net.py:f,x`."""
-    if isinstance(subject, Case):
-        return subject.name
-    if not isinstance(subject, str | Path):
-        return function_name(subject)
-    if pytest_test.accepts(str(subject)):
-        return pytest_test.slug(str(subject))
-    file, _, _ = str(subject).rpartition(":")
-    path = Path(file if file.endswith(".py") else subject).expanduser().resolve()
-    return path.stem if path.suffix in (".py", ".pt2", ".txt") else path.name
+def _load(source: Source, request: CaseOptions) -> list[Case]:
+    """Return the requested cases of a source."""
+    cases = source.cases(request)
+    if not request.strides:
+        cases = [replace(case, modes=replace(case.modes, strides=False)) for case in cases]
+    if request.graph is None:
+        return cases
+    if request.graph >= len(cases):
+        raise CaseError(
+            f"graph {request.graph}: {source.spec or source.name} has {len(cases)} graph(s), "
+            "numbered from 0"
+        )
+    return [cases[request.graph]]
 
 
-def _importer_of(spec: str) -> Importer:
+def _importer_of(spec: str) -> type[Importer]:
     if not spec.strip():
         raise CaseError("the name of the CASE is empty; for all cases of this folder: .")
     for importer in IMPORTERS:

@@ -1,9 +1,10 @@
-"""The contract of an importer: load one kind of file or name of a command line as cases."""
+"""The contracts of the importers: a source of cases, and one kind of name on a command line."""
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
 
+from ctk.compiler.errors import ProgramError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.module_tensors import hold_module_tensors
@@ -11,23 +12,81 @@ from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.targets import resolve_target, target_of
 
 
-@dataclass(frozen=True, slots=True)
-class Importer:
-    """An importer of one kind of subject.
+class Source(Protocol):
+    """The subject of an operation: a subclass overrides the members that differ from these.
 
     Attributes:
-        form: Its notation (`FILE.py`); shown when no importer accepts a name.
-        accepts: Whether a name is of this kind. Reads the name and the disk, loads nothing.
-        load: Returns the cases, in the order of the program's graphs; at least one, or it raises
-            a `CtkError` that names the missing part.
-        program: Returns the program of a name, to compare its compiled calls with its eager ones;
-            None: this kind holds graphs only.
+        is_program: Whether it has a program, to compare its compiled calls with its eager ones.
+        is_case_folder: Whether it was written by ctk, maybe for another person.
     """
 
-    form: str
-    accepts: Callable[[str], bool]
-    load: Callable[[str, CaseOptions], list[Case]]
-    program: Callable[[str], UserProgram] | None = None
+    is_program: bool = False
+    is_case_folder: bool = False
+
+    @property
+    def name(self) -> str:
+        """A name for folders: `graph0` for `dumps/train_1/graph0`, `net` for `net.py:f,x`."""
+        ...
+
+    @property
+    def spec(self) -> str | None:
+        """Its name on the command line; None for an object of the caller."""
+        return None
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        """Return the cases, in the order of the program's graphs; at least one.
+
+        Raises:
+            CtkError: A part is missing; the message names it.
+        """
+        ...
+
+    def program(self) -> UserProgram:
+        """Load the program, anew at each call.
+
+        Raises:
+            ProgramError: It cannot be loaded, or there is none (`is_program`).
+        """
+        raise ProgramError(f"{self.name} is not a program")
+
+
+class Importer(Source, Protocol):
+    """A source with a name of one kind; an instance is the thing of that name.
+
+    Attributes:
+        form: The notation of its names (`FILE.py`); shown when no importer accepts a name.
+    """
+
+    form: ClassVar[str]
+    text: str
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        """Return whether a name is of this kind. Reads the name and the disk, loads nothing."""
+        ...
+
+    @property
+    def spec(self) -> str:
+        return self.text
+
+    @property
+    def name(self) -> str:
+        file, _, _ = self.spec.rpartition(":")
+        path = Path(file if file.endswith(".py") else self.spec).expanduser().resolve()
+        return path.stem if path.suffix in (".py", ".pt2", ".txt") else path.name
+
+
+def check_target(request: CaseOptions) -> None:
+    """Refuse an unknown target before anything is loaded or captured.
+
+    Raises:
+        TargetError: There is no target of that name.
+    """
+    if request.target is not None:
+        resolve_target(request.target)
 
 
 def apply_request(case: Case, request: CaseOptions) -> Case:

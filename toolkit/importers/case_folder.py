@@ -18,26 +18,31 @@ from ctk.toolkit.importers.base import Importer, apply_request
 from ctk.toolkit.options import CaseOptions
 
 
-def accepts(spec: str) -> bool:
-    """Return whether `spec` is a folder or no existing file."""
-    path = Path(spec).expanduser()
-    return not path.is_file() or path.name == MANIFEST
+class CaseFolder(Importer):
+    """A folder, or its manifest; also a name without a file, so that the error is about folders."""
 
+    form = "a case folder or dump"
+    is_case_folder = True
 
-def load(spec: str, request: CaseOptions) -> list[Case]:
-    """Load the case of a folder, or each case of a dump.
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        path = Path(spec).expanduser()
+        return not path.is_file() or path.name == MANIFEST
 
-    Raises:
-        TrustError: One of them needs trust that the request does not give.
-    """
-    path = Path(spec).expanduser()
-    folders = case_folders(path.parent if path.is_file() else path)
-    given, allowed = UserOverrides(request.target, request.config), tuple(request.allow_imports)
-    loaded = [
-        load_case(folder, trust=request.trust, allow_imports=allowed, given=given)
-        for folder in folders
-    ]
-    return [apply_request(case, request) for case in loaded]
+    def cases(self, request: CaseOptions) -> list[Case]:
+        """Load the case of a folder, or each case of a dump.
+
+        Raises:
+            TrustError: One of them needs trust that the request does not give.
+        """
+        path = Path(self.text).expanduser()
+        folders = case_folders(path.parent if path.is_file() else path)
+        given, allowed = UserOverrides(request.target, request.config), tuple(request.allow_imports)
+        loaded = [
+            load_case(folder, trust=request.trust, allow_imports=allowed, given=given)
+            for folder in folders
+        ]
+        return [apply_request(case, request) for case in loaded]
 
 
 def case_folders(folder: Path) -> list[Path]:
@@ -67,4 +72,4 @@ def nearest_parent(path: Path) -> Path:
     return next((parent for parent in path.parents if parent.is_dir()), Path())
 
 
-IMPORTER = Importer("a case folder or dump", accepts, load)
+IMPORTER = CaseFolder

@@ -26,10 +26,9 @@ from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
-from ctk.toolkit.importers.base import Importer
-from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.importers.base import Importer, check_target
+from ctk.toolkit.importers.program import capture_requested
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets import resolve_target
 
 MOST_TIMES = 100
 """Limit of the compression ratio of an archive; zeros are packed a thousand times."""
@@ -38,28 +37,26 @@ OBJECTS = ("custom_obj_", "opaque_obj_")
 """Prefixes of archive entries that hold pickled objects of classes (torch 2.11, 2.13)."""
 
 
-def accepts(spec: str) -> bool:
-    """Return whether `spec` names an archive of torch.export, by its name."""
-    return spec.endswith(".pt2") and not Path(spec).expanduser().is_dir()
+class Archive(Importer):
+    """An archive of torch.export, by its name."""
 
+    form = "FILE.pt2 of torch.export"
 
-def load(spec: str, request: CaseOptions) -> list[Case]:
-    """Load an archive and capture its program.
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        return spec.endswith(".pt2") and not Path(spec).expanduser().is_dir()
 
-    Raises:
-        ProgramError: The file does not exist, is not an archive, or has no example inputs.
-        TrustError: It holds pickles that may run code.
-    """
-    path = find_archive(spec)
-    target = request.target or "ctk"
-    resolve_target(target)
-    return capture_cases(
-        program_of_export(read_archive(path, trust=request.trust), path),
-        target=target,
-        config=request.config,
-        backward=request.backward,
-        dynamic=request.dynamic,
-    )
+    def cases(self, request: CaseOptions) -> list[Case]:
+        """Load an archive and capture its program.
+
+        Raises:
+            ProgramError: The file does not exist, is not an archive, or has no example inputs.
+            TrustError: It holds pickles that may run code.
+        """
+        path = find_archive(self.text)
+        check_target(request)
+        program = program_of_export(read_archive(path, trust=request.trust), path)
+        return capture_requested(program, request)
 
 
 def find_archive(spec: str) -> Path:
@@ -192,4 +189,4 @@ def _describe_unreadable(path: Path, error: Exception) -> str:
     )
 
 
-IMPORTER = Importer("FILE.pt2 of torch.export", accepts, load)
+IMPORTER = Archive

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -17,55 +18,95 @@ from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import private_copy
-from ctk.toolkit.importers.base import apply_request
-from ctk.toolkit.importers.program import capture_cases, replace_symbols
+from ctk.toolkit.importers.base import Source, apply_request, check_target
+from ctk.toolkit.importers.program import capture_requested, replace_symbols
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets import resolve_target
 
 Value = Case | Callable[..., object]
 Inputs = Sequence[object] | Mapping[str, object] | torch.Tensor
 """The arguments of one call: positional ones, keywords, or a single tensor."""
 
 
-def cases_of(value: Value, inputs: Inputs | None, request: CaseOptions) -> list[Case]:
-    """Return the cases of a value, in the order of its graphs.
-
-    Cases: 1. a `Case` is returned; 2. a `GraphModule` without leaf modules is one graph, and is
-    copied; 3. Dynamo captures any other callable with `inputs`.
-
-    Raises:
-        ProgramError: Inputs are missing, or are not those of the graph.
-    """
+def source_of(value: Value, inputs: Inputs | None) -> Source:
+    """Return the source of a value and the inputs of one call of it."""
     if isinstance(value, Case):
-        return [apply_request(value, request)]
-    if not callable(value):
-        raise ProgramError(
-            f"{type(value).__name__} is not a program: pass a callable, a GraphModule, a Case, "
-            "or the path of a program or a case folder"
-        )
-    if inputs is None:
-        raise ProgramError(
-            f"example inputs are missing: pass those of one call of {function_name(value)}"
-        )
-    if request.target is not None:
-        resolve_target(request.target)  # raises for an unknown name before the capture
+        return StoredCase(value)
     if isinstance(value, GraphModule) and not has_leaf_modules(value):
-        return [case_of_graph(value, inputs, request)]
-    return capture_cases(
-        program_of(value, inputs),
-        target=request.target or "ctk",
-        config=request.config,
-        backward=request.backward,
-        dynamic=request.dynamic,
-    )
+        return Graph(value, inputs)
+    return Call(value, inputs)
 
 
-def program_in(value: Value, inputs: Inputs | None) -> UserProgram | None:
-    """Return a callable and its inputs as a program; None for a case, and for a graph."""
-    is_graph = isinstance(value, GraphModule) and not has_leaf_modules(value)
-    if inputs is None or isinstance(value, Case) or is_graph or not callable(value):
-        return None
-    return program_of(value, inputs)
+@dataclass(frozen=True, slots=True)
+class StoredCase(Source):
+    """A `Case` that the caller has."""
+
+    case: Case
+
+    @property
+    def name(self) -> str:
+        return self.case.name
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        return [apply_request(self.case, request)]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph(Source):
+    """A graph without leaf modules, which is copied, and the inputs of one call."""
+
+    gm: GraphModule
+    inputs: Inputs | None
+
+    @property
+    def name(self) -> str:
+        return function_name(self.gm)
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        """Return the case of the graph.
+
+        Raises:
+            ProgramError: Inputs are missing, or are not those of the graph.
+        """
+        inputs = _need(self.inputs, self.name)
+        check_target(request)
+        return [case_of_graph(self.gm, inputs, request)]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Source):
+    """Any other callable, which Dynamo captures, and the inputs of one call."""
+
+    function: Callable[..., object]
+    inputs: Inputs | None
+    is_program = True
+
+    @property
+    def name(self) -> str:
+        return function_name(self.function)
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        program = self.program()
+        check_target(request)
+        return capture_requested(program, request)
+
+    def program(self) -> UserProgram:
+        """Return the callable as a program.
+
+        Raises:
+            ProgramError: It is not callable, or inputs are missing.
+        """
+        if not callable(self.function):
+            raise ProgramError(
+                f"{type(self.function).__name__} is not a program: pass a callable, a GraphModule, "
+                "a Case, or the path of a program or a case folder"
+            )
+        return program_of(self.function, _need(self.inputs, self.name))
+
+
+def _need(inputs: Inputs | None, name: str) -> Inputs:
+    if inputs is None:
+        raise ProgramError(f"example inputs are missing: pass those of one call of {name}")
+    return inputs
 
 
 def case_of_graph(gm: GraphModule, inputs: Inputs, request: CaseOptions) -> Case:

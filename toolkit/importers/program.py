@@ -45,12 +45,12 @@ from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import Eager, private_copy
-from ctk.toolkit.importers.base import Importer
+from ctk.toolkit.importers.base import Importer, check_target
 from ctk.toolkit.importers.child_capture import capture_in_child, needs_child
 from ctk.toolkit.importers.no_graph import HINT, explain_no_graph, find_scripted_line, is_scripted
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.targets import capturing_for, resolve_target, target_of
+from ctk.toolkit.targets import capturing_for, target_of
 
 
 def capture_cases(
@@ -356,25 +356,36 @@ def _eager_error(
     return None
 
 
-def accepts(spec: str) -> bool:
-    """Return whether `spec` names a Python file, with or without functions."""
-    file, _, _ = spec.rpartition(":")
-    return not Path(spec).is_dir() and (spec.endswith(".py") or file.endswith(".py"))
-
-
-def load(spec: str, request: CaseOptions) -> list[Case]:
-    """Load a program and capture each of its graphs."""
-    target = request.target or "ctk"
-    resolve_target(target)  # raises for an unknown name before the model is built
-    program = load_program(spec)
-    cases = capture_in_child(spec, request) if needs_child(request) else None
-    return cases or capture_cases(
+def capture_requested(program: UserProgram, request: CaseOptions) -> list[Case]:
+    """Capture a program for the target and with the options of a request."""
+    return capture_cases(
         program,
-        target=target,
+        target=request.target or "ctk",
         config=request.config,
         backward=request.backward,
         dynamic=request.dynamic,
     )
 
 
-IMPORTER = Importer("FILE.py or FILE.py:BUILD,EXAMPLE", accepts, load, load_program)
+class ProgramFile(Importer):
+    """A Python file, with or without the names of its functions."""
+
+    form = "FILE.py or FILE.py:BUILD,EXAMPLE"
+    is_program = True
+
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        file, _, _ = spec.rpartition(":")
+        return not Path(spec).is_dir() and (spec.endswith(".py") or file.endswith(".py"))
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        check_target(request)
+        program = self.program()
+        cases = capture_in_child(self.text, request) if needs_child(request) else None
+        return cases or capture_requested(program, request)
+
+    def program(self) -> UserProgram:
+        return load_program(self.text)
+
+
+IMPORTER = ProgramFile

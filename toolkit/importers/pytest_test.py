@@ -34,12 +34,12 @@ from ctk.repro_templates.program.program_play import seed_all
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to
-from ctk.toolkit.importers.base import Importer
+from ctk.toolkit.importers.base import Importer, check_target
 from ctk.toolkit.importers.changed_options import filter_savable
 from ctk.toolkit.importers.no_graph import HINT, explain_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, make_recording_backend, tensors_in
 from ctk.toolkit.options import CaseOptions
-from ctk.toolkit.targets import resolve_target, target_of
+from ctk.toolkit.targets import target_of
 
 PREFIX = "pytest:"
 
@@ -61,12 +61,25 @@ class RecordedBackend:
     settings: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
 
 
-def accepts(spec: str) -> bool:
-    """Return whether a name begins with `pytest:`."""
-    return spec.startswith(PREFIX)
+class PytestTest(Importer):
+    """A test, or all tests of a file or class."""
+
+    form = "pytest:FILE::TEST"
+
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        return spec.startswith(PREFIX)
+
+    @property
+    def name(self) -> str:
+        return slug(self.text)
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        check_target(request)
+        return _run_tests(self.text, request)
 
 
-def load(spec: str, request: CaseOptions) -> list[Case]:
+def _run_tests(spec: str, request: CaseOptions) -> list[Case]:
     """Run the test, or all tests of a file or class, and return their graphs as cases.
 
     Raises:
@@ -75,8 +88,6 @@ def load(spec: str, request: CaseOptions) -> list[Case]:
         CaptureError: It never calls `torch.compile`.
         TargetError: Its backend has no name, and the user gives none.
     """
-    if request.target is not None:
-        resolve_target(request.target)  # raises for an unknown name before the test runs
     name = spec.removeprefix(PREFIX)
     if not name.strip():
         raise ProgramError(f"{spec} names no test; e.g. pytest:tests/test_net.py::test_forward")
@@ -282,4 +293,4 @@ def _pytest() -> Any:
     return pytest
 
 
-IMPORTER = Importer("pytest:FILE::TEST", accepts, load)
+IMPORTER = PytestTest

@@ -75,22 +75,29 @@ class TorchScript:
         return (*first, here / "checkpoints", here, here.parent / "checkpoints")
 
 
-def accepts(spec: str) -> bool:
-    """Return whether a name is a file with a class `Repro` and a function `load_args`."""
-    path = Path(spec).expanduser()
-    if not spec.endswith((".py", ".txt")) or not path.is_file():
-        return False
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return bool(_MODULE.search(text) and _INPUTS.search(text))
+class TorchRepro(Importer):
+    """A file with a class `Repro` and a function `load_args`."""
+
+    form = "repro.py, minifier_launcher.py or fx_graph_runnable.py of torch"
+
+    @staticmethod
+    def accepts(spec: str) -> bool:
+        path = Path(spec).expanduser()
+        if not spec.endswith((".py", ".txt")) or not path.is_file():
+            return False
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return bool(_MODULE.search(text) and _INPUTS.search(text))
+
+    def cases(self, request: CaseOptions) -> list[Case]:
+        return _load(read_script(Path(self.text).expanduser().resolve()), request)
 
 
-def load(spec: str, request: CaseOptions) -> list[Case]:
+def _load(script: TorchScript, request: CaseOptions) -> list[Case]:
     """Return the case of a script; after Dynamo one per graph that Dynamo captures of it.
 
     Raises:
         ProgramError: The script fails when it is loaded, or an input cannot be read.
     """
-    script = read_script(Path(spec).expanduser().resolve())
     target = request.target or script.target
     resolve_target(target)
     module, changed = _load_script(script.path)
@@ -290,6 +297,4 @@ def _literal(node: ast.expr) -> object:
         return None
 
 
-IMPORTER = Importer(
-    "repro.py, minifier_launcher.py or fx_graph_runnable.py of torch", accepts, load
-)
+IMPORTER = TorchRepro

@@ -12,7 +12,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.importers import Inputs, Loaded, Subject, is_untrusted, load_subject
+from ctk.toolkit.importers import Inputs, Loaded, Subject, load_subject
+from ctk.toolkit.importers.base import Source
 from ctk.toolkit.importers.program import merge_options
 from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.executors import HANG_SECONDS, executor_for
@@ -40,6 +41,7 @@ class OpenSubject:
         cases: The graphs, in order; none where Dynamo gives none of the program.
     """
 
+    source: Source
     cases: list[Case]
     executor: Executor
     question: Callable[[], ProgramQuestion] | None = None
@@ -97,7 +99,7 @@ def open_subject(
         jobs=jobs,
     )
     is_ours = options.isolate is None and not executor.isolates
-    is_strangers = is_ours and is_untrusted(cases, subject, options)
+    is_strangers = is_ours and loaded.is_untrusted
     limits = _limits()
     compiled = replace(limits, task="the compiled program", is_patient=True)
     with (
@@ -107,7 +109,7 @@ def open_subject(
     ):
         question = _question(loaded, options)
         limits = options.timeout_seconds, options.memory_nbytes
-        yield OpenSubject(cases, executor, question, loaded.uncaptured, *limits)
+        yield OpenSubject(loaded.source, cases, executor, question, loaded.uncaptured, *limits)
 
 
 def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuestion] | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctk.toolkit.importers.in_memory import cases_of
+from ctk.toolkit.importers import load_cases
 from ctk.toolkit.options import CaseOptions
 from tests.helpers.hard_programs import Hard, hard_programs
 from tests.helpers.kept import KEPT, how_kept
@@ -18,5 +18,5 @@ PROGRAMS = hard_programs()
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
 def test_what_dynamo_captures_is_kept(program: Hard) -> None:
     request = CaseOptions(target="eager", backward=program.backward)
-    cases = cases_of(program.function, program.inputs, request)
+    cases = load_cases(program.function, program.inputs, request)
     assert {how_kept(case) for case in cases} == {KEPT}

@@ -9,7 +9,7 @@ import pytest
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.importers import load_cases, name_of
+from ctk.toolkit.importers import find_source, load_cases
 from ctk.toolkit.importers.pytest_test import slug
 from ctk.toolkit.options import CaseOptions
 
@@ -114,7 +114,9 @@ class TestCases:
         assert dict(os.environ) == before
 
     def test_a_name_for_folders(self, file: Path) -> None:
-        assert name_of(f"pytest:{file}::TestNet::test_it[2-a b]") == "TestNet.test_it.2-a.b"
+        assert (
+            find_source(f"pytest:{file}::TestNet::test_it[2-a b]").name == "TestNet.test_it.2-a.b"
+        )
         assert slug("tests/test_a.py") == "test_a"
 
 

@@ -10,7 +10,7 @@ from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.importers import load_cases, name_of
+from ctk.toolkit.importers import find_source, load_cases
 from ctk.toolkit.importers.torch_repro import read_script
 from ctk.toolkit.options import CaseOptions
 
@@ -131,7 +131,7 @@ class TestAfterAot:
     def test_as_tlparse_calls_it(self, tmp_path: Path) -> None:
         path = after_aot(tmp_path).rename(tmp_path / "fx_graph_runnable_7.txt")
         (case,) = load_cases(path)
-        assert (case.target, name_of(path)) == ("inductor", "fx_graph_runnable_7")
+        assert (case.target, find_source(path).name) == ("inductor", "fx_graph_runnable_7")
 
     def test_sizes_stay_symbolic(self, tmp_path: Path) -> None:
         (case,) = load_cases(after_aot(tmp_path, tracing="symbolic"))

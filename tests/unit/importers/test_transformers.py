@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import ctk
-from ctk.toolkit.importers.in_memory import cases_of
+from ctk.toolkit.importers import load_cases
 from ctk.toolkit.options import CaseOptions
 from tests.helpers.kept import KEPT, how_kept
 from tests.helpers.transformer_models import MODELS, Model, build
@@ -28,7 +28,7 @@ def transformers() -> Any:
 @pytest.mark.parametrize("model", MODELS, ids=lambda each: each.name)
 def test_ctk_compiles_it_and_the_case_is_kept(model: Model, train: bool, transformers: Any) -> None:
     program, inputs = build(model, transformers, train=train)
-    for case in cases_of(program, inputs, CaseOptions(target="ctk", backward=train)):
+    for case in load_cases(program, inputs, CaseOptions(target="ctk", backward=train)):
         assert how_kept(case) == KEPT
         report = ctk.check(case)
         assert report.ok, report

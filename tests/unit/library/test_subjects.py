@@ -11,7 +11,7 @@ from torch.fx import symbolic_trace
 import ctk
 from ctk.compiler.errors import CaseError, ConfigError, ProgramError, TargetError
 from ctk.toolkit.case.formats.files import make_output_folder
-from ctk.toolkit.importers import IMPORTERS, case_folder, load_cases, name_of, program
+from ctk.toolkit.importers import IMPORTERS, case_folder, find_source, load_cases, program
 from ctk.toolkit.options import CaseOptions, options_of
 from tests.helpers.cli import BROKEN_PASS, GOOD, TWO_GRAPHS, write
 
@@ -148,7 +148,7 @@ class TestFolders:
         ],
     )
     def test_name(self, subject: str, name: str) -> None:
-        assert name_of(subject) == name
+        assert find_source(subject).name == name
 
     def test_new_folders_do_not_collide(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

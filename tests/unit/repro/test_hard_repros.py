@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers.in_memory import cases_of
+from ctk.toolkit.importers import load_cases
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.repro.run import write_repro
 from tests.helpers.hard_programs import Cubed, Hard, hard_programs
@@ -27,7 +27,7 @@ HANDED = ("autograd.Function", "straight-through estimator", "scan", "flex_atten
 
 def only_case(program: Hard, **more: Any) -> Case:
     request = CaseOptions(target="aot_eager", backward=program.backward, **more)
-    (case,) = cases_of(program.function, program.inputs, request)
+    (case,) = load_cases(program.function, program.inputs, request)
     return case
 
 

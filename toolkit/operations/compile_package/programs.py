@@ -19,7 +19,7 @@ from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.program.program_play import seed_all
 from ctk.toolkit.case.usercode.program import UserProgram, load_program
 from ctk.toolkit.importers import exported
-from ctk.toolkit.importers.program import accepts, merge_options
+from ctk.toolkit.importers.program import ProgramFile, merge_options
 
 _MOST_LINES = 12
 
@@ -52,10 +52,10 @@ def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
         TrustError: An archive is refused.
         CaptureError: torch.export cannot trace it.
     """
-    if exported.accepts(spec):
+    if exported.Archive.accepts(spec):
         path = exported.find_archive(spec)
         return Source(path, exported.read_archive(path, trust=trust))
-    if not accepts(spec):
+    if not ProgramFile.accepts(spec):
         raise ProgramError(
             f"{spec!r} is nothing to compile: name a FILE.pt2 of torch.export, or a FILE.py with "
             "model() and inputs()"

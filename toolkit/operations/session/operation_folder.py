@@ -19,7 +19,7 @@ from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_output_folder
 from ctk.toolkit.case.graphs.callables import modules_of_calls
-from ctk.toolkit.importers import Inputs, Subject, name_of
+from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.session.running_operation import Done, Operation
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
@@ -80,9 +80,9 @@ def open_operation(
     with open_subject(subject, inputs, options, jobs) as it:
         digests = Digests()
         told = {**options.told, **jobs.keywords, **choice.told}
-        header = _header(name, subject, told, keep, it.cases, digests)
+        header = _header(name, it.source.spec, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
-        default = f"{PREFIXES[name]}_{name_of(subject)}"
+        default = f"{PREFIXES[name]}_{it.source.name}"
         open_journal = reopen_journal if options.resume else create_journal
         journal, folder = open_journal(options.out, default, header)
         with journal:
@@ -191,7 +191,7 @@ def _folders(default: str) -> Iterator[Path]:
 
 def _header(
     name: OperationName,
-    subject: Subject,
+    subject: str | None,
     options: Mapping[str, object],
     keep: InputsMode,
     cases: list[Case],
@@ -200,7 +200,7 @@ def _header(
     told = {key: value for key, value in options.items() if key not in UNTOLD}
     return Header(
         operation=name,
-        subject=str(subject) if isinstance(subject, str | Path) else None,
+        subject=subject,
         options=json.loads(json.dumps(told, default=repr)),
         inputs=keep,
         cases=tuple(fingerprint(case, digests) for case in cases),
