@@ -42,7 +42,7 @@ class Source(Protocol):
         ...
 
     def program(self) -> UserProgram:
-        """Load the program, anew at each call.
+        """Load the program; each call loads another one.
 
         Raises:
             ProgramError: It cannot be loaded, or there is none (`is_program`).
