@@ -20,10 +20,8 @@ import torch
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent, overlaps, same_bits
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.repro_templates.graph.values import randn
-from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
+from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, make_filling
 from ctk.toolkit.case.formats.tensor_content import (
-    Content,
     ContentRun,
     build_content,
     content_of,
@@ -43,6 +41,9 @@ _PLAIN = (
     torch.complex64,
     torch.complex128,
 )
+_COUNTED = (torch.float32, torch.float64, torch.int32, torch.int64)
+_EXACT = 1 << 24
+"""Numbers that `torch.arange` counts exactly in each dtype of `_COUNTED`."""
 
 
 @dataclass(slots=True)
@@ -168,7 +169,7 @@ def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     tensor = tensor.contiguous()
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
-    candidates = [_fill, _literal, _arange, _randn, _recipe]
+    candidates = [_fill, _literal, _filling, _recipe]
     for candidate in candidates:
         if source := candidate(tensor, sources):
             return source
@@ -208,25 +209,28 @@ def _literal(tensor: torch.Tensor, sources: Sources) -> str | None:
     return f"torch.tensor(\n{textwrap.indent(_nest_lines(texts, shape), '    ')}{dtype or ','}\n)"
 
 
-def _arange(tensor: torch.Tensor, sources: Sources) -> str | None:
-    if tensor.dtype not in (torch.float32, torch.float64, torch.int32, torch.int64):
+def _filling(tensor: torch.Tensor, sources: Sources) -> str | None:
+    if tensor.dtype == torch.bool or tensor.is_complex():
         return None
-    if not same_bits(
-        tensor, torch.arange(tensor.numel(), dtype=tensor.dtype, device="cpu").reshape(tensor.shape)
-    ):
-        return None
-    return f"torch.arange({tensor.numel()}, dtype={tensor.dtype}).reshape({tuple(tensor.shape)})"
-
-
-def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
-    if tensor.dtype not in _PLAIN or tensor.is_complex():
-        return None
-    for seed in sources.seeds:
-        if same_bits(tensor, randn(tensor.shape, seed=seed, dtype=tensor.dtype)):
-            sources.helpers.add("randn")
-            dtype = "" if tensor.dtype == torch.float32 else f", dtype={tensor.dtype}"
-            return f"randn({tuple(tensor.shape)}, seed={seed}{dtype})"
+    seeds = sources.seeds if tensor.is_floating_point() else ()
+    for kind in ("arange", *(f"randn:{seed}" for seed in seeds)):
+        if same_bits(tensor, make_filling(kind, tuple(tensor.shape), tensor.dtype)):
+            return _filling_source(kind, tensor, sources)
     return None
+
+
+def _filling_source(kind: str, tensor: torch.Tensor, sources: Sources) -> str:
+    """Return the source of `make_filling`, of the shape and dtype of a tensor."""
+    size, dtype, count = tuple(tensor.shape), tensor.dtype, tensor.numel()
+    if kind == "zeros":
+        return f"torch.zeros({size}, dtype={dtype})"
+    if kind == "arange":
+        is_exact = dtype in _COUNTED and count <= _EXACT
+        numbers = f"{count}, dtype={dtype})" if is_exact else f"{count}).to({dtype})"
+        return f"torch.arange({numbers}.reshape({size})"
+    sources.helpers.add("randn")
+    named = "" if dtype == torch.float32 else f", dtype={dtype}"
+    return f"randn({size}, seed={kind.partition(':')[2]}{named})"
 
 
 def _recipe(tensor: torch.Tensor, sources: Sources) -> str | None:
@@ -235,8 +239,9 @@ def _recipe(tensor: torch.Tensor, sources: Sources) -> str | None:
         tensor, build_content(content, tensor.shape, tensor.dtype)
     ):
         return None
-    base = build_content(Content(content.kind), tensor.shape, tensor.dtype)
-    source = next(text for each in (_fill, _arange, _randn) if (text := each(base, sources)))
+    source = _filling_source(content.kind, tensor, sources)
+    if not content.runs:
+        return source
     sources.helpers.add("placed")
     pieces = [
         f"{_place(run, tensor.shape)}: {_number_texts(tensor.reshape(-1)[run.start].reshape(1))[0]}"

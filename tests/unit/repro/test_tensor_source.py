@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import same_bits
-from ctk.repro_templates.graph.values import randn
+from ctk.repro_templates.graph.values import placed, randn
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source
 
 
@@ -26,6 +26,7 @@ def evaluate(source: str, sources: Sources) -> torch.Tensor:
     names = {
         "torch": torch, "inf": math.inf, "nan": math.nan,
         "randn": lambda size, **kw: randn(size, **kw), "strided": strided, "stored": stored,
+        "placed": placed,
         "inference": lambda build: torch.inference_mode()(build)(),
     }  # fmt: skip
     value = eval(source, names)
@@ -65,6 +66,16 @@ def test_any_float_round_trips(dtype: torch.dtype, values: list[float]) -> None:
 def test_floats_are_written_short() -> None:
     _, source = round_trip(torch.tensor([0.1, -2.5, 1e-7]))
     assert source == "torch.tensor([0.1, -2.5, 1e-07])"
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16], ids=str
+)
+def test_small_dtypes_have_recipes_too(dtype: torch.dtype) -> None:
+    few = torch.zeros(100, dtype=dtype)
+    few[5] = 3
+    for tensor in (torch.arange(100).to(dtype), few):
+        assert "stored" not in round_trip(tensor)[1]
 
 
 @pytest.mark.parametrize(
