@@ -7,7 +7,7 @@ names below `torch.`, and every run sets and restores them.
 import contextlib
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -32,29 +32,39 @@ class Setting:
     allowed: tuple[Value, ...]
 
 
-def _attribute(path: str, *allowed: Value) -> Setting:
+def _attribute(path: str, allowed: tuple[Value, ...]) -> Setting:
     """Return the setting of an attribute below `torch.`."""
     owner, _, name = path.rpartition(".")
+    holder = attrgetter(owner)
 
-    def holder() -> Any:
-        found: Any = torch
-        for part in owner.split("."):
-            found = getattr(found, part)
-        return found
+    def write(value: Value) -> None:
+        setattr(holder(torch), name, value)
 
-    return Setting(lambda: getattr(holder(), name), partial(_set, holder, name), allowed)
+    return Setting(lambda: getattr(holder(torch), name), write, allowed)
 
 
-def _set(holder: Callable[[], Any], name: str, value: Value) -> None:
-    setattr(holder(), name, value)
+def _attention(name: str) -> Setting:
+    """Return the setting that allows an implementation of attention."""
+    cuda: Any = torch.backends.cuda
+    return Setting(getattr(cuda, f"{name}_enabled"), getattr(cuda, f"enable_{name}"), (True, False))
 
 
-def _reduce(name: str) -> Setting:
-    """Return the setting that allows sums of a matrix product in a lower precision."""
-    return _attribute(f"backends.cuda.matmul.{name}", True, False)
+_ATTRIBUTES: Mapping[str, tuple[Value, ...]] = {
+    "backends.cuda.matmul.fp32_precision": PRECISIONS,
+    "backends.cudnn.conv.fp32_precision": ("tf32", "none", "ieee"),
+    "backends.cudnn.rnn.fp32_precision": ("tf32", "none", "ieee"),
+    "backends.mkldnn.matmul.fp32_precision": PRECISIONS,
+    "backends.mkldnn.conv.fp32_precision": PRECISIONS,
+    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": (True, False),
+    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": (True, False),
+    "backends.cudnn.enabled": (True, False),
+    "backends.cudnn.benchmark": (False, True),
+    "backends.cudnn.deterministic": (False, True),
+    "utils.deterministic.fill_uninitialized_memory": (True, False),
+}
+"""Settings that are attributes below `torch.`, with their allowed values."""
 
-
-_CUDA = torch.backends.cuda
+_ATTENTIONS = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 SETTINGS: Mapping[str, Setting] = {
     "float32_matmul_precision": Setting(
@@ -62,43 +72,8 @@ SETTINGS: Mapping[str, Setting] = {
         torch.set_float32_matmul_precision,
         ("highest", "high", "medium"),
     ),
-    "backends.cuda.matmul.fp32_precision": _attribute(
-        "backends.cuda.matmul.fp32_precision", *PRECISIONS
-    ),
-    "backends.cudnn.conv.fp32_precision": _attribute(
-        "backends.cudnn.conv.fp32_precision", "tf32", "none", "ieee"
-    ),
-    "backends.cudnn.rnn.fp32_precision": _attribute(
-        "backends.cudnn.rnn.fp32_precision", "tf32", "none", "ieee"
-    ),
-    "backends.mkldnn.matmul.fp32_precision": _attribute(
-        "backends.mkldnn.matmul.fp32_precision", *PRECISIONS
-    ),
-    "backends.mkldnn.conv.fp32_precision": _attribute(
-        "backends.mkldnn.conv.fp32_precision", *PRECISIONS
-    ),
-    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": _reduce(
-        "allow_fp16_reduced_precision_reduction"
-    ),
-    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": _reduce(
-        "allow_bf16_reduced_precision_reduction"
-    ),
-    "backends.cudnn.enabled": _attribute("backends.cudnn.enabled", True, False),
-    "backends.cudnn.benchmark": _attribute("backends.cudnn.benchmark", False, True),
-    "backends.cudnn.deterministic": _attribute("backends.cudnn.deterministic", False, True),
-    "backends.cuda.flash_sdp": Setting(
-        _CUDA.flash_sdp_enabled, _CUDA.enable_flash_sdp, (True, False)
-    ),
-    "backends.cuda.mem_efficient_sdp": Setting(
-        _CUDA.mem_efficient_sdp_enabled, _CUDA.enable_mem_efficient_sdp, (True, False)
-    ),
-    "backends.cuda.math_sdp": Setting(_CUDA.math_sdp_enabled, _CUDA.enable_math_sdp, (True, False)),
-    "backends.cuda.cudnn_sdp": Setting(
-        _CUDA.cudnn_sdp_enabled, _CUDA.enable_cudnn_sdp, (True, False)
-    ),
-    "utils.deterministic.fill_uninitialized_memory": _attribute(
-        "utils.deterministic.fill_uninitialized_memory", True, False
-    ),
+    **{path: _attribute(path, allowed) for path, allowed in _ATTRIBUTES.items()},
+    **{f"backends.cuda.{name}": _attention(name) for name in _ATTENTIONS},
 }
 """By name, in the order in which they are written: the older, coarse names first."""
 
@@ -147,8 +122,7 @@ def settings(modes: Mapping[str, Any]) -> Generator[None, None, None]:
     """Set the settings of the modes, and torch's defaults for all others; restore them afterwards.
 
     A setting that already has its value is not written: writing one can change others, and a
-        program
-    that wrote a newer name may not write the older one.
+    program that wrote a newer name may not write the older one.
     """
     chosen: Mapping[str, Value] = modes["settings"]
     usual = {name: usual_value(name) for name in SETTINGS}

@@ -9,7 +9,6 @@ Tensor subclasses, sparse and quantized layouts are refused (`CaseError`). Stora
 only for inputs that share a storage.
 """
 
-import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from ctk.toolkit.case.formats.tensor_content import (
     build_content,
     content_of,
     index_of,
+    number_of,
     text_of,
 )
 
@@ -33,14 +33,10 @@ LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""
 
 _WIDTH = 92
-_PLAIN = (
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.complex64,
-    torch.complex128,
-)
+_FILLED = (
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64,
+    torch.complex128, torch.int32, torch.int64, torch.bool,
+)  # fmt: skip
 _COUNTED = (torch.float32, torch.float64, torch.int32, torch.int64)
 _EXACT = 1 << 24
 """Numbers that `torch.arange` counts exactly in each dtype of `_COUNTED`."""
@@ -136,9 +132,8 @@ def _check_supported(tensor: torch.Tensor, name: str) -> None:
 
 def _finish(source: str, tensor: torch.Tensor, sources: Sources) -> str:
     if isinstance(tensor, torch.nn.Parameter):
-        source = (
-            f"torch.nn.Parameter({source}{'' if tensor.requires_grad else ', requires_grad=False'})"
-        )
+        flag = "" if tensor.requires_grad else ", requires_grad=False"
+        source = f"torch.nn.Parameter({source}{flag})"
     elif tensor.requires_grad:
         source = f"{source}.requires_grad_()"
     if tensor.is_inference():
@@ -151,26 +146,21 @@ def _strided_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     plain = torch.empty(tensor.shape, dtype=torch.bool, device="cpu")
     if tensor.stride() == plain.stride():
         return _values(tensor.cpu(), name, sources)
+    size, stride = tuple(tensor.shape), tensor.stride()
     if not tensor.numel():
-        return (
-            f"torch.empty_strided({tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype})"
-        )
-    if overlaps(tensor.shape, tensor.stride()):
-        span = extent(tensor.shape, tensor.stride())
-        flat = tensor.as_strided((span,), (1,)).cpu()
-        return (
-            f"{_values(flat, name, sources)}.as_strided({tuple(tensor.shape)}, {tensor.stride()})"
-        )
+        return f"torch.empty_strided({size}, {stride}, dtype={tensor.dtype})"
+    if overlaps(size, stride):
+        flat = tensor.as_strided((extent(size, stride),), (1,)).cpu()
+        return f"{_values(flat, name, sources)}.as_strided({size}, {stride})"
     sources.helpers.add("strided")
-    return f"strided({_values(tensor.contiguous().cpu(), name, sources)}, {tensor.stride()})"
+    return f"strided({_values(tensor.contiguous().cpu(), name, sources)}, {stride})"
 
 
 def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     tensor = tensor.contiguous()
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
-    candidates = [_fill, _literal, _filling, _recipe]
-    for candidate in candidates:
+    for candidate in (_fill, _literal, _filling, _recipe):
         if source := candidate(tensor, sources):
             return source
     sources.helpers.add("stored")
@@ -179,7 +169,7 @@ def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
 
 
 def _fill(tensor: torch.Tensor, sources: Sources) -> str | None:
-    if tensor.numel() <= 4 or tensor.dtype not in (*_PLAIN, torch.int32, torch.int64, torch.bool):
+    if tensor.numel() <= 4 or tensor.dtype not in _FILLED:
         return None
     first = tensor.reshape(-1)[0]
     if not same_bits(tensor, first.expand(tensor.shape).contiguous()):
@@ -234,19 +224,16 @@ def _filling_source(kind: str, tensor: torch.Tensor, sources: Sources) -> str:
 
 
 def _recipe(tensor: torch.Tensor, sources: Sources) -> str | None:
-    content = content_of(tensor)
-    if not content.is_recipe or not same_bits(
-        tensor, build_content(content, tensor.shape, tensor.dtype)
-    ):
+    content, form = content_of(tensor), (tuple(tensor.shape), tensor.dtype)
+    if not content.is_recipe or not same_bits(tensor, build_content(content, *form)):
         return None
     source = _filling_source(content.kind, tensor, sources)
     if not content.runs:
         return source
     sources.helpers.add("placed")
-    pieces = [
-        f"{_place(run, tensor.shape)}: {_number_texts(tensor.reshape(-1)[run.start].reshape(1))[0]}"
-        for run in content.runs
-    ]
+    numbers = _number_texts(tensor.reshape(-1)[[run.start for run in content.runs]])
+    places = [_place(run, tensor.shape) for run in content.runs]
+    pieces = [f"{place}: {number}" for place, number in zip(places, numbers, strict=True)]
     line = f"placed({source}, {{{', '.join(pieces)}}})"
     if len(line) <= _WIDTH:
         return line
@@ -266,22 +253,7 @@ def _number_texts(flat: torch.Tensor) -> list[str]:
     if flat.dtype.is_complex:
         parts = _number_texts(torch.view_as_real(flat).reshape(-1))
         return [f"complex({re}, {im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]
-    if not flat.dtype.is_floating_point:
-        return [repr(value) for value in flat.tolist()]
-    values = flat.to(torch.float64).tolist()
-    texts: list[str | None] = [None if math.isfinite(v) else text_of(v) for v in values]
-    for digits in range(1, 18):
-        rounded = [float(f"{v:.{digits}g}") for v in values]
-        same = (
-            torch.tensor(rounded, dtype=flat.dtype, device="cpu").to(torch.float64)
-            == flat.to(torch.float64)
-        ).tolist()
-        for index, is_same in enumerate(same):
-            if is_same and texts[index] is None:
-                texts[index] = repr(rounded[index])
-        if None not in texts:
-            break
-    return [text if text is not None else repr(v) for text, v in zip(texts, values, strict=True)]
+    return [text_of(number_of(value)) for value in flat]
 
 
 def _nest(texts: Sequence[str], shape: tuple[int, ...]) -> str:
