@@ -90,8 +90,8 @@ def describe_error(error: BaseException, *, compiling: bool | None = None) -> Ra
     Args:
         compiling: Whether it was caught while compiling. None: decided by its wrappers.
     """
-    wrappers = [type(each).__name__ for each in _unwrap(error)]
-    inner = _unwrap(error)[-1]
+    *_, inner = chain = unwrap(error)
+    wrappers = [type(each).__name__ for each in chain]
     name, text = type(inner).__name__, _text(inner).partition("\n\nWhile executing ")[0]
     if found := _GOT.search(text) if name == "TorchRuntimeError" else None:
         return Raised(found[1], _line(found[3]))
@@ -119,8 +119,8 @@ def alike(eager: Raised, compiled: Raised) -> bool:
     return compiled.is_check and bool(_topics(eager) & _topics(compiled))
 
 
-def _unwrap(error: BaseException) -> list[BaseException]:
-    """Return the exception, its wrapped exception, and so on."""
+def unwrap(error: BaseException) -> list[BaseException]:
+    """Return the exception, the one in its wrapper (`BackendCompilerFailed`), and so on."""
     found = [error]
     while isinstance(inner := getattr(found[-1], "inner_exception", None), BaseException):
         if any(inner is each for each in found):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import clone_value
-from ctk.repro_templates.graph.settings import default_device, settings
+from ctk.repro_templates.graph.settings import default_device, default_dtype, settings
 from ctk.repro_templates.numbers.layout import NO_LAYOUT, Layout, layout_of
 
 Modes = Mapping[str, Any]
@@ -155,7 +155,7 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
         if torch.is_inference_mode_enabled() != modes["inference"]:
             stack.enter_context(torch.inference_mode(modes["inference"]))
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
-        stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
+        stack.enter_context(default_dtype(getattr(torch, modes["default_dtype"])))
         stack.enter_context(enter_states(states, modes))
         stack.enter_context(generators_kept())
         seed_generators(modes["seed"])
@@ -190,7 +190,8 @@ def seed_generators(seed: int) -> None:
 
 def generator_states() -> tuple[Tensor, ...]:
     """Return the states of torch's generators: CPU first, then each CUDA device in use."""
-    return (torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in _cuda_devices()))
+    count = torch.cuda.device_count() if torch.cuda.is_initialized() else 0
+    return (torch.get_rng_state(), *map(torch.cuda.get_rng_state, range(count)))
 
 
 def set_generator_states(states: Sequence[Tensor]) -> None:
@@ -213,19 +214,12 @@ def device_types() -> list[str]:
 @contextlib.contextmanager
 def generators_kept() -> Generator[None, None, None]:
     """Restore the default generators afterwards."""
-    cpu, gpus = torch.get_rng_state(), _cuda_devices()
-    states = [torch.cuda.get_rng_state(gpu) for gpu in gpus]
+    states = generator_states()
     try:
         yield
     finally:
-        torch.set_rng_state(cpu)
         with contextlib.suppress(RuntimeError):  # a kernel has broken CUDA: its own error is raised
-            for gpu, state in zip(gpus, states, strict=True):
-                torch.cuda.set_rng_state(state, gpu)
-
-
-def _cuda_devices() -> list[int]:
-    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+            set_generator_states(states)
 
 
 @contextlib.contextmanager
@@ -284,16 +278,6 @@ def deterministic(modes: Modes) -> Generator[None, None, None]:
             torch.is_deterministic_algorithms_warn_only_enabled(),
         ):
             torch.use_deterministic_algorithms(before, warn_only=warn_only)
-
-
-@contextlib.contextmanager
-def _default_dtype(dtype: torch.dtype) -> Generator[None, None, None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 STATES: Sequence[State] = (default_device, settings, deterministic, autocast)

@@ -118,6 +118,17 @@ def default_device(modes: Mapping[str, Any]) -> Generator[None, None, None]:
 
 
 @contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Generator[None, None, None]:
+    """Make new floats of a dtype in the body."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
 def settings(modes: Mapping[str, Any]) -> Generator[None, None, None]:
     """Set the settings of the modes, and torch's defaults for all others; restore them afterwards.
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error
+from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, unwrap
 from ctk.repro_templates.graph.judging import judge_runs
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.running import Modes, Run, State, in_float64, run_once, under
@@ -32,6 +32,7 @@ DEADLY = ("signal", "exit", "timeout", "memory")
 """Failures that a child process shows."""
 MEASURED = ("slow", "peak-memory")
 """Failures that only measuring shows."""
+AGREES = "the compiled program agrees with eager"
 CHILD = "--child"
 POLL_SECONDS = 0.1
 CAME_TO_ITS_END = 86
@@ -84,9 +85,15 @@ def main(program: GraphProgram) -> int:
         except Exception:  # its exceptions are seen without a child
             return RAISED
         return CAME_TO_ITS_END
+    passes = "the compiled call keeps its limit" if program.measure else AGREES
+    return report(lambda: failure_text(program), passes)
+
+
+def report(find: Callable[[], str | None], passes: str) -> int:
+    """Print the verdict of a search for a failure; return the exit code."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            failure = find_failure(program)
+            seen = find()
     except CannotTell as reason:
         print(f"CANNOT TELL: {reason}")
         return 125
@@ -94,19 +101,22 @@ def main(program: GraphProgram) -> int:
         traceback.print_exc()
         print(f"CANNOT TELL: something else fails: {error_line(error)}")
         return 125
+    print(f"NO FAILURE: {passes}" if seen is None else f"FAILURE: {seen}")
+    return int(seen is not None)
+
+
+def failure_text(program: GraphProgram) -> str | None:
+    """Return the failure of a program for people; None if there is none."""
+    failure = find_failure(program)
     if failure is None:
-        agrees = "the compiled program agrees with eager"
-        print(f"NO FAILURE: {'the compiled call keeps its limit' if program.measure else agrees}")
-        return 0
+        return None
     kind, name, detail = failure
     at = "" if kind in (*ERRORS, *OUTCOMES, *DEADLY, *MEASURED) else "at "
     seen = f"{kind} {at}{name}: {detail}"
     if is_expected(program.expected, kind, name):
-        print(f"FAILURE: {seen}")
-    else:
-        expected = " ".join(str(part) for part in program.expected.values() if part is not None)
-        print(f"FAILURE: another failure: {seen}; expected {expected}")
-    return 1
+        return seen
+    expected = " ".join(str(part) for part in program.expected.values() if part is not None)
+    return f"another failure: {seen}; expected {expected}"
 
 
 def find_failure(program: GraphProgram) -> Failure | None:
@@ -245,8 +255,7 @@ def describe(error: BaseException, expected: Mapping[str, Any]) -> Failure:
     if isinstance(error, CannotTell):
         raise error
     is_backend = "BackendCompilerFailed" in kinds_of(error)
-    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
-        error = inner
+    error = unwrap(error)[-1]
     name = type(error).__name__
     is_dynamo = "TorchDynamoException" in kinds_of(error) and not is_backend
     if is_dynamo and name != expected["exception"]:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.clone import clone_value, is_freed
 from ctk.compiler.torch_compat.process.process_state import outside_function_modes
 from ctk.repro_templates.graph.exceptions import Raised, describe_error
 from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
@@ -41,7 +41,8 @@ from ctk.repro_templates.graph.running import (
     seed_generators,
     tangent,
 )
-from ctk.repro_templates.numbers.float64 import InFloat64
+from ctk.repro_templates.graph.settings import default_dtype
+from ctk.repro_templates.numbers.float64 import InFloat64, wider
 from ctk.repro_templates.numbers.layout import layout_of
 from ctk.repro_templates.program.program_arguments import (
     Arguments,
@@ -49,12 +50,6 @@ from ctk.repro_templates.program.program_arguments import (
     arguments_of,
     exchange_values,
     resize_arguments,
-)
-from ctk.repro_templates.program.program_data import (
-    change_data,
-    neighbours,
-    widen_data,
-    widen_dtype,
 )
 from ctk.repro_templates.program.program_nested import as_value, form_of, leaves_of
 from ctk.repro_templates.program.program_state import (
@@ -164,6 +159,55 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
         return _calls_made(program, how, compiled)
 
 
+@contextlib.contextmanager
+def change_data(
+    roots: Sequence[object], change: Callable[[Tensor], Tensor]
+) -> Generator[None, None, None]:
+    """Give every tensor that a program keeps other data in the body, and restore it after it.
+
+    Args:
+        roots: The model, and the arguments of its calls by name. Objects that functions among them
+            name are the user's own, and cannot be copied. Inference tensors stay: they allow no
+            other data.
+    """
+    tensors = tensors_of(*roots).values()
+    kept: list[tuple[Tensor, Tensor]] = []
+    try:
+        for tensor in tensors:
+            if tensor.is_inference() or is_freed(tensor):
+                continue
+            data = tensor.data
+            if (changed := change(data)) is not data:
+                kept.append((tensor, data))
+                tensor.data = changed
+        yield
+    finally:
+        for tensor, data in kept:
+            tensor.data = data
+
+
+def widen_data(data: Tensor) -> Tensor:
+    """Return the data of a tensor in the float64 form of its dtype.
+
+    Raises:
+        PrecisionRefused: Its rounding is part of the program (float8).
+    """
+    return data.to(wider(data.dtype))
+
+
+def neighbours(data: Tensor, towards: float) -> Tensor:
+    """Return the neighbour of every float in its own dtype.
+
+    The results of the program are then as good as its own: they differ by its rounding.
+
+    Args:
+        towards: Infinity, or minus infinity.
+    """
+    if data.dtype not in (torch.float32, torch.float64) or data.layout is not torch.strided:
+        return data
+    return torch.nextafter(data, torch.full_like(data, towards))
+
+
 def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[Played]:
     calls = calls_played(program, how)
     last = max(how.calls, len(program.calls)) - 1
@@ -172,7 +216,8 @@ def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[P
     is_wanted = torch.is_grad_enabled() and (how.backward or not is_inference)
     played: list[Played] = []
     earlier: dict[str, Tensor] = {}
-    with torch.set_grad_enabled(is_wanted), widen_dtype(is_wide=how.in_float64):
+    dtype = torch.float64 if how.in_float64 else torch.get_default_dtype()
+    with torch.set_grad_enabled(is_wanted), default_dtype(dtype):
         for number, (given, more) in enumerate(calls):
             tape: Tape | None = [] if how.records else None
             with seed_all(SEED + 1 + number), around_call(how, number, tape):

@@ -97,9 +97,12 @@ def in_own_process(
         code = status_of(pid, timeout_seconds, holds_too_much)
         if code == 0 and path.is_file():
             return read_values(path)
-    if isinstance(code, str):
-        return {"died": code}
-    return {"died": f"signal {-code}" if code < 0 else f"exit with status {code}"}
+    return {"died": code if isinstance(code, str) else end_of(code)}
+
+
+def end_of(code: int) -> str:
+    """Return how a process ended, as a kind of failure and a detail."""
+    return f"signal {-code}" if code < 0 else f"exit with status {code}"
 
 
 def write_outcome(work: Callable[[], Values], path: Path) -> None:

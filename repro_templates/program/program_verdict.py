@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,13 +19,14 @@ import torch
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.repro_templates.graph.loading import CannotTell
-from ctk.repro_templates.graph.verdict import held_nbytes
+from ctk.repro_templates.graph.verdict import AGREES, held_nbytes, report
 from ctk.repro_templates.program.program_compare import CallDifference
 from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of
 from ctk.repro_templates.program.program_sides import (
     Died,
     Values,
     compare_sides,
+    end_of,
     in_own_process,
     write_outcome,
 )
@@ -62,30 +62,23 @@ def main_of_program(repro: ProgramRepro) -> int:
         how = replace(How(**json.loads(asked["how"])), more=tuple(asked["more"]), tapes=tapes)
         write_outcome(partial(play_side, repro, asked["compiled"], how), Path(sys.argv[3]))
         return 0
+    return report(partial(difference_text, repro), AGREES)
+
+
+def difference_text(repro: ProgramRepro) -> str | None:
+    """Return the first difference between the sides for people; None if there is none."""
     try:
         found = compare_sides(partial(side_of, repro), repro.how, strides=repro.strides)
     except Died as reason:
-        print(f"CANNOT TELL: eager itself ends: {reason}")
-        return 125
-    except CannotTell as reason:
-        print(f"CANNOT TELL: {reason}")
-        return 125
-    except Exception as error:
-        traceback.print_exc()
-        print(f"CANNOT TELL: something else fails: {type(error).__name__}: {error}")
-        return 125
+        raise CannotTell(f"eager itself ends: {reason}") from reason
     if found.answer == "flaky":
-        print(f"CANNOT TELL: flaky: {found.detail}")
-        return 125
+        raise CannotTell(f"flaky: {found.detail}")
     if found.answer == "passes":
-        print("NO FAILURE: the compiled program agrees with eager")
-        return 0
+        return None
     wanted = [each for each in found.differences if is_wanted(each, repro.expected)]
     first = (*wanted, *found.differences)[0]
     seen = f"{first.kind} at {first.name}: {' '.join(first.detail.split())}"
-    head = "FAILURE:" if wanted else "FAILURE: another failure:"
-    print(f"{head} {seen}")
-    return 1
+    return seen if wanted else f"another failure: {seen}"
 
 
 def is_wanted(found: CallDifference, expected: Mapping[str, Any]) -> bool:
@@ -115,8 +108,7 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
             return {"died": f"timeout not done after {limit:g} s"}
         if answer.is_file():
             return read_values(answer)
-    code = done.returncode
-    return {"died": f"signal {-code}" if code < 0 else f"exit with status {code}"}
+    return {"died": end_of(done.returncode)}
 
 
 def holds_too_much(repro: ProgramRepro, pid: int) -> bool:

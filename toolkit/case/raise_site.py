@@ -8,6 +8,8 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
+from ctk.repro_templates.graph.exceptions import unwrap
+
 OURS = "ctk"
 """The package of ctk: its frames are not the place of a failure."""
 
@@ -19,14 +21,8 @@ GENERATED = re.compile(r"<eval_with_key>|<string>|torchinductor_|compile_tasks|^
 
 
 def root_error(error: BaseException) -> BaseException:
-    """Return the exception in a compiler's wrapper (`InductorError`, `BackendCompilerFailed`)."""
-    seen = {id(error)}
-    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
-        if id(inner) in seen:
-            break
-        seen.add(id(inner))
-        error = inner
-    return error
+    """Return the exception in a compiler's wrappers (`InductorError`, `BackendCompilerFailed`)."""
+    return unwrap(error)[-1]
 
 
 def find_raise_site(error: BaseException) -> str:
