@@ -90,8 +90,8 @@ def describe_error(error: BaseException, *, compiling: bool | None = None) -> Ra
     Args:
         compiling: Whether it was caught while compiling. None: decided by its wrappers.
     """
-    *_, inner = chain = unwrap(error)
-    wrappers = [type(each).__name__ for each in chain]
+    wrappers = [type(each).__name__ for each in unwrap(error)]
+    inner = unwrap(error)[-1]
     name, text = type(inner).__name__, _text(inner).partition("\n\nWhile executing ")[0]
     if found := _GOT.search(text) if name == "TorchRuntimeError" else None:
         return Raised(found[1], _line(found[3]))

@@ -28,7 +28,7 @@ from ctk.toolkit.case.formats.bounded_file import check_nbytes, check_no_link
 from ctk.toolkit.case.formats.checked_types import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.case.formats.files import replace_file
 from ctk.toolkit.case.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
-from ctk.toolkit.case.formats.plain_text import quote_value
+from ctk.toolkit.case.formats.plain_text import quote_value, words
 from ctk.toolkit.case.formats.safetensors_file import check_header
 from ctk.toolkit.case.formats.schema import document, encode, read_document
 from ctk.toolkit.case.formats.scrub import scrub
@@ -127,22 +127,10 @@ class Manifest:
     schema: Literal[2] = SCHEMA
 
 
-RECORDED = (
-    "CTK_CHECK",
-    "CTK_ON_FAILURE",
-    "CTK_INPUTS",
-    "CTK_FUEL",
-    "CTK_DISABLE",
-    "CTK_QUOTA",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "OMP_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "PYTHONHASHSEED",
-    "TORCHDYNAMO_DISABLE",
-)
+RECORDED = words("""
+    CTK_CHECK CTK_ON_FAILURE CTK_INPUTS CTK_FUEL CTK_DISABLE CTK_QUOTA RANK WORLD_SIZE LOCAL_RANK
+    OMP_NUM_THREADS CUDA_VISIBLE_DEVICES CUBLAS_WORKSPACE_CONFIG PYTHONHASHSEED TORCHDYNAMO_DISABLE
+""")
 """The variables whose values a dump records, by exact name: a pattern could match tokens."""
 
 

@@ -48,5 +48,10 @@ def is_plain(text: str, limit: int = TEXT_LENGTH) -> bool:
     return len(text) <= limit and text.isprintable()
 
 
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a table."""
+    return tuple(text.split())
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

@@ -22,6 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
+from ctk.toolkit.case.formats.plain_text import words
+
 MARK = "[secret]"
 
 SHORTEST = 8
@@ -36,22 +38,10 @@ _HARMLESS_NAMES = frozenset(
 )
 _HARMLESS_STARTS = ("XDG_", "DBUS_", "GNOME_", "KDE_")
 _HARMLESS_VALUES = frozenset(
-    [
-        "placeholder",
-        "call_function",
-        "call_module",
-        "get_attr",
-        "inductor",
-        "aot_eager",
-        "cudagraphs",
-        "torchscript",
-        "disabled",
-        "required",
-        "optional",
-        "password",
-        "localhost",
-        "anonymous",
-    ]
+    words("""
+    placeholder call_function call_module get_attr inductor aot_eager cudagraphs torchscript
+    disabled required optional password localhost anonymous
+    """)
 )
 """Words of graphs and cases: removing them would break a case and protect no secret."""
 
@@ -85,7 +75,7 @@ def scrub(text: str) -> str:
 
 def without_secrets(text: str) -> str:
     """Return a text without secrets: for a terminal, whose user needs the paths."""
-    text = _KEY_BLOCK.sub(lambda found: MARK + "\n" * found[0].count("\n"), text)
+    text = _KEY_BLOCK.sub(_keep_lines, text)
     values = _pattern(secret_values())
     text = values.sub(_keep_lines, text) if values else text
     if "://" in text:

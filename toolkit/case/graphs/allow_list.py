@@ -12,77 +12,61 @@ import torch
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import operators
-from ctk.toolkit.case.formats.plain_text import quote_value
+from ctk.toolkit.case.formats.plain_text import quote_value, words
 
 Function = Callable[..., Any]
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 ATTRIBUTES = frozenset(
-    _words(
-        """
-        H T data device dtype grad imag is_cpu is_cuda is_leaf is_meta is_mps is_nested
-        is_quantized is_sparse is_sparse_csr is_xpu itemsize layout mH mT names nbytes ndim real
-        requires_grad shape start step stop
-        """
-    )
+    words("""
+    H T data device dtype grad imag is_cpu is_cuda is_leaf is_meta is_mps is_nested
+    is_quantized is_sparse is_sparse_csr is_xpu itemsize layout mH mT names nbytes ndim real
+    requires_grad shape start step stop
+    """)
 )
 """Attributes that `getattr` may read in a graph: of tensors, sizes and slices."""
 
-_TORCH_PYTHON = _words(
-    """
+_TORCH_PYTHON = words("""
     _assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
     _check_tensor_all_with _check_type _check_value _check_with _sym_acos _sym_asin _sym_atan
     _sym_cos _sym_cosh _sym_log2 _sym_sin _sym_sinh _sym_sqrt _sym_tan _sym_tanh
     are_deterministic_algorithms_enabled broadcast_shapes get_default_dtype is_autocast_enabled
     is_floating_point is_grad_enabled is_inference_mode_enabled is_tensor set_grad_enabled
     sym_float sym_fresh_size sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum
-    """
-)
+""")
 
 _REFUSED = frozenset(
-    _words(
-        """
-        _from_blob from_file from_numpy frombuffer apply_ map_ map2_ as_subclass module_load
-        numpy register_hook register_post_accumulate_grad_hook const_data_ptr data_ptr is_shared
-        record_stream share_memory_ storage storage_type untyped_storage
-        handle_torch_function boolean_dispatch __array__ __array_wrap__ __deepcopy__ __dlpack__
-        __dlpack_device__ __format__ __reduce_ex__ __repr__ __setstate__
-        """
-    )
+    words("""
+    _from_blob from_file from_numpy frombuffer apply_ map_ map2_ as_subclass module_load
+    numpy register_hook register_post_accumulate_grad_hook const_data_ptr data_ptr is_shared
+    record_stream share_memory_ storage storage_type untyped_storage
+    handle_torch_function boolean_dispatch __array__ __array_wrap__ __deepcopy__ __dlpack__
+    __dlpack_device__ __format__ __reduce_ex__ __repr__ __setstate__
+    """)
 )
 """Overridable or native, but they open files, call back, unpickle, or reach raw memory."""
 
-_METHODS_BESIDES = _words(
-    """
+_METHODS_BESIDES = words("""
     new_empty new_empty_strided new_full new_ones new_tensor new_zeros set_ stride unflatten
     to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
-    """
-)
+""")
 """Methods of Tensor that `torch.overrides` does not list as overridable."""
 
 _EXPLODING = frozenset(("comb", "factorial", "perm"))
 """Functions of `math` with results of unbounded size; Dynamo computes them itself."""
 
-_OPERATORS = _words(
-    """
+_OPERATORS = words("""
     abs add and_ concat contains countOf eq floordiv ge getitem gt iadd iand iconcat ifloordiv
     ilshift imatmul imod imul index indexOf inv invert ior ipow irshift is_ is_not isub itruediv
     ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow rshift setitem sub truediv truth
     xor
-    """
-)
+""")
 """`operator` without `call`, `attrgetter`, `itemgetter`, `methodcaller`: they reach any method."""
 
-BUILTINS = _words(
-    """
+BUILTINS = words("""
     abs all any bool complex divmod float getattr int len list max min pow range round slice sum
     tuple
-    """
-)
+""")
 
 
 @functools.cache

@@ -50,11 +50,6 @@ def is_number(value: object, least: float, most: float) -> bool:
     return least <= value <= most
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Return the words of a table."""
-    return tuple(text.split())
-
-
 def _one_of(allowed: tuple[str, ...]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and value in allowed
 

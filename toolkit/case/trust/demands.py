@@ -11,13 +11,40 @@ A case without demands is safe to judge: it reaches torch's operators and compil
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from ctk.toolkit.case.formats.plain_text import quote_value
+from ctk.toolkit.case.formats.plain_text import quote_value, words
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.case.trust.harmless_targets import HARMLESS, TORCH_NAMESPACES
+from ctk.toolkit.case.trust import ctk_options, inductor_options
+
+_WITHOUT_OPTIONS = words("""
+    eager eager_noexcept eager_debug pre_dispatch_eager invoke_subgraph torchscript aot_eager
+    aot_eager_decomp_partition aot_eager_decomp_partition_crossref
+    aot_eager_decomp_partition_with_mode aot_eager_default_partitioner aot_ts ts cudagraphs
+""")
+
+HARMLESS: Mapping[str, Callable[[str, object], bool] | None] = {
+    "ctk": ctk_options.is_harmless,
+    "inductor": inductor_options.is_harmless,
+    **dict.fromkeys(_WITHOUT_OPTIONS),
+}
+"""The targets that need no trust, and whether an option may have a value without trust; None: none.
+
+Torch's own, by an explicit list. Any other target needs trust: `tvm` and `openxla` import packages,
+the `dynamo_minifier` backends write files, and a name may come from any installed package.
+"""
+
+TORCH_NAMESPACES = frozenset(
+    words("""
+    _c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native _quantized aten
+    c10d_functional debugprims export flex_lib fsdp higher_order inductor inductor_prims mkl
+    mkldnn mkldnn_prepacked onednn prim prims quantization quantized quantized_decomposed
+    rngprims sparse static_runtime streams
+    """)
+)
+"""The namespaces of operators that torch itself registers."""
 
 DemandKind = Literal["target", "pass", "option", "import", "call"]
 

@@ -11,51 +11,47 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from ctk.toolkit.case.trust.ctk_options import is_number, words
+from ctk.toolkit.case.formats.plain_text import words
+from ctk.toolkit.case.trust.ctk_options import is_number
 
 SWITCHES = frozenset(
-    words(
-        """
-        _use_fp64_for_unbacked_floats aggressive_fusion align_random_eager allow_buffer_reuse
-        always_keep_tensor_constants annotate_training apply_gumbel_max_trick b2b_gemm_pass
-        batch_fusion batch_invariant bw_outputs_user_visible can_inplace_pad_graph_input
-        combo_kernels comment_origin comprehensive_padding constant_and_index_propagation
-        conv_1x1_as_mm coordinate_descent_check_all_directions coordinate_descent_tuning
-        cpp.dynamic_threads cpp.enable_concat_linear cpp.enable_grouped_gemm_template
-        cpp.enable_loop_tail_vec cpp.enable_tiling_heuristics cpp.enable_unsafe_math_opt_flag
-        cpp.fallback_scatter_reduce_sum cpp.force_inline_kernel cpp.no_redundant_loops
-        cpp.use_constexpr_for_int_array cpp.use_decompose_tanh cpp.use_small_dequant_buffer
-        cpp.weight_prepack cpp_wrapper dce decompose_mem_bound_mm delay_realize_cheap_outputs
-        deterministic disable_cpp_codegen disable_padding_cpu dynamic_scale_rblock
-        eager_numerics.disable_ftz eager_numerics.division_rounding
-        eager_numerics.use_pytorch_libdevice efficient_conv_bn_eval_fx_passes
-        emulate_precision_casts emulate_precision_casts_on_saved_tensors
-        enable_auto_functionalized_v2 enable_linear_binary_folding epilogue_fusion
-        epilogue_fusion_first epilogue_fusion_with_atomic_add expand_dimension_for_pointwise_nodes
-        fallback_by_default fallback_embedding_bag_byte_unpack fallback_random
-        force_fuse_int_mm_with_mul force_layout_optimization force_pointwise_cat force_shape_pad
-        freezing graph_partition group_fusion implicit_fallbacks inplace_buffers inplace_padding
-        is_predispatch joint_graph_constant_folding keep_addmm_fused_for_half_dtypes
-        keep_output_stride layout_optimization loop_index_inversion_in_fusion
-        loop_ordering_after_fusion loop_reindexing_after_fusion max_autotune max_autotune_gemm
-        max_autotune_pointwise memory_planning nan_asserts online_softmax
-        optimize_scatter_upon_const_tensor pad_channels_last pad_dynamic_shapes pad_outputs
-        partitioned_scatter_enabled pattern_matcher permute_fusion pick_loop_orders
-        prologue_fusion reorder_for_compute_comm_overlap reorder_for_locality
-        reorder_for_peak_memory selective_decompose shape_padding split_cat_fx_passes
-        split_reductions static_weight_shapes triton.autotune_pointwise
-        triton.coalesce_tiling_analysis triton.codegen_upcast_to_fp32
-        triton.cooperative_reductions triton.cudagraph_skip_dynamic_graphs triton.cudagraph_trees
-        triton.cudagraphs triton.decompose_sort_ops triton.dense_indexing
-        triton.enable_persistent_tma_matmul triton.force_cooperative_reductions
-        triton.mix_order_reduction triton.native_matmul triton.persistent_reductions
-        triton.prefer_nd_tiling triton.reorder_for_reducing_graph_partitions
-        triton.tile_reductions triton.tiling_prevents_pointwise_fusion
-        triton.tiling_prevents_reduction_fusion triton.unique_kernel_names triton.use_block_ptr
-        triton.use_tensor_descriptor use_dce use_fast_math use_joint_graph_passes use_mixed_mm
-        use_post_grad_passes use_pre_grad_passes
-        """
-    )
+    words("""
+    _use_fp64_for_unbacked_floats aggressive_fusion align_random_eager allow_buffer_reuse
+    always_keep_tensor_constants annotate_training apply_gumbel_max_trick b2b_gemm_pass batch_fusion
+    batch_invariant bw_outputs_user_visible can_inplace_pad_graph_input combo_kernels comment_origin
+    comprehensive_padding constant_and_index_propagation conv_1x1_as_mm
+    coordinate_descent_check_all_directions coordinate_descent_tuning cpp.dynamic_threads
+    cpp.enable_concat_linear cpp.enable_grouped_gemm_template cpp.enable_loop_tail_vec
+    cpp.enable_tiling_heuristics cpp.enable_unsafe_math_opt_flag cpp.fallback_scatter_reduce_sum
+    cpp.force_inline_kernel cpp.no_redundant_loops cpp.use_constexpr_for_int_array
+    cpp.use_decompose_tanh cpp.use_small_dequant_buffer cpp.weight_prepack cpp_wrapper dce
+    decompose_mem_bound_mm delay_realize_cheap_outputs deterministic disable_cpp_codegen
+    disable_padding_cpu dynamic_scale_rblock eager_numerics.disable_ftz
+    eager_numerics.division_rounding eager_numerics.use_pytorch_libdevice
+    efficient_conv_bn_eval_fx_passes emulate_precision_casts
+    emulate_precision_casts_on_saved_tensors enable_auto_functionalized_v2
+    enable_linear_binary_folding epilogue_fusion epilogue_fusion_first
+    epilogue_fusion_with_atomic_add expand_dimension_for_pointwise_nodes fallback_by_default
+    fallback_embedding_bag_byte_unpack fallback_random force_fuse_int_mm_with_mul
+    force_layout_optimization force_pointwise_cat force_shape_pad freezing graph_partition
+    group_fusion implicit_fallbacks inplace_buffers inplace_padding is_predispatch
+    joint_graph_constant_folding keep_addmm_fused_for_half_dtypes keep_output_stride
+    layout_optimization loop_index_inversion_in_fusion loop_ordering_after_fusion
+    loop_reindexing_after_fusion max_autotune max_autotune_gemm max_autotune_pointwise
+    memory_planning nan_asserts online_softmax optimize_scatter_upon_const_tensor pad_channels_last
+    pad_dynamic_shapes pad_outputs partitioned_scatter_enabled pattern_matcher permute_fusion
+    pick_loop_orders prologue_fusion reorder_for_compute_comm_overlap reorder_for_locality
+    reorder_for_peak_memory selective_decompose shape_padding split_cat_fx_passes split_reductions
+    static_weight_shapes triton.autotune_pointwise triton.coalesce_tiling_analysis
+    triton.codegen_upcast_to_fp32 triton.cooperative_reductions triton.cudagraph_skip_dynamic_graphs
+    triton.cudagraph_trees triton.cudagraphs triton.decompose_sort_ops triton.dense_indexing
+    triton.enable_persistent_tma_matmul triton.force_cooperative_reductions
+    triton.mix_order_reduction triton.native_matmul triton.persistent_reductions
+    triton.prefer_nd_tiling triton.reorder_for_reducing_graph_partitions triton.tile_reductions
+    triton.tiling_prevents_pointwise_fusion triton.tiling_prevents_reduction_fusion
+    triton.unique_kernel_names triton.use_block_ptr triton.use_tensor_descriptor use_dce
+    use_fast_math use_joint_graph_passes use_mixed_mm use_post_grad_passes use_pre_grad_passes
+    """)
 )
 """Options that are on or off."""
 

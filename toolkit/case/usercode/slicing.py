@@ -27,6 +27,7 @@ from pathlib import Path
 
 from ctk.compiler.usercode.closure import parse_file, reachable
 from ctk.compiler.usercode.references import files_of
+from ctk.toolkit.case.trust.demands import TORCH_NAMESPACES
 from ctk.toolkit.case.usercode.source_file import Import, SourceFile, read_source, text_of
 from ctk.toolkit.case.usercode.statements import (
     DEFINITIONS,
@@ -43,27 +44,7 @@ from ctk.toolkit.case.usercode.statements import (
 
 _OPAQUE = frozenset(("exec", "eval", "globals", "__import__"))
 _OPAQUE_AT_TOP = _OPAQUE | {"vars", "locals"}
-_OPERATORS_OF_TORCH = frozenset(
-    [
-        "aten",
-        "prim",
-        "prims",
-        "higher_order",
-        "inductor",
-        "quantized",
-        "quantized_decomposed",
-        "c10d",
-        "_c10d_functional",
-        "mkldnn",
-        "onednn",
-        "mkl",
-        "profiler",
-        "rngprims",
-        "debugprims",
-        "streams",
-        "fsdp",
-    ]
-)
+_OPERATORS_OF_TORCH = TORCH_NAMESPACES | {"c10d", "profiler"}
 
 
 def slice_files(

@@ -14,8 +14,13 @@ from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.trust import ctk_options, inductor_options
-from ctk.toolkit.case.trust.demands import CodeNames, UserOverrides, demands_of
-from ctk.toolkit.case.trust.harmless_targets import HARMLESS, TORCH_NAMESPACES
+from ctk.toolkit.case.trust.demands import (
+    HARMLESS,
+    TORCH_NAMESPACES,
+    CodeNames,
+    UserOverrides,
+    demands_of,
+)
 from ctk.toolkit.targets import TARGETS, target_names
 
 IN_LATER_TORCH_ONLY = torch.__version__ < "2.13"
