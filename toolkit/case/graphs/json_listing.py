@@ -9,7 +9,7 @@ differ in other data (`Row.data`).
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.formats.plain_text import one_line
@@ -76,58 +76,61 @@ def _node_line(node: Json, where: str) -> str:
     return f"{begin} = {callee}({words})"
 
 
-def argument_text(value: object) -> str:
+def argument_text(value: object, write_name: Callable[[str, Any], str] | None = None) -> str:
     """Return an argument in JSON of `encode_value` as Python would write it.
 
     >>> argument_text({"tuple": [{"node": "x"}, 2]})
     '(x, 2)'
+
+    Args:
+        write_name: Gets a kind of `NAMED` and its content; returns the text. None: `name_text`.
     """
+    write = write_name or name_text
     if isinstance(value, list):
-        return f"[{_join_arguments(cast('list[object]', value))}]"
+        return f"[{_join(cast('list[object]', value), write)}]"
     if not isinstance(value, dict):
         return repr(value)
     keyed = cast("Json", value)
     kind, content = next(iter(keyed.items()), ("", None))
-    write = _WRITERS.get(kind) if len(keyed) == 1 else None
-    if kind in _LISTS and not isinstance(content, list):
-        write = None
-    return write(content) if write is not None else json.dumps(keyed)
+    if len(keyed) == 1 and kind in NAMED:
+        return write(kind, content)
+    if len(keyed) != 1 or not isinstance(content, list):
+        return json.dumps(keyed)
+    parts = cast("list[object]", content)
+    if kind == "tuple":
+        return f"({_join(parts, write)}{',' if len(parts) == 1 else ''})"
+    if kind == "dict":
+        pairs = (_join(part if isinstance(part, list) else [part], write, ": ") for part in parts)
+        return f"{{{', '.join(pairs)}}}"
+    return _CALLS[kind].format(_join(parts, write)) if kind in _CALLS else json.dumps(keyed)
 
 
-def _join_arguments(parts: Sequence[object]) -> str:
-    return ", ".join(map(argument_text, parts))
+def _join(
+    parts: Sequence[object], write_name: Callable[[str, Any], str], between: str = ", "
+) -> str:
+    return between.join(argument_text(part, write_name) for part in parts)
 
 
-def _tuple(parts: Sequence[object]) -> str:
-    return f"({_join_arguments(parts)},)" if len(parts) == 1 else f"({_join_arguments(parts)})"
+def name_text(kind: str, content: object) -> str:
+    """Return a value that JSON names, for people."""
+    return NAMED[kind].format(content)
 
 
-def _dict(pairs: Sequence[object]) -> str:
-    listed = (cast("list[object]", pair) if isinstance(pair, list) else [pair] for pair in pairs)
-    return "{" + ", ".join(": ".join(map(argument_text, pair)) for pair in listed) + "}"
-
-
-def _of_torch(name: object) -> str:
-    return f"torch.{name}"
-
-
-_LISTS: Mapping[str, Callable[[Sequence[object]], str]] = {
-    "tuple": _tuple,
-    "size": lambda parts: f"torch.Size([{_join_arguments(parts)}])",
-    "slice": lambda parts: f"slice({_join_arguments(parts)})",
-    "range": lambda parts: f"range({_join_arguments(parts)})",
-    "complex": lambda parts: f"complex({_join_arguments(parts)})",
-    "dict": _dict,
+NAMED: Mapping[str, str] = {
+    "node": "{}",
+    "target": "{}",
+    "float": "{}",
+    "dtype": "torch.{}",
+    "memory_format": "torch.{}",
+    "layout": "torch.{}",
+    "device": "torch.device({!r})",
+    "ellipsis": "...",
 }
+"""The kinds of values that JSON names, and how a line shows the name."""
 
-_WRITERS: Mapping[str, Callable[..., str]] = {
-    **_LISTS,
-    "node": str,
-    "target": str,
-    "float": str,
-    "dtype": _of_torch,
-    "memory_format": _of_torch,
-    "layout": _of_torch,
-    "device": lambda name: f"torch.device({name!r})",
-    "ellipsis": lambda _: "...",
+_CALLS: Mapping[str, str] = {
+    "size": "torch.Size([{}])",
+    "slice": "slice({})",
+    "range": "range({})",
+    "complex": "complex({})",
 }

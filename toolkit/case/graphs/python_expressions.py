@@ -4,15 +4,14 @@ Every text is built from checked names and `repr` of plain values, so that an un
 inject code into a program.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 from torch.fx import Node
 
 from ctk.toolkit.case.graphs.argument_json import encode_value
+from ctk.toolkit.case.graphs.json_listing import argument_text, name_text
 
 INFIX = {
     "operator.add": "+",
@@ -40,9 +39,9 @@ PREFIX = {"operator.neg": "-", "operator.pos": "+", "operator.invert": "~", "ope
 
 @dataclass(frozen=True, slots=True)
 class VariableNames:
-    """The variables of a function, and the modules that its text needs."""
+    """The variables of a function by node name, and the modules that its text needs."""
 
-    nodes: Mapping[Node, str]
+    nodes: Mapping[str, str]
     imports: set[str]
 
 
@@ -52,49 +51,15 @@ def expression(value: object, names: VariableNames) -> str:
     Raises:
         CaseError: A case cannot hold its type.
     """
-    if isinstance(value, Node):
-        return names.nodes[value]
-    if value is None or type(value) in (bool, int, str):
-        return repr(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else f'float("{value}")'
-    if isinstance(value, complex):
-        return f"complex({expression(value.real, names)}, {expression(value.imag, names)})"
-    if isinstance(value, slice):
-        return f"slice({_join_expressions((value.start, value.stop, value.step), names)})"
-    if isinstance(value, dict):
-        pairs = cast("dict[object, object]", value).items()
-        items = [f"{expression(key, names)}: {expression(item, names)}" for key, item in pairs]
-        return "{" + ", ".join(items) + "}"
-    if isinstance(value, tuple | list):
-        return _sequence(cast("Sequence[object]", value), names)
-    return _leaf(value, names)
 
+    def write_name(kind: str, content: Any) -> str:
+        if kind == "node":
+            return names.nodes[content]
+        if kind == "target":
+            return function_text(content, names)
+        return f'float("{content}")' if kind == "float" else name_text(kind, content)
 
-def _sequence(value: Sequence[object], names: VariableNames) -> str:
-    inner = _join_expressions(value, names)
-    if isinstance(value, torch.Size):
-        return f"torch.Size([{inner}])"
-    if isinstance(value, tuple):
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    return f"[{inner}]"
-
-
-def _leaf(value: object, names: VariableNames) -> str:
-    """Write a dtype, device, layout, memory format, range, Ellipsis or function."""
-    encoded = cast("dict[str, Any]", encode_value(value, "argument"))
-    kind, content = next(iter(encoded.items()))
-    if kind == "target":
-        return function_text(content, names)
-    if kind == "device":
-        return f"torch.device({content!r})"
-    if kind in ("ellipsis", "range"):
-        return "..." if value is Ellipsis else repr(value)
-    return f"torch.{content}"
-
-
-def _join_expressions(values: Sequence[object], names: VariableNames) -> str:
-    return ", ".join(expression(value, names) for value in values)
+    return argument_text(encode_value(value, "argument"), write_name)
 
 
 def function_text(name: str, names: VariableNames) -> str:
@@ -117,12 +82,11 @@ def call_text(node: Node, callee: str, names: VariableNames) -> str:
     Args:
         callee: Qualified name, name of the method, or `self.<module>`.
     """
-    variable = names.nodes[node]
+    variable = names.nodes[node.name]
     args = node.args
     if callee == "operator.setitem" and len(args) == 3 and not node.kwargs:
-        line = (
-            f"{_operand(args[0], names)}[{_index(args[1], names)}] = {expression(args[2], names)}"
-        )
+        owner, index = _operand(args[0], names), _index(args[1], names)
+        line = f"{owner}[{index}] = {expression(args[2], names)}"
         return f"{line}; {variable} = None" if node.users else line
     return f"{variable} = {_call(node, callee, names)}"
 
@@ -154,21 +118,16 @@ def _operand(value: object, names: VariableNames) -> str:
 
 
 def _index(value: object, names: VariableNames) -> str:
-    if isinstance(value, slice):
-        return _slice(value, names)
-    if type(value) is tuple and value:
-        parts = [_index_part(part, names) for part in cast("tuple[object, ...]", value)]
-        return ", ".join(parts) + ("," if len(parts) == 1 else "")
-    return expression(value, names)
+    """Return the text between the brackets of `x[...]`, slices as `1:2`."""
+    if type(value) is not tuple or not value:
+        return _subscript(value, names)
+    parts = [_subscript(part, names) for part in cast("tuple[object, ...]", value)]
+    return ", ".join(parts) + ("," if len(parts) == 1 else "")
 
 
-def _index_part(value: object, names: VariableNames) -> str:
-    return _slice(value, names) if isinstance(value, slice) else expression(value, names)
-
-
-def _slice(value: slice, names: VariableNames) -> str:
-    start, stop, step = (
-        "" if part is None else expression(part, names)
-        for part in (value.start, value.stop, value.step)
-    )
+def _subscript(value: object, names: VariableNames) -> str:
+    if not isinstance(value, slice):
+        return expression(value, names)
+    bounds = (value.start, value.stop, value.step)
+    start, stop, step = ("" if part is None else expression(part, names) for part in bounds)
     return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"

@@ -171,7 +171,9 @@ def _add_builder(program: _SourceText, gm: GraphModule, name: str, *, prefix: st
         args, kwargs = expression(tuple(node.args), text), expression(dict(node.kwargs), text)
         call = f'graph.create_node("{node.op}", {shown}, {args}, {kwargs}, "{node.name}")'
         comment = value_comment(node)
-        lines.append(f"    {text.nodes[node]} = {call}" + (f"  # {comment}" if comment else ""))
+        lines.append(
+            f"    {text.nodes[node.name]} = {call}" + (f"  # {comment}" if comment else "")
+        )
     lines.append(f"    return torch.fx.GraphModule({{{root}}}, graph)")
     program.parts.append("\n".join(lines))
 
@@ -222,12 +224,11 @@ def _forward(
 ) -> Iterator[str]:
     names = _variables(gm)
     sizes = _sizes_by_node(gm, dynamic)
-    by_name = {node.name: text for node, text in names.items()}
     text = VariableNames(names, imports)
     parameters = ["self", *_parameters(gm, text, without=sizes)]
     yield f"def forward({', '.join(parameters)}):"
     for node, (owner, dim) in sizes.items():
-        yield f"    {names[node]} = {by_name[owner]}.size({dim})"
+        yield f"    {names[node.name]} = {names[owner]}.size({dim})"
     for node in gm.graph.nodes:
         line = _statement(node, text, fields)
         if line is not None:
@@ -235,18 +236,18 @@ def _forward(
             yield f"    {line}  # {comment}" if comment else f"    {line}"
 
 
-def _variables(gm: GraphModule) -> dict[Node, str]:
-    """Return the variable of each node: its name, with `_` appended if it would hide a module."""
+def _variables(gm: GraphModule) -> dict[str, str]:
+    """Return variables by node name: the name, with `_` appended if it would hide a module."""
     taken = {node.name for node in gm.graph.nodes}
     calls = [node for node in gm.graph.nodes if node.op == "call_function"]
     modules = {str(getattr(node.target, "__module__", "")).partition(".")[0] for node in calls}
-    found: dict[Node, str] = {}
+    found: dict[str, str] = {}
     for node in gm.graph.nodes:
         name = node.name
         while name in _RESERVED | modules or keyword.iskeyword(name):
             name += "_"
             name = name + "_" if name in taken else name
-        found[node] = name
+        found[node.name] = name
     return found
 
 
@@ -257,7 +258,7 @@ def _parameters(
         stars = "*" * str(node.target).count("*")
         default = f"={expression(node.args[0], text)}" if node.args else ""
         if node not in without:
-            yield f"{stars}{text.nodes[node]}{default}"
+            yield f"{stars}{text.nodes[node.name]}{default}"
 
 
 def _statement(node: Node, text: VariableNames, fields: Mapping[str, str]) -> str | None:
@@ -266,7 +267,7 @@ def _statement(node: Node, text: VariableNames, fields: Mapping[str, str]) -> st
     if node.op == "output":
         return f"return {expression(node.args[0], text)}"
     if node.op == "get_attr":
-        return f"{text.nodes[node]} = self.{fields[str(node.target)]}"
+        return f"{text.nodes[node.name]} = self.{fields[str(node.target)]}"
     try:
         callee = _callee(node, fields)
     except CaseError as error:
