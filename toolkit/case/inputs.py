@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.fx.walk import input_names
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.schema import document
@@ -43,8 +44,19 @@ def choose_stored_values(case: Case, inputs: str) -> Keep:
     return keep
 
 
-def _placeholders(case: Case) -> list[Node]:
-    return list(case.graph.graph.find_nodes(op="placeholder"))
+def named_inputs(case: Case) -> dict[str, object]:
+    """Return the inputs of a case by the names of their placeholders, in order.
+
+    Raises:
+        CaseError: Inputs and placeholders differ in number.
+    """
+    names = input_names(case.graph)
+    if len(names) != len(case.inputs):
+        raise CaseError(
+            f"case {case.name} has {len(case.inputs)} inputs for {len(names)} placeholders "
+            f"({', '.join(names)}); give one value per placeholder, or capture it again"
+        )
+    return dict(zip(names, case.inputs, strict=True))
 
 
 @document
@@ -67,13 +79,7 @@ def pack_inputs(case: Case, *, keep: Keep, measure: bool) -> tuple[Inputs, dict[
     Raises:
         CaseError: An input cannot be kept, or there is not one per placeholder.
     """
-    nodes = _placeholders(case)
-    if len(nodes) != len(case.inputs):
-        raise CaseError(
-            f"case {case.name}: the graph has {len(nodes)} placeholders, but there are "
-            f"{len(case.inputs)} inputs; give one value per placeholder"
-        )
-    named = {node.name: value for node, value in zip(nodes, case.inputs, strict=True)}
+    named = named_inputs(case)
     tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
     packed = pack_tensors(tensors, keep=keep, measure=measure)
     values = {name: _number(named[name], name) for name in named if name not in tensors}
@@ -100,13 +106,13 @@ def unpack_inputs(
     Raises:
         CaseError: A value is malformed, or the names are not those of the placeholders.
     """
-    wanted = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+    wanted = input_names(graph)
     if list(inputs.names) != wanted:
         raise CaseError(
             f"{_WHERE}: inputs {list(inputs.names[:8])} are not the graph's {wanted[:8]}"
         )
     tensors = unpack_tensors(inputs.tensors, arrays, device=device, where=_WHERE)
-    decoder = Decoder({}, _no_function, device)
+    decoder = Decoder({}, device=device)
     values = {
         name: decoder.decode(value, f"{_WHERE}: {name}") for name, value in inputs.values.items()
     }
@@ -115,7 +121,3 @@ def unpack_inputs(
     if missing:
         raise CaseError(f"{_WHERE}: {missing[0]!r} has no value{nearest(missing[0], by_name)}")
     return tuple(by_name[name] for name in wanted)
-
-
-def _no_function(name: str) -> object:
-    raise CaseError(f"{_WHERE}: an input cannot be the function {name!r}")

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import torch
 
-from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent
 from ctk.compiler.fx.walk import distinct_graphs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import symbol_of
+from ctk.toolkit.case.inputs import named_inputs
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source, view_source
 
 
@@ -34,28 +34,13 @@ class Marks:
     free: bool
 
 
-def inputs_by_name(case: Case) -> dict[str, object]:
-    """Return the inputs of a case by the names of their placeholders, in order.
-
-    Raises:
-        CaseError: Inputs and placeholders differ in number.
-    """
-    names = [node.name for node in case.graph.graph.find_nodes(op="placeholder")]
-    if len(names) != len(case.inputs):
-        raise CaseError(
-            f"case {case.name} has {len(case.inputs)} inputs for {len(names)} placeholders "
-            f"({', '.join(names)}); capture it again"
-        )
-    return dict(zip(names, case.inputs, strict=True))
-
-
 def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
     """Find which sizes must be symbolic.
 
     Args:
         arguments: The placeholders that `forward` takes, without sizes that it reads off tensors.
     """
-    tensors = {k: v for k, v in inputs_by_name(case).items() if isinstance(v, torch.Tensor)}
+    tensors = {k: v for k, v in named_inputs(case).items() if isinstance(v, torch.Tensor)}
     dynamic: dict[str, tuple[int, ...]] = {}
     for name, tensor in tensors.items():
         symbols = case.dynamic.get(name, ())
@@ -79,7 +64,7 @@ def _free_sizes(case: Case, arguments: Sequence[str]) -> list[str]:
     Beside symbolic sizes, Dynamo writes fixed ints as constants: then every int is symbolic.
     """
     nodes = {node.name: node for node in case.graph.graph.find_nodes(op="placeholder")}
-    values = inputs_by_name(case)
+    values = named_inputs(case)
     ints = [n for n in arguments if isinstance(values[n], int) and not isinstance(values[n], bool)]
     return [n for n in ints if case.dynamic or symbol_of(nodes[n]) or nodes[n].type is torch.SymInt]
 
@@ -90,7 +75,7 @@ def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
     Raises:
         CaseError: Values and placeholders differ in number, or a repro cannot hold a value.
     """
-    values = inputs_by_name(case)
+    values = named_inputs(case)
     lines: list[str] = []
     views = _write_shared_storages(values, sources, lines, has_parts=_names_memory(case))
     entries = [

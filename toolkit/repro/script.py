@@ -21,12 +21,13 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
 from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls
+from ctk.toolkit.case.inputs import named_inputs
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
-from ctk.toolkit.repro.inputs import inputs_body, inputs_by_name, plan_marks
+from ctk.toolkit.repro.inputs import inputs_body, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
 from ctk.toolkit.targets import target_of
@@ -298,7 +299,7 @@ def _draws(eager: Outcome) -> bool:
 
 
 def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
-    sizes = [name for name in inputs_by_name(case) if name not in arguments]
+    sizes = [name for name in named_inputs(case) if name not in arguments]
     lines = ["module,", "inputs,", "compiled,", "MODES,", "EXPECTED,"]
     if sizes:
         lines += ["# inputs that are sizes of others"]

@@ -4,11 +4,12 @@ The accessors are for values whose own keys name their type (a graph's arguments
 fixed shape are declared as classes (`schema`).
 """
 
+import contextlib
 import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -119,6 +120,15 @@ def _once(pairs: list[tuple[str, object]]) -> Json:
         return data
     counts = Counter(name for name, _ in pairs)
     raise ValueError(f"key {quote_value(counts.most_common(1)[0][0])} is given twice")
+
+
+@contextlib.contextmanager
+def prefix_errors(where: str) -> Generator[None]:
+    """Put the place in front of a `CaseError` of the body."""
+    try:
+        yield
+    except CaseError as error:
+        raise CaseError(f"{where}: {error}") from error
 
 
 def expect(value: object, kind: type[T], where: str) -> T:

@@ -27,7 +27,7 @@ from ctk.toolkit.case.formats.scalars import (
     float_from_json,
     float_to_json,
 )
-from ctk.toolkit.case.formats.strict_json import expect, items, short
+from ctk.toolkit.case.formats.strict_json import expect, items, prefix_errors, short
 from ctk.toolkit.case.graphs.callables import target_to_name
 
 _MEMORY_FORMATS = {
@@ -95,10 +95,8 @@ def _encode_leaf(value: Any, where: str) -> object:
 
 def _encode_callable(value: object, where: str) -> object:
     if operators.kind_of(value) or (callable(value) and not isinstance(value, type)):
-        try:
+        with prefix_errors(where):
             return {"target": target_to_name(value)}
-        except CaseError as error:
-            raise CaseError(f"{where}: {error}") from error
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise CaseError(
         f"{where}: a {kind} cannot be kept in a case; only numbers, strings, None, lists, tuples, "
@@ -111,11 +109,12 @@ class Decoder:
     """The context for reading values back.
 
     Attributes:
+        resolve: Returns a function by its name; None: the values hold no functions.
         device: Replaces every recorded device; None keeps them.
     """
 
     nodes: Mapping[str, Node]
-    resolve: Callable[[str], Any]
+    resolve: Callable[[str], Any] | None = None
     device: str | None = None
 
     def decode(self, data: object, where: str) -> Any:
@@ -163,6 +162,8 @@ class Decoder:
                 )
             return self.nodes[name]
         if kind == "target":
+            if self.resolve is None:
+                raise CaseError(f"{where}: a value cannot be the function {quote_value(name)}")
             return self.resolve(name)
         if kind == "dtype":
             return dtype_from_name(name, where)

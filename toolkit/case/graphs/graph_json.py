@@ -24,7 +24,14 @@ from ctk.compiler.observe import first_line
 from ctk.toolkit.case.formats.limits import NAME_LENGTH, NODES, check_at_most
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.schema import convert, encode
-from ctk.toolkit.case.formats.strict_json import Json, expect, items, member, optional
+from ctk.toolkit.case.formats.strict_json import (
+    Json,
+    expect,
+    items,
+    member,
+    optional,
+    prefix_errors,
+)
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.formats.tensors import Keep, keep_all, pack_tensors, unpack_tensors
 from ctk.toolkit.case.graphs.allow_list import check_attribute, check_method
@@ -161,12 +168,9 @@ def _write_node(node: Node, where: str) -> Json:
 
 
 def _write_target(node: Node, where: str) -> str:
-    if node.op != "call_function":
-        return _check_call(node.op, str(node.target), node.args, where)
-    try:
-        name = target_to_name(node.target)
-    except CaseError as error:
-        raise CaseError(f"{where}: {error}") from error
+    with prefix_errors(where):
+        is_function = node.op == "call_function"
+        name = target_to_name(node.target) if is_function else str(node.target)
     return _check_call(node.op, name, node.args, where)
 
 
@@ -218,6 +222,9 @@ def _count_nodes(data: object) -> int:
     return count
 
 
+_REFUSALS = (RuntimeError, SyntaxError, AttributeError, TypeError, LookupError, ValueError)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     resolve: Callable[[str], Any]
@@ -233,7 +240,7 @@ class _Reader:
         for path, sub in subgraphs.items():
             inner = f"{where}.{check_path(path, where)}"
             root[path] = self.graph(expect(sub, dict, inner), inner, prefix=f"{prefix}{path}.")
-        decoder = Decoder({}, _no_function, self.device)
+        decoder = Decoder({}, device=self.device)
         for path, value in member(data, "values", dict, where).items():
             place = f"{where}: attribute {check_path(path, where)}"
             if path in root:
@@ -254,14 +261,7 @@ class _Reader:
         name = check_identifier(member(data, "class", str, where), where)
         try:
             return GraphModule(root, graph, name)
-        except (
-            RuntimeError,
-            SyntaxError,
-            AttributeError,
-            TypeError,
-            LookupError,
-            ValueError,
-        ) as error:
+        except _REFUSALS as error:
             reason = one_line(first_line(error), 300)
             raise CaseError(f"{where} is not a graph that FX accepts: {reason}") from error
 
@@ -296,9 +296,11 @@ class _Reader:
         _check_call(op, target, values, where)
         if not self.trust:
             check_untrusted(op, target, [*values, *named.values()], where)
+        with prefix_errors(where):
+            function = self.resolve(target) if op == "call_function" else target
         node = graph.create_node(
             op,
-            self._function(target, where) if op == "call_function" else target,
+            function,
             tuple(values),
             named,
             check_name(name, where),
@@ -309,16 +311,6 @@ class _Reader:
             check_value_json(data["value"], f"{where}: value")
             node.meta[META_KEY] = data["value"]
         return node
-
-    def _function(self, name: str, where: str) -> Any:
-        try:
-            return self.resolve(name)
-        except CaseError as error:
-            raise CaseError(f"{where}: {error}") from error
-
-
-def _no_function(name: str) -> object:
-    raise CaseError(f"a value of a graph cannot be the function {quote_value(name)}")
 
 
 def _placeholder_type(name: str | None, where: str) -> Any:
@@ -347,13 +339,11 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
     """Check a node's op and target; return the target."""
     if op not in _OPS:
         raise CaseError(f"{where}: {quote_value(op)} is not an op of a graph{nearest(op, _OPS)}")
-    try:
+    with prefix_errors(where):
         if op == "call_method":
             check_method(target)
         elif op == "call_function" and target == "builtins.getattr":
             check_attribute(args[1] if len(args) > 1 else None)
-    except CaseError as error:
-        raise CaseError(f"{where}: {error}") from error
     least, most = _ARGUMENTS.get(op, (0, len(args)))
     if not least <= len(args) <= most:
         raise CaseError(f"{where}: {op} with {len(args)} arguments")

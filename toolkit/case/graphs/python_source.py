@@ -27,7 +27,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.fx.walk import attribute_targets, children, fetch
+from ctk.compiler.fx.walk import attribute_targets, children, fetch, input_names
+from ctk.toolkit.case.formats.strict_json import prefix_errors
 from ctk.toolkit.case.graphs.allow_list import BUILTINS
 from ctk.toolkit.case.graphs.callables import names_of_calls, target_to_name
 from ctk.toolkit.case.graphs.python_expressions import (
@@ -111,7 +112,7 @@ def only_dynamo_writes(gm: GraphModule) -> bool:
 
 def find_computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
     """Return the placeholders that are sizes of others: position -> (other position, dimension)."""
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    names = input_names(gm)
     found = _sizes_by_node(gm, dynamic).items()
     return {names.index(node.name): (names.index(owner), dim) for node, (owner, dim) in found}
 
@@ -268,14 +269,8 @@ def _statement(node: Node, text: VariableNames, fields: Mapping[str, str]) -> st
         return f"return {expression(node.args[0], text)}"
     if node.op == "get_attr":
         return f"{text.nodes[node.name]} = self.{fields[str(node.target)]}"
-    try:
-        callee = _callee(node, fields)
-    except CaseError as error:
-        raise CaseError(f"node {node.name}: {error}") from error
-    return call_text(node, callee, text)
-
-
-def _callee(node: Node, fields: Mapping[str, str]) -> str:
+    callee = f"self.{fields[str(node.target)]}" if node.op == "call_module" else str(node.target)
     if node.op == "call_function":
-        return target_to_name(node.target)
-    return f"self.{fields[str(node.target)]}" if node.op == "call_module" else str(node.target)
+        with prefix_errors(f"node {node.name}"):
+            callee = target_to_name(node.target)
+    return call_text(node, callee, text)
