@@ -19,14 +19,14 @@ def evaluate(source: str, sources: Sources) -> torch.Tensor:
     def strided(values: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
         return torch.empty_strided(values.size(), stride, dtype=values.dtype).copy_(values)
 
-    def stored(name: str, size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def stored(data: object, name: str, size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         assert sources.data[name].dtype == dtype
         return sources.data[name].clone().reshape(size)
 
     names = {
         "torch": torch, "inf": math.inf, "nan": math.nan,
         "randn": lambda size, **kw: randn(size, **kw), "strided": strided, "stored": stored,
-        "placed": placed,
+        "placed": placed, "DATA": None,
         "inference": lambda build: torch.inference_mode()(build)(),
     }  # fmt: skip
     value = eval(source, names)
