@@ -94,11 +94,12 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     if (a.dtype, a.shape, a.device) != (b.dtype, b.shape, b.device):
         return False
     one, other = (each.detach().resolve_conj().resolve_neg() for each in (a, b))
-    return a.is_meta or torch.equal(_raw_bytes(one), _raw_bytes(other))
+    return a.is_meta or torch.equal(raw_bytes(one), raw_bytes(other))
 
 
-def _raw_bytes(tensor: Tensor) -> Tensor:
-    flat = tensor.reshape(-1)
+def raw_bytes(tensor: Tensor) -> Tensor:
+    """Return the bytes of a strided tensor's elements, in order; memory is shared if it can be."""
+    flat = tensor.detach().reshape(-1)
     if flat.stride() != (1,):  # one element with any stride counts as contiguous
         flat = torch.empty(flat.shape, dtype=flat.dtype, device=flat.device).copy_(flat)
     return flat.view(torch.uint8)

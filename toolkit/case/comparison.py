@@ -111,14 +111,15 @@ class _CaseFiles:
         path = self.folder / INPUTS
         found = read_document(Inputs, path, next_step=_NEXT, limit=GRAPH_NBYTES)
         others = {name: argument_text(value) for name, value in found.values.items()}
-        return StoredValues.of(path, found.names, others, found.tensors, self._arrays(VALUES))
+        names = dict.fromkeys(found.names).keys()
+        return StoredValues(path, names, others, found.tensors, self._arrays(VALUES))
 
     @property
     def constants(self) -> StoredValues:
         listed = member(self.graph, "constants", dict, GRAPH)
         index = convert(TensorIndex, listed, where=f"{GRAPH}: constants")
-        names = sorted({*index.entries, *index.same})
-        return StoredValues.of(self.folder / GRAPH, names, {}, index, self._arrays(CONSTANTS))
+        names = dict.fromkeys(sorted({*index.entries, *index.same})).keys()
+        return StoredValues(self.folder / GRAPH, names, {}, index, self._arrays(CONSTANTS))
 
     def _arrays(self, name: str) -> Mapping[str, Tensor]:
         return load_arrays(self.folder / name) if name in self.manifest.files else {}

@@ -6,15 +6,16 @@ Of each tensor: type, strides, offset, device, shared memory, autograd; then its
 for a run. Nothing is imported or run.
 """
 
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.fx.clone import extent
+from ctk.compiler.fx.clone import extent, raw_bytes
 from ctk.compiler.fx.types import tensor_text
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.tensor_index import Storage, TensorEntry, TensorIndex
@@ -32,36 +33,29 @@ class CaseDifference:
     right: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredValues:
     """The stored values of one case by name.
 
     Attributes:
         file: The file of the index, for errors.
-        viewers: The tensors on each storage, each tensor once.
+        names: Of all values, in order.
+        others: The values other than tensors, as texts.
     """
 
     file: Path
-    names: KeysView[str]
+    names: Collection[str]
     others: Mapping[str, str]
     index: TensorIndex
     arrays: Mapping[str, Tensor]
-    viewers: Mapping[str, Sequence[str]]
 
-    @classmethod
-    def of(
-        cls,
-        file: Path,
-        names: Sequence[str],
-        others: Mapping[str, str],
-        index: TensorIndex,
-        arrays: Mapping[str, Tensor],
-    ) -> "StoredValues":
-        """Return the values that a file describes; see the attributes."""
-        viewers: dict[str, list[str]] = {}
-        for name, entry in index.entries.items():
-            viewers.setdefault(entry.storage, []).append(name)
-        return cls(file, dict.fromkeys(names).keys(), others, index, arrays, viewers)
+    @cached_property
+    def viewers(self) -> Mapping[str, Sequence[str]]:
+        """The tensors on each storage, each tensor once."""
+        found: dict[str, list[str]] = {}
+        for name, entry in self.index.entries.items():
+            found.setdefault(entry.storage, []).append(name)
+        return found
 
     def find(self, name: str) -> tuple[TensorEntry, Storage]:
         """Return the entry and the storage of a tensor.
@@ -180,5 +174,5 @@ def _is_same_memory(left: StoredValues, right: StoredValues, name: str) -> bool:
 
 def _bytes(values: Tensor) -> Tensor:
     """Return the bytes of each value, so that a NaN equals itself."""
-    plain = values.detach().resolve_conj().resolve_neg()
-    return plain.reshape(-1, 1).contiguous().view(torch.uint8)
+    plain = values.resolve_conj().resolve_neg()
+    return raw_bytes(plain).view(-1, plain.itemsize)

@@ -61,18 +61,6 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
     return wanted is not None and min(0, least) <= wanted[0] and wanted[1] <= max(0, largest)
 
 
-def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a strided CPU tensor's elements, in order; memory is shared if it can be.
-
-    A tensor of one element is contiguous with any stride, and torch views bytes only where the
-    stride is 1: such a tensor is copied.
-    """
-    flat = tensor.detach().reshape(-1)
-    if flat.stride() != (1,):
-        flat = torch.empty(flat.shape, dtype=flat.dtype, device="cpu").copy_(flat)
-    return flat.view(torch.uint8)
-
-
 def core_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a view without the repetitions of expanded dimensions."""
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):

@@ -15,15 +15,15 @@ are not part of the content; quantized and sparse tensors have none.
 import functools
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from ctk.compiler.fx.clone import same_bits
+from ctk.compiler.fx.clone import raw_bytes, same_bits
 from ctk.repro_templates.graph.values import placed
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
-from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, core_of, make_filling, raw_bytes
+from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, core_of, make_filling
 
 Number = bool | int | float | complex
 
@@ -124,8 +124,8 @@ def content_of(tensor: torch.Tensor) -> Content:
     if not is_plain or tensor.is_quantized or tensor.is_meta or not tensor.numel():
         return NOTHING
     core = core_of(tensor.detach().resolve_conj().resolve_neg()).cpu().contiguous()
-    is_set = _is_set(core)
-    nonzeros, blocks = int(is_set.sum()), tuple(_list_blocks(is_set))
+    is_set = _any(_bits(core) != 0)
+    nonzeros, blocks = int(is_set.sum()), _list_blocks(is_set)
     runs = _runs(core)
     if runs is not None:
         return Content("zeros", runs, nonzeros, blocks=blocks)
@@ -242,11 +242,9 @@ def number_of(one: torch.Tensor) -> Number:
 
 def digits_of(value: float) -> tuple[str, int]:
     """Return the digits that a number needs, and its power of ten: `37`, -2 for 0.037."""
-    mantissa, _, exponent = f"{abs(value):.16e}".partition("e")
-    for count in range(17):
-        mantissa, _, exponent = f"{abs(value):.{count}e}".partition("e")
-        if float(f"{mantissa}e{exponent}") == abs(value):
-            break
+    texts = (f"{abs(value):.{count}e}" for count in range(17))
+    shortest = next((text for text in texts if float(text) == abs(value)), f"{abs(value):.16e}")
+    mantissa, _, exponent = shortest.partition("e")
     return mantissa.replace(".", "").rstrip("0") or "0", int(exponent)
 
 
@@ -265,19 +263,15 @@ def _any(flags: torch.Tensor) -> torch.Tensor:
     return flags if flags.dim() == 1 else flags.any(dim=1)
 
 
-def _is_set(core: torch.Tensor) -> torch.Tensor:
-    return _any(_bits(core) != 0)
-
-
-def _list_blocks(is_set: torch.Tensor) -> Iterator[tuple[int, ...] | None]:
-    count = levels(is_set.numel())
+def _list_blocks(is_set: torch.Tensor) -> tuple[tuple[int, ...] | None, ...]:
+    """Return `Content.blocks`; each level is made from the one below."""
     levels_of_blocks: list[tuple[int, ...] | None] = []
-    for _ in range(count):
+    for _ in range(levels(is_set.numel())):
         is_few = int(is_set.sum()) <= BLOCKS
         levels_of_blocks.append(tuple(is_set.nonzero().reshape(-1).tolist()) if is_few else None)
         padded = torch.nn.functional.pad(is_set, (0, -is_set.numel() % BRANCHES))
         is_set = functools.reduce(torch.logical_or, padded.view(-1, BRANCHES).unbind(1))
-    yield from reversed(levels_of_blocks)
+    return tuple(reversed(levels_of_blocks))
 
 
 def _runs(core: torch.Tensor) -> tuple[ContentRun, ...] | None:
@@ -313,16 +307,15 @@ def _find_filling(
     """Return the filling of a tensor and its runs of zeros, if these are few."""
     if core.is_complex() or core.dtype == torch.bool:
         return None
-    starts = _edges(is_set)
-    if starts is None:
+    bounds = _edges(is_set)
+    if bounds is None:
         return None
-    zero = 0.0 if core.is_floating_point() else 0
-    holes = tuple(ContentRun(start, stop, zero) for start, stop in starts)
+    zero, shape = 0.0 if core.is_floating_point() else 0, tuple(core.shape)
+    holes = tuple(ContentRun(start, stop, zero) for start, stop in bounds)
     seeds = [f"randn:{seed}" for seed in RECIPE_SEEDS] if core.is_floating_point() else []
     for kind in ("arange", *seeds):
-        if _may_be(kind, core) and same_bits(
-            core, build_content(Content(kind, holes), *_form(core))
-        ):
+        content = Content(kind, holes)
+        if _may_be(kind, core) and same_bits(core, build_content(content, shape, core.dtype)):
             is_natural = kind == "arange" and holes[:1] == (ContentRun(0, 1, zero),)
             return kind, holes[1:] if is_natural else holes
     return None
@@ -343,15 +336,9 @@ def _may_be(kind: str, core: torch.Tensor) -> bool:
     """Return whether the first numbers fit a filling, without building all of it."""
     if not kind.startswith("randn") or core.numel() <= _PREFIX:
         return True
-    count = _PREFIX
-    flat = core.reshape(-1)[:count]
-    start = make_filling(kind, (count,), core.dtype)
-    is_set = flat != 0
-    return bool((flat[is_set] == start[is_set]).all())
-
-
-def _form(core: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
-    return tuple(core.shape), core.dtype
+    flat = core.reshape(-1)[:_PREFIX]
+    start = make_filling(kind, (_PREFIX,), core.dtype)
+    return bool(((flat == start) | (flat == 0)).all())
 
 
 def _roughness(core: torch.Tensor) -> int:

@@ -14,7 +14,7 @@ tensor is loaded as a leaf, without autograd history.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -25,13 +25,8 @@ from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fake import fake_tensors as torch_fake
-from ctk.toolkit.case.formats.limits import (
-    DIMENSIONS,
-    INT64,
-    TENSORS,
-    check_at_most,
-    memory_nbytes,
-)
+from ctk.toolkit.case.formats.fillings import core_of
+from ctk.toolkit.case.formats.limits import DIMENSIONS, INT64, TENSORS, check_at_most, memory_nbytes
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.recipes import (
     Recipe,
@@ -83,27 +78,28 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
     Raises:
         CaseError: A tensor is sparse, quantized, nested, on `meta`, or of a user's class.
     """
-    made = _PackBuilder({}, {}, {}, {})
     groups: dict[object, dict[str, Tensor]] = {}
     first_name: dict[int, str] = {}
+    same: dict[str, str] = {}
     for name, tensor in named.items():
         check_supported(name, tensor)
         first = first_name.setdefault(id(tensor), name)
         if first == name:
             groups.setdefault(_storage_key(name, tensor), {})[name] = tensor
         else:
-            made.same[name] = first
+            same[name] = first
+    entries: dict[str, TensorEntry] = {}
+    storages: dict[str, Storage] = {}
+    arrays: dict[str, Tensor] = {}
     for group in groups.values():
-        _pack_group(group, made, keep=keep, measure=measure)
-    return Packed(TensorIndex(made.entries, made.same, made.storages), made.arrays)
-
-
-@dataclass(frozen=True, slots=True)
-class _PackBuilder:
-    entries: dict[str, TensorEntry]
-    same: dict[str, str]
-    storages: dict[str, Storage]
-    arrays: dict[str, Tensor]
+        name, tensor = next(iter(group.items()))
+        is_dense = len(group) == 1 and (torch_fake.is_fake(tensor) or not _overlaps(tensor))
+        key = name if is_dense else f"{name}:storage"
+        entries |= {each: _entry(value, key) for each, value in group.items()}
+        memory = tensor if is_dense else _raw(group.values())
+        storages[key], values = _pack_group(group, memory, keep=keep, measure=measure)
+        arrays |= {} if values is None else {key: to_array(values)}
+    return Packed(TensorIndex(entries, same, storages), arrays)
 
 
 def check_supported(name: str, tensor: Tensor) -> None:
@@ -127,32 +123,24 @@ def _storage_key(name: str, tensor: Tensor) -> object:
 
 
 def _pack_group(
-    group: Mapping[str, Tensor], made: _PackBuilder, *, keep: Keep, measure: bool
-) -> None:
+    group: Mapping[str, Tensor], memory: Tensor, *, keep: Keep, measure: bool
+) -> tuple[Storage, Tensor | None]:
+    """Return the storage of the tensors on some memory, and its values if they are stored."""
     name, tensor = next(iter(group.items()))
-    fake = torch_fake.is_fake(tensor)
-    dense = len(group) == 1 and (fake or not _overlaps(tensor))
-    key = name if dense else f"{name}:storage"
-    seed = crc32(name.encode())
-    for each, value in group.items():
-        made.entries[each] = _entry(value, key)
-    if fake:
-        recipe = default_recipe(tensor.dtype, seed)
-        made.storages[key] = replace(_geometry(tensor), values="synthetic", recipe=recipe)
-        return
-    storage, values = _dense(tensor) if dense else _raw(list(group.values()))
+    seed, storage = crc32(name.encode()), _geometry(memory)
+    if torch_fake.is_fake(memory):
+        recipe = default_recipe(memory.dtype, seed)
+        return replace(storage, values="synthetic", recipe=recipe), None
+    values = _logical(memory)
     storage = replace(storage, inference=tensor.is_inference())
     written = find_written_recipe(values)
     count = values.numel() if written is None else len(written.pieces)
-    if all(keep(each, value, count) for each, value in group.items()):
-        if written is None:
-            made.arrays[key] = to_array(values)
-        else:
-            storage = replace(storage, values="written", recipe=written)
-    else:
+    if not all(keep(each, value, count) for each, value in group.items()):
         recipe = _recipe(group, values, seed, measure=measure)
-        storage = replace(storage, values="synthetic", recipe=recipe)
-    made.storages[key] = storage
+        return replace(storage, values="synthetic", recipe=recipe), None
+    if written is None:
+        return storage, values
+    return replace(storage, values="written", recipe=written), None
 
 
 def _recipe(group: Mapping[str, Tensor], values: Tensor, seed: int, *, measure: bool) -> Recipe:
@@ -166,26 +154,20 @@ def _recipe(group: Mapping[str, Tensor], values: Tensor, seed: int, *, measure: 
 def _geometry(tensor: Tensor) -> Storage:
     shape, stride = _sizes(tensor)
     # an expanded dimension (stride 0) holds one value
-    shape = [size if step or size == 0 else 1 for size, step in zip(shape, stride, strict=True)]
-    first = size_hint(tensor.storage_offset())
-    return Storage(dtype_name(tensor.dtype), first, tuple(shape), tuple(stride))
+    shape = tuple(size if step else min(size, 1) for size, step in zip(shape, stride, strict=True))
+    return Storage(dtype_name(tensor.dtype), size_hint(tensor.storage_offset()), shape, stride)
 
 
-def _dense(tensor: Tensor) -> tuple[Storage, Tensor]:
-    return _geometry(tensor), _logical(tensor)
-
-
-def _raw(tensors: Sequence[Tensor]) -> tuple[Storage, Tensor]:
+def _raw(tensors: Collection[Tensor]) -> Tensor:
     """Return the memory that tensors of one storage span, in their dtype or (mixed) as bytes."""
     dtypes = {tensor.dtype for tensor in tensors}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.uint8
-    first = (
-        min(size_hint(each.storage_offset()) * each.itemsize for each in tensors) // dtype.itemsize
-    )
-    end = max(_end(each) * each.itemsize for each in tensors) // dtype.itemsize
-    flat = torch.empty(0, dtype=dtype, device=tensors[0].device)
-    flat.set_(tensors[0].untyped_storage(), first, (end - first,), (1,))
-    return _geometry(flat), flat
+    starts = (size_hint(each.storage_offset()) * each.itemsize for each in tensors)
+    ends = (_end(each) * each.itemsize for each in tensors)
+    first, end = min(starts) // dtype.itemsize, max(ends) // dtype.itemsize
+    storage = next(iter(tensors)).untyped_storage()
+    flat = torch.empty(0, dtype=dtype, device=storage.device)
+    return flat.set_(storage, first, (end - first,), (1,))
 
 
 def _entry(tensor: Tensor, key: str) -> TensorEntry:
@@ -193,8 +175,8 @@ def _entry(tensor: Tensor, key: str) -> TensorEntry:
     return TensorEntry(
         storage=key,
         offset=size_hint(tensor.storage_offset()),
-        shape=tuple(shape),
-        stride=tuple(stride),
+        shape=shape,
+        stride=stride,
         dtype=dtype_name(tensor.dtype),
         device=str(tensor.device),
         requires_grad=tensor.requires_grad,
@@ -207,25 +189,21 @@ def _end(tensor: Tensor) -> int:
     return size_hint(tensor.storage_offset()) + extent(*_sizes(tensor))
 
 
-def _sizes(tensor: Tensor) -> tuple[list[int], list[int]]:
+def _sizes(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return shape and strides; symbolic ones of a fake tensor become their hints."""
-    return [size_hint(size) for size in tensor.shape], [size_hint(s) for s in tensor.stride()]
+    return tuple(map(size_hint, tensor.shape)), tuple(map(size_hint, tensor.stride()))
 
 
 def _overlaps(tensor: Tensor) -> bool:
     """Return whether elements share memory, other than those of an expanded dimension."""
-    dims = [(size, step) for size, step in zip(*_sizes(tensor), strict=True) if step]
-    return overlaps([size for size, _ in dims], [step for _, step in dims])
+    core = core_of(tensor)
+    return overlaps(core.shape, core.stride())
 
 
 def _logical(tensor: Tensor) -> Tensor:
     """Return the values in memory (not conjugated), one per expanded dimension."""
     tensor = tensor.detach().resolve_neg()
-    tensor = tensor.conj() if tensor.is_conj() else tensor
-    for dim, step in enumerate(tensor.stride()):
-        if step == 0 and tensor.shape[dim] > 1:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor
+    return core_of(tensor.conj() if tensor.is_conj() else tensor)
 
 
 def unpack_tensors(

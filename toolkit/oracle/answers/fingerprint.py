@@ -24,9 +24,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.canonical import graph_lines
+from ctk.compiler.fx.clone import raw_bytes
 from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.formats.fillings import raw_bytes
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.execution.private_copy import held_tensors, plain_attributes
 from ctk.toolkit.oracle.answers.tensor_text import TensorTexts, parts_of

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from ctk.compiler.fx.clone import raw_bytes
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.formats.fillings import FILLINGS, fill_tensor, is_possible, raw_bytes
+from ctk.toolkit.case.formats.fillings import FILLINGS, fill_tensor, is_possible
 from ctk.toolkit.case.formats.tensor_content import content_of
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import minimize
