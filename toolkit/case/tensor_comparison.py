@@ -7,8 +7,7 @@ for a run. Nothing is imported or run.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -33,7 +32,7 @@ class CaseDifference:
     right: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredValues:
     """The stored values of one case by name.
 
@@ -41,6 +40,7 @@ class StoredValues:
         file: The file of the index, for errors.
         names: Of all values, in order.
         others: The values other than tensors, as texts.
+        viewers: The tensors on each storage, each tensor once.
     """
 
     file: Path
@@ -48,14 +48,11 @@ class StoredValues:
     others: Mapping[str, str]
     index: TensorIndex
     arrays: Mapping[str, Tensor]
+    viewers: dict[str, list[str]] = field(init=False, default_factory=dict[str, list[str]])
 
-    @cached_property
-    def viewers(self) -> Mapping[str, Sequence[str]]:
-        """The tensors on each storage, each tensor once."""
-        found: dict[str, list[str]] = {}
+    def __post_init__(self) -> None:
         for name, entry in self.index.entries.items():
-            found.setdefault(entry.storage, []).append(name)
-        return found
+            self.viewers.setdefault(entry.storage, []).append(name)
 
     def find(self, name: str) -> tuple[TensorEntry, Storage]:
         """Return the entry and the storage of a tensor.
