@@ -24,7 +24,7 @@ class Hidden:
     """An import hook that hides the toolkit, as if it were not installed."""
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "toolkit":
+        if name == "ctk.toolkit" or name.startswith("ctk.toolkit."):
             raise ModuleNotFoundError(f"No module named {name!r} (hidden)")
 
 
