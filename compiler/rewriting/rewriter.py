@@ -6,9 +6,9 @@ can be bisected down to one rewrite without its cooperation.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import Argument
 
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import VerifyError
@@ -85,9 +85,9 @@ class Rewriter:
 
     def insert(
         self,
-        target: Callable[..., object],
-        args: tuple[Argument, ...] = (),
-        kwargs: Mapping[str, Argument] | None = None,
+        target: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
         *,
         before: Node,
     ) -> Node:
@@ -112,9 +112,40 @@ class Rewriter:
                 "rewriter.rewrite(rule, nodes, edit) gets, so that the change has a number"
             )
         with self.graph.inserting_before(before):
-            node = self.graph.call_function(target, args, dict(kwargs or {}))
+            node = self.graph.call_function(cast("Any", target), args, dict(kwargs or {}))  # type: ignore[arg-type]  # FX checks the types of arguments itself
         record_type(self._run, self.module, node)
         return node
+
+    def inserter(self, before: Node) -> Callable[..., Node]:
+        """Return `call(target, *args, **kwargs)`, which inserts a call in front of a node."""
+
+        def call(target: object, *args: object, **kwargs: object) -> Node:
+            return self.insert(target, args, kwargs, before=before)
+
+        return call
+
+    def replace_by(
+        self,
+        rule: str,
+        nodes: Sequence[Node],
+        make: Callable[[], Node],
+        *,
+        erase: Sequence[Node] = (),
+    ) -> bool:
+        """Replace the first of the matched nodes by a node that `make` inserts, and erase it.
+
+        Args:
+            rule: As for `rewrite`, like `nodes`.
+            make: Inserts calls and returns the replacement. Runs at most once, right now.
+            erase: More nodes to erase, each before its operands.
+        """
+
+        def edit(graph: Graph) -> None:
+            nodes[0].replace_all_uses_with(make())
+            for node in (nodes[0], *erase):
+                graph.erase_node(node)
+
+        return self.rewrite(rule, nodes, edit)
 
     def replace(self, old: Node, new: Node, *, rule: str) -> bool:
         """Replace every use of `old` by `new`, and erase `old`."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch.fx import Graph, Node
-from torch.fx.node import Argument, map_arg
+from torch.fx.node import map_arg
 
 from ctk.compiler.fx.properties import escapes, is_constant, is_written_between
 from ctk.compiler.fx.restride import is_noticed
@@ -91,22 +91,20 @@ def _concat(rewriter: Rewriter, group: Sequence[Node]) -> None:
             copied.meta.update(node.meta)
             return copied
         args, kwargs = map_arg(node.args, hoist), map_arg(node.kwargs, hoist)  # type: ignore[arg-type]  # map_arg takes any value
-        return rewriter.insert(node.target, args, kwargs, before=first)  # type: ignore[arg-type]  # as FX types arguments
+        return rewriter.insert(node.target, args, kwargs, before=first)
 
     def joined(at: int, axis: int) -> Node:
-        parts: Argument = [hoist(node.args[at]) for node in group]  # type: ignore[arg-type]  # as FX types arguments
+        parts = [hoist(node.args[at]) for node in group]  # type: ignore[arg-type]  # weights and biases are nodes
         return rewriter.insert(aten.cat.default, (parts, axis), before=first)
 
     def edit(graph: Graph) -> None:
         *bias, x, _ = first.args
         operands = (*([joined(0, 0)] if bias else []), x, joined(-1, 1))
-        whole = rewriter.insert(first.target, operands, before=first)  # type: ignore[arg-type]  # as FX types arguments
-        widths = [_width(node) for node in group]
-        sizes = (whole, list(widths), 1)
-        parts = rewriter.insert(aten.split_with_sizes.default, sizes, before=first)
+        insert = rewriter.inserter(before=first)
+        whole = insert(first.target, *operands)
+        parts = insert(aten.split_with_sizes.default, whole, [_width(node) for node in group], 1)
         for index, node in enumerate(group):
-            part = rewriter.insert(operator.getitem, (parts, index), before=first)
-            node.replace_all_uses_with(part)
+            node.replace_all_uses_with(insert(operator.getitem, parts, index))
         for node in group:
             graph.erase_node(node)
 

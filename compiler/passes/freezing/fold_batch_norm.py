@@ -21,7 +21,7 @@ layers and functional batch norms.
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -105,41 +105,27 @@ def _costs_more(match: Match, weight: Node, result: torch.Tensor) -> str | None:
     return None
 
 
-class _Graph:
-    """Arithmetic in front of a node."""
-
-    def __init__(self, rewriter: Rewriter, match: Match) -> None:
-        self._rewriter, self._match = rewriter, match
-
-    def call(self, target: object, *args: object) -> Node:
-        return self._rewriter.insert(target, args, before=self._match.root)  # type: ignore[arg-type]  # as FX types arguments
-
-    def scale_and_bias(self) -> tuple[Node, Node]:
-        """Return `s`, and `(b - mean) * s + beta`."""
-        bound = self._match.bound
-        scale = self.call(
-            aten.rsqrt.default, self.call(aten.add.Tensor, bound["var"], bound["eps"])
-        )
-        if bound["gamma"] is not None:
-            scale = self.call(aten.mul.Tensor, scale, bound["gamma"])
-        if bound.get("b") is None:
-            bias = self.call(aten.neg.default, bound["mean"])
-        else:
-            bias = self.call(aten.sub.Tensor, bound["b"], bound["mean"])
-        bias = self.call(aten.mul.Tensor, bias, scale)
-        if bound["beta"] is not None:
-            bias = self.call(aten.add.Tensor, bias, bound["beta"])
-        return scale, bias
+def _scale_and_bias(call: Callable[..., Node], bound: Mapping[str, object]) -> tuple[Node, Node]:
+    """Return `s`, and `(b - mean) * s + beta`."""
+    scale = call(aten.rsqrt.default, call(aten.add.Tensor, bound["var"], bound["eps"]))
+    if bound["gamma"] is not None:
+        scale = call(aten.mul.Tensor, scale, bound["gamma"])
+    if bound.get("b") is None:
+        bias = call(aten.neg.default, bound["mean"])
+    else:
+        bias = call(aten.sub.Tensor, bound["b"], bound["mean"])
+    bias = call(aten.mul.Tensor, bias, scale)
+    return scale, bias if bound["beta"] is None else call(aten.add.Tensor, bias, bound["beta"])
 
 
 def _fold_convolution(rewriter: Rewriter, match: Match) -> Node:
-    graph, weight = _Graph(rewriter, match), match.node("w")
-    scale, bias = graph.scale_and_bias()
-    for target, args in along_outputs(weight, match.bound["transposed"], match.bound["groups"]):
-        scale = graph.call(target, scale, *args)
-    folded = graph.call(aten.mul.Tensor, weight, scale)
-    settings = [match.bound[name] for name in _SETTINGS]
-    return graph.call(aten.convolution.default, match.node("x"), folded, bias, *settings)
+    call, weight, bound = rewriter.inserter(before=match.root), match.node("w"), match.bound
+    scale, bias = _scale_and_bias(call, bound)
+    for target, args in along_outputs(weight, bound["transposed"], bound["groups"]):
+        scale = call(target, scale, *args)
+    folded = call(aten.mul.Tensor, weight, scale)
+    settings = [bound[name] for name in _SETTINGS]
+    return call(aten.convolution.default, match.node("x"), folded, bias, *settings)
 
 
 def along_outputs(
@@ -165,10 +151,10 @@ def along_outputs(
 
 
 def _fold_product(rewriter: Rewriter, match: Match) -> Node:
-    graph = _Graph(rewriter, match)
-    scale, bias = graph.scale_and_bias()
-    folded = graph.call(aten.mul.Tensor, match.node("w"), scale)
-    return graph.call(aten.addmm.default, bias, match.node("x"), folded)
+    call = rewriter.inserter(before=match.root)
+    scale, bias = _scale_and_bias(call, match.bound)
+    folded = call(aten.mul.Tensor, match.node("w"), scale)
+    return call(aten.addmm.default, bias, match.node("x"), folded)
 
 
 _X, _W, _B = Var("x"), Var("w"), Var("b")

@@ -163,7 +163,7 @@ def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> lis
         new.append(folded)
         if layer.seen is not layer.node:
             view, sizes = layer.seen.target, layer.seen.args[1:]
-            new.append(rewriter.insert(view, (folded, *sizes), before=node))  # type: ignore[arg-type]  # a view's operator
+            new.append(rewriter.insert(view, (folded, *sizes), before=node))
         node.replace_all_uses_with(new[-1])
         for each in dict.fromkeys((node, layer.seen, layer.node)):
             graph.erase_node(each)
@@ -174,23 +174,20 @@ def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> lis
     return new
 
 
-def _target(node: Node, layer: _Layer) -> Callable[..., object]:
+def _target(node: Node, layer: _Layer) -> object:
     """Return the call of a layer with a folded operation."""
     if node.target in _SUMS and layer.node.target is aten.mm.default:
         return aten.addmm.default
-    return layer.node.target  # type: ignore[return-value]  # an operator
+    return layer.node.target
 
 
 def _folded(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> Node:
     """Add a layer with an operand in its weights, in front of the arithmetic."""
-
-    def call(target: object, *args: object) -> Node:
-        return rewriter.insert(target, args, before=node)  # type: ignore[arg-type]  # as FX types arguments
-
+    call = rewriter.inserter(before=node)
     row = call(aten.reshape.default, operand, [-1]) if isinstance(operand, Node) else operand
     weight, bias = _weight(call, node, layer, row), layer.bias
     if bias is None and node.target in _SUMS:
-        bias = _no_bias(rewriter, node, layer)
+        bias = _no_bias(call, layer)
     bias = None if bias is None else call(node.target, bias, row)
     target, args = _target(node, layer), list(layer.node.args)
     if target is aten.addmm.default:
@@ -210,12 +207,11 @@ def _weight(call: Callable[..., Node], node: Node, layer: _Layer, row: object) -
     return call(node.target, layer.weight, row)
 
 
-def _no_bias(rewriter: Rewriter, node: Node, layer: _Layer) -> Node:
+def _no_bias(call: Callable[..., Node], layer: _Layer) -> Node:
     """Add a row of zeros, one for each output channel, of the kind of the weight."""
     result = tensor_of(layer.node)
     assert result is not None  # _keeps_type has looked
-    zeros = (layer.weight, [result.shape[1]], 0.0)
-    return rewriter.insert(aten.new_full.default, zeros, before=node)
+    return call(aten.new_full.default, layer.weight, [result.shape[1]], 0.0)
 
 
 def examples() -> list[Example]:

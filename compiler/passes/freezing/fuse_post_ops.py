@@ -14,12 +14,11 @@ Source: `torch/_inductor/fx_passes/mkldnn_fusion.py` (`_register_unary_fusion`,
 `_register_binary_fusion`) fuses `relu` in any case, and so hides a NaN.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_written_between
 from ctk.compiler.fx.types import same_layout, tensor_of
@@ -32,6 +31,7 @@ _POST_OP = 3
 """How many arguments of a layer say its post-op: the last ones."""
 
 _PostOp = tuple[str, list[float], str]
+_Call = tuple[object, tuple[object, ...]]
 _SIMPLE: Mapping[object, str] = {
     aten.sigmoid.default: "sigmoid",
     aten.tanh.default: "tanh",
@@ -65,11 +65,10 @@ class FusePostOps(Pass):
         for node in rewriter.nodes():
             if (found := self._unary(node, rewriter.config.codegen)) is not None:
                 layer, post_op = found
-                edit = partial(_fuse_unary, rewriter, node, layer, post_op)
-                rewriter.rewrite(f"{node.target}(layer) -> layer", [node, layer], edit)
+                operands = (*layer.args[:-_POST_OP], *post_op)
+                _fuse(rewriter, node, layer, (layer.target, operands), "layer")
             elif (pair := _binary(node)) is not None:
-                edit = partial(_fuse_binary, rewriter, node, *pair)
-                rewriter.rewrite(f"{node.target}(layer, z) -> layer", [node, pair[0]], edit)
+                _fuse(rewriter, node, pair[0], _with_binary(node, *pair), "layer, z")
 
     def _unary(self, node: Node, codegen: str) -> tuple[Node, _PostOp] | None:
         layer = node.args[0] if node.args else None
@@ -132,28 +131,23 @@ def _binary(node: Node) -> tuple[Node, Node] | None:
     return None
 
 
-def _fuse_unary(
-    rewriter: Rewriter, node: Node, layer: Node, post_op: _PostOp, graph: Graph
-) -> None:
-    operands = (*layer.args[:-_POST_OP], *post_op)
-    _replace(graph, node, layer, rewriter.insert(layer.target, operands, before=node))  # type: ignore[arg-type]  # a layer's operator
-
-
-def _fuse_binary(rewriter: Rewriter, node: Node, layer: Node, other: Node, graph: Graph) -> None:
+def _with_binary(node: Node, layer: Node, other: Node) -> _Call:
+    """Return the call of a layer with another operand as post-op."""
     x, *rest = layer.args[:-_POST_OP]
     attr = _BINARY[node.target]
-    target: Callable[..., object] = onednn.linear_binary()
-    more: tuple[object, ...] = (attr,)
     if layer.target is onednn.convolution():
-        target, more = onednn.convolution_binary(), (attr, 1.0, None, [], None)
-    _replace(graph, node, layer, rewriter.insert(target, (x, other, *rest, *more), before=node))  # type: ignore[arg-type]  # as FX types arguments
+        return onednn.convolution_binary(), (x, other, *rest, attr, 1.0, None, [], None)
+    return onednn.linear_binary(), (x, other, *rest, attr)
 
 
-def _replace(graph: Graph, node: Node, layer: Node, fused: Node) -> None:
-    fused.meta.setdefault("val", node.meta.get("val"))  # torch has no fake kernel for binary ones
-    node.replace_all_uses_with(fused)
-    graph.erase_node(node)
-    graph.erase_node(layer)
+def _fuse(rewriter: Rewriter, node: Node, layer: Node, call: _Call, read: str) -> None:
+    def make() -> Node:
+        fused = rewriter.insert(*call, before=node)
+        fused.meta.setdefault("val", node.meta.get("val"))  # binary ones have no fake kernel
+        return fused
+
+    rule = f"{node.target}({read}) -> layer"
+    rewriter.replace_by(rule, [node, layer], make, erase=[layer])
 
 
 def examples() -> list[Example]:

@@ -142,7 +142,7 @@ def _fuse(rewriter: Rewriter, match: Match, name: str, kind: str) -> None:
     assert post_op is not None  # _may_be_post_op has looked
 
     def replacement() -> Node:
-        return rewriter.insert(layer.target, (*layer.args[:-3], *post_op), before=match.root)  # type: ignore[arg-type]  # a layer's operator
+        return rewriter.insert(layer.target, (*layer.args[:-3], *post_op), before=match.root)
 
     replace_match(rewriter, name, match, replacement)
 
@@ -177,11 +177,11 @@ def _requantize(rewriter: Rewriter, match: Match) -> None:
 
     def replacement() -> Node:
         args = (*layer.args[:-_ENDING], *ending)
-        made = rewriter.insert(layer.target, args, before=match.root)  # type: ignore[arg-type]  # a layer's operator
+        made = rewriter.insert(layer.target, args, before=match.root)
         if (bound["low"], bound["high"]) == (info.min, info.max):
             return made
         bounds = (made, bound["low"], bound["high"])
-        return rewriter.insert(aten.clamp.default, bounds, before=match.root)  # type: ignore[arg-type]  # the guard has looked: numbers
+        return rewriter.insert(aten.clamp.default, bounds, before=match.root)
 
     replace_match(rewriter, "quantize(layer) -> layer", match, replacement)
 

@@ -14,7 +14,7 @@ transposed convolutions, and gives results channels last even if the caller sees
 from functools import partial
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_constant
 from ctk.compiler.fx.types import tensor_of
@@ -36,8 +36,8 @@ class PrepackConvolution(Pass):
     def run(self, rewriter: Rewriter) -> None:
         for node in rewriter.nodes():
             if _is_packable(node):
-                edit = partial(_pack, rewriter, node)
-                rewriter.rewrite("convolution(x, w) -> oneDNN's", [node], edit)
+                make = partial(_pack, rewriter, node)
+                rewriter.replace_by("convolution(x, w) -> oneDNN's", [node], make)
 
 
 def _is_packable(node: Node) -> bool:
@@ -71,11 +71,10 @@ def _has_channels_last(tensor: torch.Tensor | None) -> bool:
     return wanted.stride() == tensor.stride()
 
 
-def _pack(rewriter: Rewriter, node: Node, graph: Graph) -> None:
+def _pack(rewriter: Rewriter, node: Node) -> Node:
     x, weight, bias, stride, padding, dilation, *_, groups = node.args
     operands = (x, weight, bias, padding, stride, dilation, groups, "none", [], "")
-    node.replace_all_uses_with(rewriter.insert(onednn.convolution(), operands, before=node))
-    graph.erase_node(node)
+    return rewriter.insert(onednn.convolution(), operands, before=node)
 
 
 def examples() -> list[Example]:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of
@@ -42,13 +42,13 @@ class PrepackLinear(Pass):
     def run(self, rewriter: Rewriter) -> None:
         for node in rewriter.nodes():
             if _is_packable(node):
-                rewriter.rewrite(
-                    f"{node.target}(x, w) -> linear", [node], partial(_pack, rewriter, node)
-                )
+                make = partial(_pack, rewriter, node)
+                rewriter.replace_by(f"{node.target}(x, w) -> linear", [node], make)
         for node in rewriter.nodes():
             if (linear := _between_views(node)) is not None:
-                edit = partial(_widen, rewriter, linear, node)
-                rewriter.rewrite("view(linear(view(x))) -> linear(x)", [node, linear], edit)
+                make = partial(_widen, rewriter, linear)
+                rule = "view(linear(view(x))) -> linear(x)"
+                rewriter.replace_by(rule, [node, linear], make, erase=[linear])
 
 
 def _is_packable(node: Node) -> bool:
@@ -72,12 +72,11 @@ def _is_fitting(tensor: torch.Tensor | None) -> bool:
     return all(fake.is_symbolic(size) or size > 0 for size in tensor.shape)
 
 
-def _pack(rewriter: Rewriter, node: Node, graph: Graph) -> None:
+def _pack(rewriter: Rewriter, node: Node) -> Node:
     *bias, x, weight = node.args
     rows = rewriter.insert(aten.t.default, (weight,), before=node)
     operands = (x, rows, bias[0] if bias else None, "none", [], "")
-    node.replace_all_uses_with(rewriter.insert(onednn.linear(), operands, before=node))
-    graph.erase_node(node)
+    return rewriter.insert(onednn.linear(), operands, before=node)
 
 
 def _linears() -> tuple[Callable[..., object], ...]:
@@ -104,13 +103,11 @@ def _between_views(node: Node) -> Node | None:
     return linear if same_sizes(result, (*source[:-1], columns[-1])) else None
 
 
-def _widen(rewriter: Rewriter, linear: Node, node: Node, graph: Graph) -> None:
+def _widen(rewriter: Rewriter, linear: Node) -> Node:
     inner = linear.args[0]
     assert isinstance(inner, Node)  # _between_views has looked
     operands = (inner.args[0], *linear.args[1:])
-    node.replace_all_uses_with(rewriter.insert(linear.target, operands, before=linear))  # type: ignore[arg-type]  # a layer's operator
-    graph.erase_node(node)
-    graph.erase_node(linear)
+    return rewriter.insert(linear.target, operands, before=linear)
 
 
 def examples() -> list[Example]:

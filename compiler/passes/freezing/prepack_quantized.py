@@ -22,6 +22,7 @@ Source: `_register_quantization_weight_pack_pass` of
 to the quantizer; this pass looks through copies and transposes, and checks the numbers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -240,21 +241,17 @@ def _channels_last(tensor: torch.Tensor) -> list[int]:
 class _Packing:
     """Inserts a layer of oneDNN in front of the layer that it replaces."""
 
-    rewriter: Rewriter
+    call: Callable[..., Node]
     match: Match
     layer: _Layer
-
-    def call(self, target: object, *args: object, dtype: torch.dtype | None = None) -> Node:
-        options = {} if dtype is None else {"dtype": dtype}
-        return self.rewriter.insert(target, args, options, before=self.match.root)  # type: ignore[arg-type]  # as FX types arguments
 
     def dense(self, node: Node) -> Node:
         """A constant without gaps in memory: oneDNN reads some by their place alone."""
         tensor = cast("torch.Tensor", tensor_of(node))
-        if is_dense(tensor):
-            return node
-        options = {"memory_format": torch.contiguous_format}
-        return self.rewriter.insert(aten.clone.default, (node,), options, before=self.match.root)
+        return node if is_dense(tensor) else self.copy(node)
+
+    def copy(self, node: Node) -> Node:
+        return self.call(aten.clone.default, node, memory_format=torch.contiguous_format)
 
     def rows(self) -> Node:
         """The weight, outputs first."""
@@ -279,10 +276,9 @@ class _Packing:
         row = tensor_of(bias)
         if row is None or not isinstance(bias, Node):
             return None
-        is_float32 = row.dtype is torch.float32
-        return self.dense(
-            bias if is_float32 else self.call(aten._to_copy.default, bias, dtype=torch.float32)
-        )
+        if row.dtype is not torch.float32:
+            bias = self.call(aten._to_copy.default, bias, dtype=torch.float32)
+        return self.dense(bias)
 
     def packed(self, target: object, rows: Node, like: Node, *args: object) -> Node:
         """A packed weight, recorded as a tensor of the type of another node: torch has no rule."""
@@ -298,7 +294,7 @@ class _Packing:
 
 def _product(rewriter: Rewriter, match: Match) -> Node:
     layer = cast("_Layer", _layer_of(match))
-    packing, x = _Packing(rewriter, match, layer), layer.x
+    packing, x = _Packing(rewriter.inserter(before=match.root), match, layer), layer.x
     rows, scales = packing.rows(), packing.scales()
     columns = packing.call(aten.t.default, rows)
     packed = packing.packed(onednn.pack_qlinear(), rows, columns, None)
@@ -311,7 +307,7 @@ def _product(rewriter: Rewriter, match: Match) -> Node:
 
 def _convolution(rewriter: Rewriter, match: Match) -> Node:
     layer = cast("_Layer", _layer_of(match))
-    packing, x = _Packing(rewriter, match, layer), layer.x
+    packing, x = _Packing(rewriter.inserter(before=match.root), match, layer), layer.x
     rows = packing.rows()
     settings = [match.bound[name] for name in _KEPT]
     scales, shape = packing.scales(), list(cast("torch.Tensor", tensor_of(x.node)).shape)
@@ -320,10 +316,7 @@ def _convolution(rewriter: Rewriter, match: Match) -> Node:
     given = (x.node, x.scale, x.zero_point, packed, scales, packing.zeros(scales), packing.bias())
     made = packing.call(onednn.qconvolution(), *given, *settings, *packing.ending())
     old, new = (cast("torch.Tensor", tensor_of(each)) for each in (match.root, made))
-    if same_sizes(old.stride(), new.stride()):
-        return made
-    options = {"memory_format": torch.contiguous_format}
-    return rewriter.insert(aten.clone.default, (made,), options, before=match.root)
+    return made if same_sizes(old.stride(), new.stride()) else packing.copy(made)
 
 
 _X, _W, _B = Var("x"), Var("w"), Var("b")

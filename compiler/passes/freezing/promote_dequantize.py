@@ -84,8 +84,8 @@ def _move(rewriter: Rewriter, match: Match) -> Node:
     found = integers_of(y)
     assert found is not None  # _is_movable has looked
     args = (found.node, *view.args[1:])
-    integers = rewriter.insert(view.target, args, view.kwargs, before=view)  # type: ignore[arg-type]  # a view's operator
-    return rewriter.insert(y.target, (integers, *y.args[1:]), y.kwargs, before=view)  # type: ignore[arg-type]  # an operator
+    integers = rewriter.insert(view.target, args, view.kwargs, before=view)
+    return rewriter.insert(y.target, (integers, *y.args[1:]), y.kwargs, before=view)
 
 
 def _is_shared(match: Match) -> str | None:
@@ -102,9 +102,9 @@ def _is_shared(match: Match) -> str | None:
 
 def _copy(rewriter: Rewriter, match: Match) -> Node:
     x, layer = match.node("x"), match.root
-    own = rewriter.insert(x.target, x.args, x.kwargs, before=layer)  # type: ignore[arg-type]  # an operator
+    own = rewriter.insert(x.target, x.args, x.kwargs, before=layer)
     args = tuple(own if each is x else each for each in layer.args)
-    return rewriter.insert(layer.target, args, layer.kwargs, before=layer)  # type: ignore[arg-type]  # an operator
+    return rewriter.insert(layer.target, args, layer.kwargs, before=layer)
 
 
 _REST = tuple(Var(f"rest{number}") for number in range(8))

@@ -13,7 +13,7 @@ values in graphs that are not frozen, this pass small values.
 from dataclasses import dataclass
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.constants import Constants
 from ctk.compiler.fx.properties import escapes
@@ -46,16 +46,15 @@ class FoldConstants(Pass):
 
 
 def _fold(rewriter: Rewriter, node: Node, constants: Constants) -> None:
-    def edit(graph: Graph) -> None:
+    def make() -> Node:
         name = _free_name(rewriter.module)
         rewriter.module.register_buffer(name, constants.value(node), persistent=False)
-        with graph.inserting_before(node):
-            constant = graph.get_attr(name)
+        with rewriter.graph.inserting_before(node):
+            constant = rewriter.graph.get_attr(name)
         constant.meta.update({k: v for k, v in node.meta.items() if k in ("val", "tensor_meta")})
-        node.replace_all_uses_with(constant)
-        graph.erase_node(node)
+        return constant
 
-    rewriter.rewrite(f"{node.target}(constants) -> constant", [node], edit)
+    rewriter.replace_by(f"{node.target}(constants) -> constant", [node], make)
 
 
 def _is_foldable(node: Node, constants: Constants, max_nbytes: int) -> bool:

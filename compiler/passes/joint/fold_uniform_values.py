@@ -20,8 +20,8 @@ import math
 from collections.abc import Mapping
 
 import torch
-from torch.fx import Graph, Node
-from torch.fx.node import Argument, map_arg
+from torch.fx import Node
+from torch.fx.node import map_arg
 
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
 from ctk.compiler.fx.types import is_dense, same_layout, tensor_of
@@ -152,15 +152,14 @@ def _fill(
     tensor = tensor_of(node)
     assert tensor is not None  # _may_fill has looked
 
-    def edit(graph: Graph) -> None:
-        options: dict[str, Argument] = {"dtype": tensor.dtype, "device": tensor.device}
+    def make() -> Node:
+        options = {"dtype": tensor.dtype, "device": tensor.device}
         args = (list(tensor.shape), _number(value))
         new = rewriter.insert(aten.full.default, args, options, before=node)
         known[new] = value
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
+        return new
 
-    rewriter.rewrite(f"{node.target}(uniforms) -> full", [node], edit)
+    rewriter.replace_by(f"{node.target}(uniforms) -> full", [node], make)
 
 
 def _same_as(node: Node, known: Mapping[Node, torch.Tensor]) -> Node | None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.properties import escapes
 from ctk.compiler.fx.restride import is_noticed
@@ -152,19 +152,18 @@ def _is_seen(node: Node, product: Product) -> bool:
 
 def _pad(rewriter: Rewriter, node: Node, product: Product) -> None:
     def emit(target: object, args: tuple[object, ...], options: Mapping[str, object]) -> Node:
-        made = rewriter.insert(target, args, options, before=node)  # type: ignore[arg-type]  # an operator, as FX types arguments
+        made = rewriter.insert(target, args, options, before=node)
         inherit_tags(made, node)
         return made
 
-    def edit(graph: Graph) -> None:
+    def make() -> Node:
         count = _OPERANDS[node.target]
         given = arguments.full_arguments(node.target, node.args, node.kwargs) or ()
         options: dict[str, object] = dict(zip(_SCALES, given[count:], strict=False))
-        node.replace_all_uses_with(pad(product, given[:count], options, emit))
-        graph.erase_node(node)
+        return pad(product, given[:count], options, emit)
 
     name = str(node.target).split(".")[1]
-    rewriter.rewrite(f"{name}(a, b) -> slice({name}(pad(a), pad(b)))", [node], edit)
+    rewriter.replace_by(f"{name}(a, b) -> slice({name}(pad(a), pad(b)))", [node], make)
 
 
 def examples() -> list[Example]:

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import torch
 from torch.fx import Node
-from torch.fx.node import Argument
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of, value_of
@@ -36,8 +35,8 @@ def _x(_: Rewriter, match: Match) -> Node:
 
 
 def _view(rewriter: Rewriter, match: Match) -> Node:
-    sizes = cast("Argument", match.bound["r"])
-    return rewriter.insert(aten.view.default, (match.node("x"), sizes), before=match.root)
+    args = (match.node("x"), match.bound["r"])
+    return rewriter.insert(aten.view.default, args, before=match.root)
 
 
 def _is_tensor(match: Match) -> str | None:

@@ -10,7 +10,7 @@ operators behind a constructor; this pass moves only values that are the same on
 """
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.operator_facts import RANGES
 from ctk.compiler.fx.types import tensor_of
@@ -60,13 +60,11 @@ def _destination(node: Node) -> torch.device | None:
 
 
 def _move(rewriter: Rewriter, node: Node, device: torch.device) -> None:
-    def edit(graph: Graph) -> None:
+    def make() -> Node:
         options = {**node.kwargs, "device": device}
-        moved = rewriter.insert(node.target, node.args, options, before=node)  # type: ignore[arg-type]  # as FX types arguments
-        node.replace_all_uses_with(moved)
-        graph.erase_node(node)
+        return rewriter.insert(node.target, node.args, options, before=node)
 
-    rewriter.rewrite(f"{node.target} on cpu -> on {device.type}", [node], edit)
+    rewriter.replace_by(f"{node.target} on cpu -> on {device.type}", [node], make)
 
 
 def examples() -> list[Example]:

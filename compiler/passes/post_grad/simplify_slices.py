@@ -16,9 +16,10 @@ Source: `slice_noop` and `slice_scatter_noop` in `torch/_inductor/fx_passes/post
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Node
 from torch.fx.node import Argument
 
 from ctk.compiler.fx.properties import mutated_bases
@@ -121,13 +122,9 @@ def _take(rewriter: Rewriter, node: Node, view: Call) -> None:
     if not same_sizes(strides, tensor.stride()):  # a wrapped tensor: the recorded strides differ
         return
 
-    def edit(graph: Graph) -> None:
-        new = rewriter.insert(target, args, before=node)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
-
-    inner = node.all_input_nodes[0]
-    rewriter.rewrite(f"{node.target}(part of x) -> {target}(x)", [node, inner], edit)
+    make = partial(rewriter.insert, target, args, before=node)
+    nodes = [node, node.all_input_nodes[0]]
+    rewriter.replace_by(f"{node.target}(part of x) -> {target}(x)", nodes, make)
 
 
 def examples() -> list[Example]:

@@ -20,6 +20,7 @@ this pass rewrites ATen, where fewer rules are needed, and checks strides and sh
 """
 
 import operator
+from functools import partial
 from typing import cast
 
 import torch
@@ -112,12 +113,8 @@ def _narrow(rewriter: Rewriter, node: Node, written: set[Node]) -> None:
     if not same_sizes(mine.stride(), others.stride()) and is_noticed({node: others.stride()}):
         return
 
-    def edit(graph: Graph) -> None:
-        new = rewriter.insert(aten.slice.Tensor, (piece, axis, begin, end), before=node)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
-
-    rewriter.rewrite("a part of cat([a, b]) inside b -> slice(b)", [node, piece], edit)
+    make = partial(rewriter.insert, aten.slice.Tensor, (piece, axis, begin, end), before=node)
+    rewriter.replace_by("a part of cat([a, b]) inside b -> slice(b)", [node, piece], make)
 
 
 def _pieces(node: Node) -> list[Node]:

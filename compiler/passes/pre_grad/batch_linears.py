@@ -220,7 +220,7 @@ class _Batcher:
         return self.places[node]
 
     def _insert(self, before: Node, function: object, *args: Argument) -> Node:
-        node = self.rewriter.insert(function, args, before=before)  # type: ignore[arg-type]  # a function
+        node = self.rewriter.insert(function, args, before=before)
         self.places[node] = self.places[before]
         self.made.add(node)
         return node

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.effects import is_barred
 from ctk.compiler.fx.torch_calls import TorchCall, call_of, function_of, plain_tensor_of
@@ -90,21 +90,17 @@ def _hint(size: int) -> int:
 
 
 def _fold(rewriter: Rewriter, node: Node, norm: TorchCall, product: Node, call: TorchCall) -> None:
-    def insert(function: object, *args: object) -> Node:
-        return rewriter.insert(function, args, before=node)  # type: ignore[arg-type]  # as FX types arguments
+    insert = rewriter.inserter(before=node)
 
-    def edit(graph: Graph) -> None:
+    def make() -> Node:
         weight = call.node("weight")
         scale, bias = _scale_and_bias(insert, norm, call)
         ones = [1] * (plain_tensor_of(weight).dim() - 1)  # type: ignore[union-attr]  # _pays has looked
         folded = insert(torch.mul, weight, insert(torch.reshape, scale, (-1, *ones)))
         settings = [call.arguments[name] for name in _SETTINGS]
-        new = insert(call.function, call.arguments["input"], folded, bias, *settings)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
-        graph.erase_node(product)
+        return insert(call.function, call.arguments["input"], folded, bias, *settings)
 
-    rewriter.rewrite("batch_norm(conv) -> conv", [node, product], edit)
+    rewriter.replace_by("batch_norm(conv) -> conv", [node, product], make, erase=[product])
 
 
 def _scale_and_bias(

@@ -126,16 +126,15 @@ def _drop_copy(rewriter: Rewriter, node: Node, copy: Node, turned: Node, rule: s
 
 
 def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: TorchCall) -> None:
-    def edit(graph: Graph) -> None:
-        insert = _inserter(rewriter, node)
+    insert = rewriter.inserter(before=node)
+
+    def make() -> Node:
         weight = insert(torch.t, call.arguments["weight"])
-        new = _product(insert, call.node("bias"), turned, _expand(insert, weight, copy))
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
-        graph.erase_node(copy)
+        return _product(insert, call.node("bias"), turned, _expand(insert, weight, copy))
 
     if _is_plain(call):
-        rewriter.rewrite("linear(copy(T(x))) -> baddbmm(T(x))", [node, copy], edit)
+        rule = "linear(copy(T(x))) -> baddbmm(T(x))"
+        rewriter.replace_by(rule, [node, copy], make, erase=[copy])
 
 
 def _is_plain(call: TorchCall) -> bool:
@@ -161,26 +160,22 @@ def _fuse_result(rewriter: Rewriter, copy: Node) -> None:
 
 
 def _turn(rewriter: Rewriter, copy: Node, turned: Node, linear: Node, call: TorchCall) -> None:
-    def edit(graph: Graph) -> None:
-        insert = _inserter(rewriter, copy)
+    insert = rewriter.inserter(before=copy)
+
+    def make() -> Node:
         weight, bias = call.arguments["weight"], call.node("bias")
         if bias is not None:
             bias = insert(torch.unsqueeze, bias, 1)
         if _rank(linear) == 3:
             weight = _expand(insert, weight, linear)
         other = insert(torch.transpose, call.arguments["input"], -2, -1)
-        copy.replace_all_uses_with(_product(insert, bias, weight, other))
-        for node in (copy, turned, linear):
-            graph.erase_node(node)
+        return _product(insert, bias, weight, other)
 
-    rewriter.rewrite("copy(T(linear(x, w, b))) -> addmm(b, w, T(x))", [copy, turned, linear], edit)
+    rule = "copy(T(linear(x, w, b))) -> addmm(b, w, T(x))"
+    rewriter.replace_by(rule, [copy, turned, linear], make, erase=[turned, linear])
 
 
 Insert = Callable[..., Node]
-
-
-def _inserter(rewriter: Rewriter, before: Node) -> Insert:
-    return lambda function, *args: rewriter.insert(function, args, before=before)
 
 
 def _expand(insert: Insert, matrix: Argument, like: Node) -> Node:
