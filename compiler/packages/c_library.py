@@ -17,20 +17,17 @@ from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import (
     CEntry,
     CValue,
-    FromInput,
-    FromWeight,
     NotInC,
-    Output,
-    Source,
     Weight,
     dtype_code,
 )
 from ctk.compiler.packages.c_wrapper.library import build, function_prefix, sources
 from ctk.compiler.packages.exported_program import Traced
-from ctk.compiler.packages.input_guard import FixedInput, InputGuard, NumberInput
+from ctk.compiler.packages.input_guard import FixedInput, InputGuard, NumberInput, TensorInput
 from ctk.compiler.records import Json
+from ctk.compiler.runtime.c_kernels import CKernel
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
-from ctk.compiler.runtime.values import value_of as decoded
+from ctk.compiler.runtime.values import DTYPE
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 
@@ -87,24 +84,14 @@ class CLibrary:
         except CodegenUnsupported as error:
             if any(self._kernels):
                 raise
-            binary = None
             self.refusals = {each.name: str(error) for each in self._entries}
+            return {}
         if binary is None:
             return {}
         for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
-            prefix = function_prefix(number)
-            if not kernels:
-                continue
-            data["kernels"] = [
-                replace(
-                    each.kernel,
-                    function=f"{prefix}{each.kernel.function}",
-                    fault_reader=f"{prefix}{each.kernel.fault_reader}",
-                )
-                .stored(LIBRARY_MEMBER, binary)
-                .data
-                for each in kernels
-            ]
+            if kernels:
+                named = [_in_library(each, function_prefix(number)) for each in kernels]
+                data["kernels"] = [each.stored(LIBRARY_MEMBER, binary).data for each in named]
         return {LIBRARY_MEMBER: binary}
 
     def _binary(self) -> bytes | None:
@@ -126,23 +113,11 @@ class CLibrary:
         """Return an entry point as C programs see it; raise `NotInC` if they cannot call it."""
         if graph.generator == "triton":
             raise NotInC("it runs on a GPU")
-        given: dict[str, Source] = {}
-        names = [*traced.weights]
-        inputs: list[CValue] = []
-        for each in guard.inputs:
-            if isinstance(each, FixedInput):
-                continue
-            if isinstance(each, NumberInput):
-                inputs.append(CValue(each.name, torch.int64, (), "int", each.size))
-            else:
-                dtype_code(each.dtype)
-                written = each.is_written
-                inputs.append(CValue(each.name, each.dtype, each.shape, is_written=written))
-        for number, own in enumerate(graph.schedule.inputs):
-            is_weight = number < len(names)
-            given[own] = FromWeight(names[number]) if is_weight else FromInput(number - len(names))
+        inputs = tuple(_input(each) for each in guard.inputs if not isinstance(each, FixedInput))
+        sources: list[int | str] = [*traced.weights, *range(len(inputs))]
+        given = dict(zip(graph.schedule.inputs, sources, strict=True))
         weights: dict[str, Weight] = {}
-        for weight in names:
+        for weight in traced.weights:
             row = self.kept.get(weight) or self.left_out[weight]
             weights[weight] = _weight(weight, row, is_kept=weight in self.kept)
         for own, target in graph.schedule.constants.items():
@@ -150,33 +125,43 @@ class CLibrary:
                 raise NotInC(f"an operator calls the graph {target}")
             weight = f"{name}:{target}"
             weights[weight] = _weight(weight, constants[target], is_kept=True)
-            given[own] = FromWeight(weight)
+            given[own] = weight
         self._weights.update(weights)
         symbols = {symbol: (each.low, each.high) for symbol, each in guard.dimensions.items()}
-        outputs = tuple(_outputs(traced))
+        outputs = tuple(_output(number, value) for number, value in enumerate(traced.computed()))
         return CEntry(
-            name, graph.schedule, [], tuple(inputs), outputs, given,
+            name, graph.schedule, [], inputs, outputs, given,
             symbols=symbols, conditions=guard.conditions,
         )  # fmt: skip
 
 
-def _outputs(traced: Traced) -> list[Output]:
-    """Return the outputs for C programs: the computed tensors and numbers."""
-    found: list[Output] = []
-    for number, value in enumerate(traced.computed()):
-        name = f"output_{number}"
-        if isinstance(value, torch.Tensor):
-            dtype_code(value.dtype)
-            found.append(Output(CValue(name, value.dtype, sizes_of(value.shape)), number))
-        elif isinstance(value, (int, torch.SymInt)):
-            found.append(Output(CValue(name, torch.int64, (), "int"), number))
-        else:
-            raise NotInC(f"its result {number} is a {type(value).__name__}")
-    return found
+def _in_library(printed: PrintedKernel, prefix: str) -> CKernel:
+    """Return a kernel with the names of its functions in the library."""
+    own = printed.kernel
+    function, fault_reader = f"{prefix}{own.function}", f"{prefix}{own.fault_reader}"
+    return replace(own, function=function, fault_reader=fault_reader)
+
+
+def _input(each: TensorInput | NumberInput) -> CValue:
+    if isinstance(each, NumberInput):
+        return CValue(each.name, torch.int64, (), "int", each.size)
+    dtype_code(each.dtype)
+    return CValue(each.name, each.dtype, each.shape, is_written=each.is_written)
+
+
+def _output(number: int, value: object) -> CValue:
+    """Return an output for C programs: a computed tensor or number."""
+    name = f"output_{number}"
+    if isinstance(value, torch.Tensor):
+        dtype_code(value.dtype)
+        return CValue(name, value.dtype, sizes_of(value.shape))
+    if isinstance(value, (int, torch.SymInt)):
+        return CValue(name, torch.int64, (), "int")
+    raise NotInC(f"its result {number} is a {type(value).__name__}")
 
 
 def _weight(name: str, row: Json, *, is_kept: bool) -> Weight:
-    dtype = decoded({"dtype": row["dtype"]})
+    dtype = DTYPE.read(row["dtype"])
     dtype_code(dtype)
     member = row["blob"] if is_kept else None
     shape, strides = tuple(row["shape"]), tuple(row["strides"])

@@ -70,11 +70,14 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on the sizes of a call: `left relation right`."""
+    """A condition on the sizes of a call."""
 
     left: Index
     relation: str
     right: Index
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
 
 
 _Layout: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -150,8 +153,8 @@ class InputGuard:
         used = set[str]().union(*shapes, _symbols(numbers))
         used |= _symbols([stride for each in inputs for stride in each.strides])
         used |= _symbols([side for each in self.conditions for side in (each.left, each.right)])
-        known = {name for name in map(_symbol, numbers) if name is not None}
-        known |= {name for shape in inputs for name in map(_symbol, shape.shape) if name}
+        known = {name for name in map(symbol_name, numbers) if name is not None}
+        known |= {name for shape in inputs for name in map(symbol_name, shape.shape) if name}
         for names in shapes:  # as `_solve` does
             known |= names if len(names - known) == 1 else set()
         return sorted(used - known)
@@ -185,7 +188,7 @@ class InputGuard:
         else:
             return
         for size, found in pairs:
-            name = _symbol(size)
+            name = symbol_name(size)
             if name is not None:
                 sizes.setdefault(name, found)
 
@@ -293,7 +296,7 @@ class InputGuard:
                 sizes = enumerate(each.shape)
                 found += [(f"{each.name}.size({axis})", size) for axis, size in sizes]
         told = [each for each in found if name in {s.name for s in symbols_of([each[1]])}]
-        return min(told, key=lambda each: _symbol(each[1]) != name)
+        return min(told, key=lambda each: symbol_name(each[1]) != name)
 
     def text(self, sizes: Sequence[Index]) -> str:
         """Return sizes with the user's names."""
@@ -334,14 +337,13 @@ def _extent(tensor: Tensor) -> tuple[int, int]:
     return start, start + (last + 1) * tensor.element_size()
 
 
-def _symbol(size: Index) -> str | None:
+def symbol_name(size: Index) -> str | None:
     """Return the name of a size that is one symbol; else None."""
-    if len(size.terms) != 1:
-        return None
-    monomial, factor = size.terms[0]
-    if factor == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
-        return monomial[0].name
-    return None
+    match size.terms:
+        case (((Symbol(name=name),), 1),):
+            return name
+        case _:
+            return None
 
 
 def _numbers(sizes: Sequence[Index], values: Mapping[str, int]) -> tuple[int, ...]:

@@ -16,15 +16,7 @@ from ctk.compiler.codegen.c import build as c_compile
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.codegen.schedule import compilation as schedule_compile
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
-from ctk.compiler.packages.c_wrapper.entries import (
-    CEntry,
-    CValue,
-    FromInput,
-    FromWeight,
-    Output,
-    Source,
-    Weight,
-)
+from ctk.compiler.packages.c_wrapper.entries import CEntry, CValue, Weight
 from ctk.compiler.packages.c_wrapper.library import build, sources
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.runtime.steps import Schedule
@@ -92,17 +84,17 @@ def entry_of(
     state = {**program.state_dict, **program.constants}
     weights: dict[str, torch.Tensor] = {}
     inputs: list[CValue] = []
-    given: dict[str, Source] = {}
+    given: dict[str, int | str] = {}
     for spec, own, fake in zip(signature.input_specs, schedule.inputs, fakes, strict=True):
         if spec.target is not None:
             weights[spec.target] = state[spec.target].detach()
-            given[own] = FromWeight(spec.target)
+            given[own] = spec.target
         else:
-            given[own] = FromInput(len(inputs))
+            given[own] = len(inputs)
             inputs.append(value_of(spec.arg.name, fake))
     (output,) = gm.graph.find_nodes(op="output")
     outputs = tuple(
-        Output(value_of(f"output_{at}", getattr(node, "meta", {}).get("val", node)), at)
+        value_of(f"output_{at}", getattr(node, "meta", {}).get("val", node))
         for at, node in enumerate(output.args[0])
     )
     symbols = {
@@ -126,11 +118,8 @@ def value_of(name: str, value: Any) -> CValue:
         return CValue(name, value.dtype, tuple(sizes_of(value.shape)))
     if isinstance(value, torch.SymInt):
         return CValue(name, torch.int64, (), "int", sizes_of([value])[0])
-    if value is None:
-        return CValue(name, kind="none")
-    kinds = {bool: ("bool", torch.bool), int: ("int", torch.int64), float: ("float", torch.float64)}
-    kind, dtype = kinds[type(value)]
-    return CValue(name, dtype, (), kind)  # type: ignore[arg-type]  # kind is one of the literals
+    assert type(value) is int
+    return CValue(name, torch.int64, (), "int")
 
 
 def package_of(

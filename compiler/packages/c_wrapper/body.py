@@ -5,15 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 
-from ctk.compiler.packages.c_wrapper.c_literals import size_text
-from ctk.compiler.packages.c_wrapper.entries import (
-    MAX_RANK,
-    CEntry,
-    FromInput,
-    FromSymbol,
-    NotInC,
-    Source,
-)
+from ctk.compiler.packages.c_wrapper.entries import MAX_RANK, CEntry, NotInC
 from ctk.compiler.packages.c_wrapper.operator_calls import tensor_text
 from ctk.compiler.packages.c_wrapper.variables import Number, Place, Tensor
 from ctk.compiler.runtime.steps import Argument, Call, Ref, Step
@@ -78,21 +70,14 @@ class Body:
     def title(self, ref: Ref) -> str:
         """Return the name of a tensor for callers."""
         source = self.entry.given.get(ref.name)
-        if isinstance(source, FromInput):
-            return self.entry.inputs[source.number].name
-        return ref.name
+        return self.entry.inputs[source].name if isinstance(source, int) else ref.name
 
-    def _defined(self, source: Source) -> Place:
-        if isinstance(source, FromSymbol):
-            return Number(f"({size_text(source.size)})")
-        if not isinstance(source, FromInput):
-            return Tensor(f"&weights[{self._weights[source.name]}]")
-        number, value = source.number, self.entry.inputs[source.number]
-        if value.kind == "tensor":
-            return Tensor(f"&inputs[{number}]")
-        c_type = {"int": "int64_t", "float": "double", "bool": "uint8_t"}[value.kind]
-        kind = "float" if value.kind == "float" else "int"
-        return Number(f"(*(const {c_type}*)inputs[{number}].tensor.data)", kind)
+    def _defined(self, source: int | str) -> Place:
+        if isinstance(source, str):
+            return Tensor(f"&weights[{self._weights[source]}]")
+        if self.entry.inputs[source].kind == "tensor":
+            return Tensor(f"&inputs[{source}]")
+        return Number(f"(*(const int64_t*)inputs[{source}].tensor.data)")
 
 
 def require_rank(shape: Sequence[object]) -> None:

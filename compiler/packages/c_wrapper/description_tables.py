@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import torch
 
 from ctk.compiler.packages.c_api import ABI_VERSION
 from ctk.compiler.packages.c_wrapper.c_literals import array_text, int_text, size_name, string_text
@@ -12,23 +14,15 @@ from ctk.compiler.packages.c_wrapper.entries import (
     LARGEST,
     CEntry,
     CValue,
-    FromInput,
-    FromWeight,
     NotInC,
     Weight,
     dtype_code,
 )
-from ctk.compiler.packages.input_guard import Condition
-from ctk.compiler.sizes.index import Index, Symbol, as_index
+from ctk.compiler.packages.input_guard import Condition, symbol_name
+from ctk.compiler.sizes.index import Index, as_index
 from ctk.compiler.sizes.size_guards import symbols_of
 
-_KINDS = {
-    "tensor": "CTK_TENSOR",
-    "int": "CTK_INT",
-    "float": "CTK_FLOAT",
-    "bool": "CTK_TRUTH",
-    "none": "CTK_NOTHING",
-}
+_KINDS = {"tensor": "CTK_TENSOR", "int": "CTK_INT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +93,18 @@ class _Table:
             refusal = string_text(described.refusal)
             return f"{{.name = {string_text(entry.name)}, .refusal = {refusal}}}"
         inputs = [self._input(number, each) for number, each in enumerate(entry.inputs)]
-        outputs = [self._info(each.value, is_written=False) for each in entry.outputs]
+        outputs = [self._info(each) for each in entry.outputs]
         symbols = [
             f"{{{string_text(name)}, {int_text(low)}, "
             f"{int_text(LARGEST if high is None else high)}}}"
             for name, (low, high) in entry.symbols.items()
         ]
         guards = [
-            f"{{{string_text(condition_text(each))}, {self._guard(number, each)}}}"
+            f"{{{string_text(str(each))}, {self._guard(number, each)}}}"
             for number, each in enumerate(entry.conditions)
         ]
         used = sorted(
-            {self.weights[s.name] for s in entry.given.values() if isinstance(s, FromWeight)}
+            {self.weights[name] for name in entry.given.values() if isinstance(name, str)}
         )
         tables = (
             ("inputs", "ctk_input", inputs),
@@ -133,17 +127,15 @@ class _Table:
         return f"{{{', '.join(fields)}}}"
 
     def _input(self, number: int, value: CValue) -> str:
-        written = {at for _, at in self.entry.writes}
-        info = self._info(value, is_written=value.is_written or number in written)
         sizes = [self._size(number, d, size) for d, size in enumerate(value.shape)]
         given = [] if value.size is None else [self._size(number, 0, value.size)]
         tables = (f"(const ctk_size[]){{{', '.join(x)}}}" if x else "NULL" for x in (sizes, given))
-        return f"{{{info}, {', '.join(tables)}}}"
+        return f"{{{self._info(value)}, {', '.join(tables)}}}"
 
     def _size(self, number: int, dim: int, size: Index) -> str:
         if size.number is not None:
             return f"{{{int_text(size.number)}, -1, NULL}}"
-        found = symbol_alone(size)
+        found = symbol_name(size)
         if found is not None and found in self.order:
             return f"{{-1, {self.order[found]}, NULL}}"
         name = self._function(f"size_{number}_{dim}", [size], text_of_size(size), "int64_t")
@@ -166,33 +158,16 @@ class _Table:
         )
         return name
 
-    def _info(self, value: CValue, *, is_written: bool) -> str:
-        dims = ", ".join(map(self._dim, value.shape))
-        table = f"(const ctk_dim[]){{{dims}}}" if value.shape else "NULL"
-        return (
-            f"{{{string_text(value.name)}, {_KINDS[value.kind]}, {dtype_code(value.dtype)}, "
-            f"{len(value.shape)}, {int(is_written)}, {table}}}"
-        )
+    def _info(self, value: CValue) -> str:
+        dims = map(self._dim, value.shape)
+        return _info_row(value.name, _KINDS[value.kind], value.dtype, dims, value.is_written)
 
     def _dim(self, size: Index) -> str:
         if size.number is not None:
             return _constant_dim(size.number)
-        low, high = self.entry.symbols.get(symbol_alone(size) or "", (0, None))
+        low, high = self.entry.symbols.get(symbol_name(size) or "", (0, None))
         limit = int_text(LARGEST if high is None else high)
         return f"{{-1, {string_text(str(size))}, {int_text(low)}, {limit}}}"
-
-
-def condition_text(condition: Condition) -> str:
-    """Return a condition as callers read it: `s0 + s1 <= 64`."""
-    return f"{condition.left} {condition.relation} {condition.right}"
-
-
-def symbol_alone(size: Index) -> str | None:
-    """Return the symbol of a size that is one symbol; else None."""
-    (monomial, factor), *others = size.terms or (((), 0),)
-    if others or factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol):
-        return None
-    return monomial[0].name
 
 
 def require_known_sizes(entry: CEntry) -> None:
@@ -201,23 +176,25 @@ def require_known_sizes(entry: CEntry) -> None:
     unknown = [each.name for each in asked if each.name not in entry.symbols]
     if unknown:
         raise NotInC(f"no input determines the size {unknown[0]}, on which the package depends")
-    told = {symbol_alone(size) for value in entry.inputs for size in value.shape}
-    told |= {symbol_alone(value.size) for value in entry.inputs if value.size is not None}
+    told = {symbol_name(size) for value in entry.inputs for size in value.shape}
+    told |= {symbol_name(value.size) for value in entry.inputs if value.size is not None}
     missing = [name for name in entry.symbols if name not in told]
     if missing:
         raise NotInC(f"no input alone determines the size {missing[0]}")
-    for source in entry.given.values():
-        if isinstance(source, FromInput) and entry.inputs[source.number].kind == "none":
-            raise NotInC(f"the graph takes {entry.inputs[source.number].name}, which is None")
+
+
+def _info_row(
+    name: str, kind: str, dtype: torch.dtype, dims: Iterable[str], is_written: bool
+) -> str:
+    rows = list(dims)
+    table = f"(const ctk_dim[]){{{', '.join(rows)}}}" if rows else "NULL"
+    facts = [string_text(name), kind, dtype_code(dtype), str(len(rows)), str(int(is_written))]
+    return f"{{{', '.join([*facts, table])}}}"
 
 
 def _weight_row(weight: Weight) -> str:
-    dims = ", ".join(_constant_dim(size) for size in weight.shape)
-    table = f"(const ctk_dim[]){{{dims}}}" if weight.shape else "NULL"
-    info = (
-        f"{{{string_text(weight.name)}, CTK_TENSOR, {dtype_code(weight.dtype)}, "
-        f"{len(weight.shape)}, 0, {table}}}"
-    )
+    dims = map(_constant_dim, weight.shape)
+    info = _info_row(weight.name, "CTK_TENSOR", weight.dtype, dims, False)
     strides = array_text(list(map(as_index, weight.strides)))
     member = "NULL" if weight.member is None else string_text(weight.member)
     return f"{{{info}, {strides}, {member}, {int_text(weight.offset)}}}"

@@ -2,8 +2,8 @@
 
     CEntry("forward", schedule, kernels,
           inputs=(CValue("x", float32, (s0, 8)),),
-          outputs=(Output(CValue("output", float32, (s0, 8)), 0),),
-          given={"arg0_1": FromWeight("w"), "arg1_1": FromSymbol(s0), "arg2_1": FromInput(0)},
+          outputs=(CValue("output", float32, (s0, 8)),),
+          given={"arg0_1": "w", "arg1_1": 0},
           symbols={"s0": (2, 1024)})
 
 An entry point that C cannot run is listed all the same, with the reason.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 
@@ -22,7 +22,7 @@ from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.runtime.steps import Schedule
 from ctk.compiler.sizes.index import Index
 
-Kind = Literal["tensor", "int", "float", "bool", "none"]
+Kind = Literal["tensor", "int"]
 
 LARGEST = 2**63 - 1
 """Limit of a size without an upper bound."""
@@ -57,26 +57,17 @@ class CValue:
     """An input or an output as callers see it.
 
     Attributes:
-        dtype: Of its elements; of a number, int64, float64 or bool.
+        dtype: Of its elements; of a number, int64.
         shape: Sizes in size symbols; empty for a number.
-        kind: A tensor, a number, or None (outputs only).
-        size: The value of an integer, if it is known: a size symbol, or a number.
+        size: The value of a number, if it is known.
     """
 
     name: str
-    dtype: torch.dtype = torch.float32
+    dtype: torch.dtype
     shape: tuple[Index, ...] = ()
     kind: Kind = "tensor"
     size: Index | None = None
     is_written: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An output: a result of the schedule."""
-
-    value: CValue
-    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,36 +89,13 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
-class FromInput:
-    """An input of the schedule is an input of the entry point, by its number."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class FromWeight:
-    """An input or a constant of the schedule is a weight."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class FromSymbol:
-    """An input of the schedule is a size, which inputs of the entry point determine."""
-
-    size: Index
-
-
-Source: TypeAlias = FromInput | FromWeight | FromSymbol
-
-
-@dataclass(frozen=True, slots=True)
 class CEntry:
     """An entry point.
 
     Attributes:
-        given: The origin of each input and each constant of the schedule, by its name.
-        writes: Results of the schedule that are copied into inputs: (result, input).
+        outputs: The results of the schedule, in order.
+        given: The origin of each input and each constant of the schedule, by its name: the number
+            of an input, or the name of a weight.
         symbols: The least and greatest value of each size symbol that inputs determine; None: any.
         refusal: Why C cannot run it, if that is known before it is printed.
     """
@@ -136,9 +104,8 @@ class CEntry:
     schedule: Schedule
     kernels: Sequence[KernelCode]
     inputs: tuple[CValue, ...]
-    outputs: tuple[Output, ...]
-    given: Mapping[str, Source]
-    writes: tuple[tuple[int, int], ...] = ()
+    outputs: tuple[CValue, ...]
+    given: Mapping[str, int | str]
     symbols: Mapping[str, tuple[int, int | None]] = field(
         default_factory=dict[str, tuple[int, int | None]]
     )

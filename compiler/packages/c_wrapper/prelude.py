@@ -82,11 +82,9 @@ static int read_integer(ctk_call* ctk, const ctk_value* value, int64_t* out) {
     }
 }
 
-static int give_number(ctk_call* ctk, ctk_value* out, int32_t dtype, int64_t integer, double real) {
-    DO(empty, out, dtype, 0, NULL, NULL);
-    if (dtype == CTK_FLOAT64) *(double*)out->tensor.data = real;
-    else if (dtype == CTK_BOOL) *(uint8_t*)out->tensor.data = integer != 0;
-    else *(int64_t*)out->tensor.data = integer;
+static int give_number(ctk_call* ctk, ctk_value* out, int64_t number) {
+    DO(empty, out, CTK_INT64, 0, NULL, NULL);
+    *(int64_t*)out->tensor.data = number;
     return 0;
 }
 """

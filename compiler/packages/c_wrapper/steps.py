@@ -21,7 +21,6 @@ from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.packages.c_wrapper.body import Body, require_rank
 from ctk.compiler.packages.c_wrapper.c_literals import (
     array_text,
-    float_text,
     size_name,
     size_text,
     sizes_text,
@@ -149,11 +148,8 @@ def _print_results(body: Body) -> None:
     result = body.entry.schedule.result
     is_several = isinstance(result, (list, tuple))
     results = cast("Sequence[Argument]", result) if is_several else [result]
-    for number, output in enumerate(body.entry.outputs):
-        _print_result(body, f"&outputs[{number}]", results[output.position], output.value)
-    for position, number in body.entry.writes:
-        value = body.tensor(results[position])
-        body.lines.append(f"DO(copy, &inputs[{number}], {value});")
+    for number, (value, each) in enumerate(zip(body.entry.outputs, results, strict=False)):
+        _print_result(body, f"&outputs[{number}]", each, value)
 
 
 def _print_result(body: Body, out: str, result: Argument, value: CValue) -> None:
@@ -161,15 +157,10 @@ def _print_result(body: Body, out: str, result: Argument, value: CValue) -> None
     if isinstance(place, Tensor):
         body.lines.append(f"SHARE({out}, {place.text});")
         return
-    if result is None:
-        return
     if isinstance(place, Number) and not place.is_storage_offset:
-        integer = real = place.text
+        number = place.text
     elif isinstance(result, (int, Index)):
-        integer = real = size_text(result)
-    elif isinstance(result, float):
-        integer, real = "0", float_text(result)
+        number = size_text(result)
     else:
         raise NotInC(f"the output {value.name} is {result!r}, which C cannot give")
-    given = f"{dtype_code(value.dtype)}, {integer}, {real}"
-    body.lines.append(f"if (give_number(ctk, {out}, {given})) return 1;")
+    body.lines.append(f"if (give_number(ctk, {out}, {number})) return 1;")
