@@ -279,71 +279,51 @@ static ctk_status check_features(const char* path, const char* needed, ctk_error
  * reference to a tensor, an `ivalue` is an argument or a result in 64 bits. */
 typedef uint64_t ivalue;
 
+/* FUNCTION(field, name in torch, whether every torch has it, type of the result, arguments) */
+#define TORCH_FUNCTIONS(FUNCTION) \
+    FUNCTION(call, "torch_call_dispatcher", 1, int32_t, (const char*, const char*, ivalue*, uint64_t)) \
+    FUNCTION(new_list, "torch_new_list_reserve_size", 1, int32_t, (size_t, void**)) \
+    FUNCTION(push, "torch_list_push_back", 1, int32_t, (void*, ivalue)) \
+    FUNCTION(list_size, "torch_list_size", 1, int32_t, (void*, size_t*)) \
+    FUNCTION(list_item, "torch_list_get_item", 1, int32_t, (void*, size_t, ivalue*)) \
+    FUNCTION(delete_list, "torch_delete_list", 1, int32_t, (void*)) \
+    FUNCTION(new_string, "torch_new_string_handle", 1, int32_t, (const char*, size_t, void**)) \
+    FUNCTION(delete_string, "torch_delete_string", 1, int32_t, (void*)) \
+    /* Since 2.13; before, the next two, which C++ `new` and `delete` call. */ \
+    FUNCTION(new_box, "torch_new_stable_ivalue", 0, int32_t, (ivalue**)) \
+    FUNCTION(delete_box, "torch_delete_stable_ivalue", 0, int32_t, (ivalue*)) \
+    FUNCTION(cpp_new, "_Znwm", 1, void*, (size_t)) \
+    FUNCTION(cpp_delete, "_ZdlPv", 1, void, (void*)) \
+    /* Since 2.13; before, torch writes it to stderr. */ \
+    FUNCTION(what, "torch_exception_get_what_without_backtrace", 0, const char*, (void)) \
+    FUNCTION(from_memory, "torch_from_blob", 1, int32_t, \
+             (void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, \
+              void**, int32_t, const uint8_t*, int64_t, void (*)(void*, void*), void*)) \
+    FUNCTION(new_handle, "aoti_torch_new_tensor_handle", 1, int32_t, (void*, void**)) \
+    FUNCTION(delete_handle, "aoti_torch_delete_tensor_object", 1, int32_t, (void*)) \
+    FUNCTION(is_defined, "aoti_torch_is_defined", 1, int32_t, (void*, _Bool*)) \
+    FUNCTION(data, "aoti_torch_get_data_ptr", 1, int32_t, (void*, void**)) \
+    FUNCTION(rank, "aoti_torch_get_dim", 1, int32_t, (void*, int64_t*)) \
+    FUNCTION(sizes, "aoti_torch_get_sizes", 1, int32_t, (void*, int64_t**)) \
+    FUNCTION(strides, "aoti_torch_get_strides", 1, int32_t, (void*, int64_t**)) \
+    FUNCTION(dtype, "aoti_torch_get_dtype", 1, int32_t, (void*, int32_t*)) \
+    FUNCTION(device, "aoti_torch_get_device_type", 1, int32_t, (void*, int32_t*)) \
+    FUNCTION(layout, "aoti_torch_get_layout", 1, int32_t, (void*, int32_t*)) \
+    FUNCTION(copy, "aoti_torch_copy_", 1, int32_t, (void*, void*, int32_t)) \
+    FUNCTION(grad_mode, "aoti_torch_grad_mode_is_enabled", 1, _Bool, (void)) \
+    FUNCTION(set_grad_mode, "aoti_torch_grad_mode_set_enabled", 1, void, (_Bool))
+
 typedef struct torch_t {
     void* library;
     char version[32];
     uint64_t abi;
-    int32_t (*call)(const char*, const char*, ivalue*, uint64_t);
-    int32_t (*new_list)(size_t, void**);
-    int32_t (*push)(void*, ivalue);
-    int32_t (*list_size)(void*, size_t*);
-    int32_t (*list_item)(void*, size_t, ivalue*);
-    int32_t (*delete_list)(void*);
-    int32_t (*new_string)(const char*, size_t, void**);
-    int32_t (*delete_string)(void*);
-    int32_t (*new_box)(ivalue**); /* Since 2.13. */
-    int32_t (*delete_box)(ivalue*);
-    void* (*cpp_new)(size_t); /* Before: what C++ `new` calls, and `delete`. */
-    void (*cpp_delete)(void*);
-    const char* (*what)(void); /* Since 2.13; before, torch writes it to stderr. */
-    int32_t (*from_memory)(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t,
-                           int32_t, void**, int32_t, const uint8_t*, int64_t,
-                           void (*)(void*, void*), void*);
-    int32_t (*new_handle)(void*, void**);
-    int32_t (*delete_handle)(void*);
-    int32_t (*is_defined)(void*, _Bool*);
-    int32_t (*data)(void*, void**);
-    int32_t (*rank)(void*, int64_t*);
-    int32_t (*sizes)(void*, int64_t**);
-    int32_t (*strides)(void*, int64_t**);
-    int32_t (*dtype)(void*, int32_t*);
-    int32_t (*device)(void*, int32_t*);
-    int32_t (*layout)(void*, int32_t*);
-    int32_t (*copy)(void*, void*, int32_t);
-    _Bool (*grad_mode)(void);
-    void (*set_grad_mode)(_Bool);
+#define FIELD(field, name, needed, result, arguments) result (*field) arguments;
+    TORCH_FUNCTIONS(FIELD)
 } torch_t;
 
 static const char* find_functions(torch_t* torch) {
-    const struct { void* to; const char* name; int needed; } functions[] = {
-        {&torch->call, "torch_call_dispatcher", 1},
-        {&torch->new_list, "torch_new_list_reserve_size", 1},
-        {&torch->push, "torch_list_push_back", 1},
-        {&torch->list_size, "torch_list_size", 1},
-        {&torch->list_item, "torch_list_get_item", 1},
-        {&torch->delete_list, "torch_delete_list", 1},
-        {&torch->new_string, "torch_new_string_handle", 1},
-        {&torch->delete_string, "torch_delete_string", 1},
-        {&torch->new_box, "torch_new_stable_ivalue", 0},
-        {&torch->delete_box, "torch_delete_stable_ivalue", 0},
-        {&torch->cpp_new, "_Znwm", 1},
-        {&torch->cpp_delete, "_ZdlPv", 1},
-        {&torch->what, "torch_exception_get_what_without_backtrace", 0},
-        {&torch->from_memory, "torch_from_blob", 1},
-        {&torch->new_handle, "aoti_torch_new_tensor_handle", 1},
-        {&torch->delete_handle, "aoti_torch_delete_tensor_object", 1},
-        {&torch->is_defined, "aoti_torch_is_defined", 1},
-        {&torch->data, "aoti_torch_get_data_ptr", 1},
-        {&torch->rank, "aoti_torch_get_dim", 1},
-        {&torch->sizes, "aoti_torch_get_sizes", 1},
-        {&torch->strides, "aoti_torch_get_strides", 1},
-        {&torch->dtype, "aoti_torch_get_dtype", 1},
-        {&torch->device, "aoti_torch_get_device_type", 1},
-        {&torch->layout, "aoti_torch_get_layout", 1},
-        {&torch->copy, "aoti_torch_copy_", 1},
-        {&torch->grad_mode, "aoti_torch_grad_mode_is_enabled", 1},
-        {&torch->set_grad_mode, "aoti_torch_grad_mode_set_enabled", 1},
-    };
+#define ROW(field, name, needed, result, arguments) {&torch->field, name, needed},
+    const struct { void* to; const char* name; int needed; } functions[] = {TORCH_FUNCTIONS(ROW)};
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i) {
         void* found = dlsym(torch->library, functions[i].name);
         if (found == NULL && functions[i].needed) return functions[i].name;
@@ -435,36 +415,23 @@ static void host_share(ctk_value* out, const ctk_value* value) {
     *out = copy;
 }
 
-size_t ctk_dtype_size(int32_t dtype) {
-    switch (dtype) {
-        case CTK_UINT8: case CTK_INT8: case CTK_BOOL: return 1;
-        case CTK_INT16: case CTK_UINT16: case CTK_FLOAT16: case CTK_BFLOAT16: return 2;
-        case CTK_INT32: case CTK_UINT32: case CTK_FLOAT32: return 4;
-        case CTK_INT64: case CTK_UINT64: case CTK_FLOAT64: return 8;
-        default: return 0;
-    }
+static const struct { const char* name; size_t size; } TYPES[] = {
+    [CTK_UINT8] = {"uint8", 1}, [CTK_INT8] = {"int8", 1}, [CTK_INT16] = {"int16", 2},
+    [CTK_INT32] = {"int32", 4}, [CTK_INT64] = {"int64", 8}, [CTK_FLOAT16] = {"float16", 2},
+    [CTK_FLOAT32] = {"float32", 4}, [CTK_FLOAT64] = {"float64", 8}, [CTK_BOOL] = {"bool", 1},
+    [CTK_BFLOAT16] = {"bfloat16", 2}, [CTK_UINT16] = {"uint16", 2}, [CTK_UINT32] = {"uint32", 4},
+    [CTK_UINT64] = {"uint64", 8},
+    [8] = {"complex32", 0}, [9] = {"complex64", 0}, [10] = {"complex128", 0}, /* not in ctk.h */
+};
+
+static int is_named(int32_t dtype) {
+    return dtype >= 0 && (size_t)dtype < sizeof(TYPES) / sizeof(TYPES[0]) && TYPES[dtype].name;
 }
 
+size_t ctk_dtype_size(int32_t dtype) { return is_named(dtype) ? TYPES[dtype].size : 0; }
+
 static const char* dtype_name(int32_t dtype) {
-    switch (dtype) {
-        case CTK_UINT8: return "uint8";
-        case CTK_INT8: return "int8";
-        case CTK_INT16: return "int16";
-        case CTK_INT32: return "int32";
-        case CTK_INT64: return "int64";
-        case CTK_FLOAT16: return "float16";
-        case CTK_FLOAT32: return "float32";
-        case CTK_FLOAT64: return "float64";
-        case CTK_BOOL: return "bool";
-        case CTK_BFLOAT16: return "bfloat16";
-        case CTK_UINT16: return "uint16";
-        case CTK_UINT32: return "uint32";
-        case CTK_UINT64: return "uint64";
-        case 8: return "complex32";
-        case 9: return "complex64";
-        case 10: return "complex128";
-        default: return "an unknown type";
-    }
+    return is_named(dtype) ? TYPES[dtype].name : "an unknown type";
 }
 
 /* How many elements from the first to the last; -1: more than there can be. */
