@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.rebuild import Change
 from ctk.compiler.fx.walk import by_name, flat
-from ctk.compiler.torch_compat.fx.call_parameters import Parameter, parameters_of
+from ctk.compiler.torch_compat.fx.arguments import Parameter, parameters_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.form_edits import rewritten
@@ -174,7 +174,7 @@ def _argument(node: Node, key: Key) -> object:
 
 def _set(node: Node, key: Key, found: Parameter) -> None:
     if isinstance(key, int):
-        node.update_arg(key, cast("Any", found.default))
+        node.update_arg(key, found.default)
     elif not found.has_default:
         node.update_kwarg(key, None)
     else:

@@ -66,16 +66,15 @@ def _call(target: object, operands: list[object]) -> DrawCall:
     """Return a call without the arguments that equal their defaults."""
     if operators.kind_of(target) != "overload":
         return DrawCall(target, tuple(operands))
-    declared = operators.arguments_of(target)
-    given = list(zip(declared, operands, strict=True))
-    args = [operand for (_, _, _, keyword), operand in given if not keyword]
+    given = list(zip(arguments.declared_parameters(target), operands, strict=True))
+    args = [operand for each, operand in given if each.is_positional]
     defaults = arguments.defaults_of(target)
     while args and _is_default(args[-1], defaults[len(args) - 1]):
         args.pop()
     kwargs = {
-        name: operand
-        for ((name, _, _, keyword), operand), default in zip(given, defaults, strict=True)
-        if keyword and not _is_default(operand, default)
+        each.name: operand
+        for (each, operand), default in zip(given, defaults, strict=True)
+        if not (each.is_positional or _is_default(operand, default))
     }
     return DrawCall(target, tuple(args), kwargs)
 

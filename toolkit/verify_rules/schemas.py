@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 
-from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx import arguments, operators
 
 aten = torch.ops.aten
 
@@ -92,11 +92,13 @@ def arguments_of(target: object) -> list[ArgumentRole]:
     if isinstance(target, str):
         return []
     if operators.declared_by(target) is not None:
-        declared = operators.arguments_of(target)
-        makes = not any("Tensor" in kind for _, kind, _, _ in declared)
+        declared = arguments.declared_parameters(target)
+        makes = not any("Tensor" in each.type for each in declared)
         return [
-            ArgumentRole(name, kind, None, required, keyword, makes)
-            for name, kind, required, keyword in declared
+            ArgumentRole(
+                each.name, each.type, None, not each.has_default, not each.is_positional, makes
+            )
+            for each in declared
         ]
     function = cast("Callable[..., object]", target)
     try:

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.fx.types import number_type, value_of
-from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx import arguments, operators
 
 _DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
 """Ops that take the dtype of their result from a Scalar unless one is given."""
@@ -44,7 +44,7 @@ def adapt_arguments(graph: Graph) -> None:
             result.
     """
     for node in overload_nodes(graph):
-        types = operators.argument_names_of(node.target)
+        types = arguments.names_and_types(node.target)
         by_name = dict(types)
         _state_dtype(node, by_name)
         if "correction" in by_name and node.kwargs.get("correction") is None:

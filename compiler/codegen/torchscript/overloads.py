@@ -6,14 +6,14 @@ graph.
 """
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.types import number_type, value_of
-from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 _TWIN = "hacked_twin"
@@ -38,7 +38,7 @@ def take_scalar_overloads(graph: Graph) -> None:
 def strip_overloads(graph: Graph) -> None:
     """aten.add.Tensor(...) -> aten.add(...): TorchScript cannot call an overload by name."""
     for node in overload_nodes(graph):
-        node.target = operators.packet_of(node.target)
+        node.target = cast("Any", node.target).overloadpacket
 
 
 def count_overloads(graph: Graph) -> Counter[str]:
@@ -84,7 +84,7 @@ def _packet(name: str) -> str:
 
 def _types_with_numbers(node: Node) -> dict[str, str] | None:
     """Return the schema's types, `number` where the node passes one as Tensor; None if nowhere."""
-    types = dict(operators.argument_names_of(node.target))
+    types = dict(arguments.names_and_types(node.target))
     given = dict(zip(types, node.args, strict=False)) | node.kwargs
     numbers = [
         name for name, value in given.items() if types[name] == "Tensor" and is_number(value)
@@ -93,10 +93,10 @@ def _types_with_numbers(node: Node) -> dict[str, str] | None:
 
 
 def _overload_with(node: Node, types: dict[str, str]) -> Any:
-    packet = operators.packet_of(node.target)
+    packet = cast("Any", node.target).overloadpacket
     overloads = (getattr(packet, name) for name in packet.overloads())
     for overload in overloads:
-        if dict(operators.argument_names_of(overload)) == types:
+        if dict(arguments.names_and_types(overload)) == types:
             return overload
     number = next(name for name in types if types[name] == "number")
     raise refusal(node, f"a number as Tensor argument {number!r}, and no overload that takes one")

@@ -11,7 +11,6 @@ from torch.fx import Graph, Node
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.properties import base_of
 from ctk.compiler.torch_compat.fx import operators
-from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 SYMBOLIC: Mapping[Callable[..., Any], Callable[..., Any]] = {
     operator.add: operator.add,
@@ -123,7 +122,7 @@ def _why_not_overload(target: object) -> str | None:
     qualified = operators.qualified_name_of(target).rpartition(".")[0]
     if not qualified.startswith(("aten::", "mkldnn::")):
         return "not an aten operator; a Python kernel keeps its exceptions only in eager"
-    if not torchscript.has_schema(qualified):
+    if not operators.is_registered(qualified):
         return "TorchScript knows no operator of this name"
     declared = operators.declared_by(target)
     if declared is not None and not declared.returns:

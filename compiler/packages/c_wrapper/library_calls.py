@@ -12,6 +12,7 @@ from ctk.compiler.packages.c_wrapper.operator_calls import argument_text, operat
 from ctk.compiler.packages.c_wrapper.scalars import call_lines, has_scalar
 from ctk.compiler.packages.c_wrapper.variables import Items, Nothing, Number, Tensor
 from ctk.compiler.runtime.steps import Argument, Call
+from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.process import c_shim
 
 
@@ -37,7 +38,7 @@ def _print_dispatched(
 ) -> None:
     args = [argument_text(parameter, value, body.find) for parameter, value in given]
     name, overload = map(string_text, c_shim.name_and_overload_of(target))
-    types = c_shim.results_of(target)
+    types = operators.results_of(target)
     is_list = types == ("List[Tensor]",)
     results = [_list(body, call)] if is_list else _results(body, call, types)
     passed = f"ARGS({', '.join([str(len(args)), *(args or ['NONE'])])})"

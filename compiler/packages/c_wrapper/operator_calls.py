@@ -25,8 +25,8 @@ from ctk.compiler.packages.c_wrapper.variables import Find, Number, Tensor
 from ctk.compiler.runtime.steps import Argument, Call, Ref
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx.arguments import Parameter, dispatched_parameters
 from ctk.compiler.torch_compat.process import c_shim
-from ctk.compiler.torch_compat.process.c_shim import Parameter
 
 _FROM_BINDINGS = {binding: target for target, binding in BINDINGS.items()}
 _LIBRARIES = ("aten", "mkldnn", "mkl", "onednn", "quantized", "prepacked")
@@ -66,12 +66,12 @@ def values_of(call: Call, operator: Any) -> list[tuple[Parameter, Argument]]:
         NotInC: A required one is missing.
     """
     found: list[tuple[Parameter, Argument]] = []
-    for number, parameter in enumerate(c_shim.parameters_of(operator)):
+    for number, parameter in enumerate(dispatched_parameters(operator)):
         if number < len(call.args):
             value = call.args[number]
         elif parameter.name in call.kwargs:
             value = call.kwargs[parameter.name]
-        elif parameter.is_required:
+        elif not parameter.has_default:
             raise NotInC(f"{call.name} gives {operator} no {parameter.name}")
         else:
             value = parameter.default
@@ -159,7 +159,7 @@ def _code(kind: str, value: Argument) -> str:
     if kind == "ScalarType" and isinstance(value, torch.dtype) and value in DTYPES:
         return str(DTYPES[value][1])
     if kind == "MemoryFormat" and isinstance(value, torch.memory_format):
-        return str(c_shim.memory_format_code(value))
+        return str(c_shim.MEMORY_FORMATS[value])
     if kind == "Layout" and value is torch.strided:
         return "0"
     if kind == "Device" and isinstance(value, (str, torch.device)):

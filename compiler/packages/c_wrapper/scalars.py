@@ -16,8 +16,9 @@ from ctk.compiler.packages.c_wrapper.entries import NotInC
 from ctk.compiler.packages.c_wrapper.operator_calls import number_text, tensor_text
 from ctk.compiler.packages.c_wrapper.variables import Find
 from ctk.compiler.runtime.steps import Argument
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx.arguments import Parameter
 from ctk.compiler.torch_compat.process import c_shim
-from ctk.compiler.torch_compat.process.c_shim import Parameter
 
 _C_TYPES = {
     "Tensor": "AtenTensorHandle",
@@ -38,7 +39,7 @@ def call_lines(
         NotInC: torch has no such function for these arguments.
     """
     types = [_C_TYPES.get(parameter.type) for parameter, _ in given]
-    if c_shim.results_of(operator) != ("Tensor",) or None in types:
+    if operators.results_of(operator) != ("Tensor",) or None in types:
         raise NotInC(f"the C functions of torch do not take the numbers of {operator}")
     function, is_out = _function(operator, [each for each in types if each])
     tensors = [tensor_text(value, find) for each, value in given if each.type == "Tensor"]

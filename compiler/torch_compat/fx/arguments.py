@@ -1,12 +1,20 @@
-"""Arguments of calls as the schemas of operators name and fill them."""
+"""Arguments of calls: filled in by the schemas of operators; their names, types and defaults.
+
+Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`, `FunctionSchema`, `Argument`,
+whose `real_type` distinguishes `SymInt`, types of elements, layouts and memory formats from `int`.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 import torch
+
+from ctk.compiler.torch_compat.fx.operators import kind_of
 
 
 def full_arguments(
@@ -65,8 +73,6 @@ def argument_kinds(target: object) -> tuple[ArgumentKind, ...]:
     """Return the kind of each argument of an operator, in the order of the schema.
 
     Sizes, strides and indices are declared `SymInt`, dimensions are plain ints called `dim`.
-
-    Seen in torch 2.11 and 2.13: the kind of `Argument.real_type` distinguishes `SymInt` from `int`.
     """
     if not isinstance(target, torch._ops.OpOverload):
         return ()
@@ -80,3 +86,78 @@ def _kind(argument: Any) -> ArgumentKind:
     if element.kind() == "SymIntType":
         return "size"
     return "dim" if argument.name.rstrip("s01") == "dim" else "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of a call.
+
+    Attributes:
+        type: As schemas write it (`number`, `List[int]`); empty if unknown.
+        default: None if it has none.
+        length: Length of the list that one number for a list of numbers stands for.
+    """
+
+    name: str
+    type: str
+    has_default: bool
+    default: Any
+    is_positional: bool
+    length: int | None = None
+
+
+def parameters_of(op: str, target: Any) -> tuple[tuple[Parameter, ...], ...]:
+    """Return the parameters of a call, for each overload; empty if unknown."""
+    if op == "call_method":
+        return tuple(_of_schema(schema) for schema in _schemas(str(target)))
+    if kind_of(target) == "overload":
+        return (declared_parameters(target),)
+    if kind_of(target) == "packet":
+        return tuple(declared_parameters(getattr(target, name)) for name in target.overloads())
+    if inspect.isbuiltin(target) and str(target.__module__ or "torch").startswith("torch"):
+        return tuple(_of_schema(schema) for schema in _schemas(target.__name__))
+    return (tuple(_of_function(target)),) if inspect.isfunction(target) else ()
+
+
+def declared_parameters(target: Any) -> tuple[Parameter, ...]:
+    """Return the parameters of an overload."""
+    return _of_schema(target._schema)
+
+
+def dispatched_parameters(target: Any) -> tuple[Parameter, ...]:
+    """Return the same with the types that the dispatcher has: `Optional[ScalarType]`."""
+    return _of_schema(target._schema, type_of="real_type")
+
+
+def names_and_types(target: Any) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of each argument of an overload, or of all overloads of a packet."""
+    overloads = parameters_of("call_function", target)
+    return tuple((each.name, each.type) for overload in overloads for each in overload)
+
+
+def _schemas(name: str) -> list[Any]:
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return [each for each in schemas if "out" not in {arg.name for arg in each.arguments}]
+
+
+def _of_schema(schema: Any, type_of: str = "type") -> tuple[Parameter, ...]:
+    return tuple(
+        Parameter(
+            name=str(each.name),
+            type=str(getattr(each, type_of)),
+            has_default=bool(each.has_default_value()),
+            default=each.default_value,
+            is_positional=not each.kwarg_only,
+            length=each.N,
+        )
+        for each in schema.arguments
+    )
+
+
+def _of_function(function: Any) -> Iterator[Parameter]:
+    for each in inspect.signature(function).parameters.values():
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            return
+        is_given = each.default is not each.empty
+        default = each.default if is_given else None
+        yield Parameter(each.name, "", is_given, default, each.kind is not each.KEYWORD_ONLY)

@@ -173,25 +173,9 @@ def qualified_name_of(target: Any) -> str:
     return str(target._schema.name) + "." + str(target._overloadname)
 
 
-def argument_names_of(target: Any) -> tuple[tuple[str, str], ...]:
-    """Return (name, type) of each argument of an overload, or of all overloads of a packet."""
-    names = target.overloads() if kind_of(target) == "packet" else ()
-    overloads = [getattr(target, name) for name in names] or [target]
-    found = (argument for each in overloads for argument in each._schema.arguments)
-    return tuple((str(argument.name), str(argument.type)) for argument in found)
-
-
-def arguments_of(target: Any) -> tuple[tuple[str, str, bool, bool], ...]:
-    """Return (name, type, is required, is keyword only) of each argument of an overload."""
-    arguments = target._schema.arguments
-    return tuple(
-        (str(a.name), str(a.type), not a.has_default_value(), bool(a.kwarg_only)) for a in arguments
-    )
-
-
 def results_of(target: Any) -> tuple[str, ...]:
-    """Return the type of each result of an overload."""
-    return tuple(str(each.type) for each in target._schema.returns)
+    """Return the type of each result of an overload, as the dispatcher has it."""
+    return tuple(str(each.real_type) for each in target._schema.returns)
 
 
 def overloads_of(packet: Any) -> tuple[Any, ...]:
@@ -200,26 +184,15 @@ def overloads_of(packet: Any) -> tuple[Any, ...]:
     return tuple(getattr(packet, name) for name in names)
 
 
-TORCH_NAMESPACES = frozenset(
-    (
-        *("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug"),
-        *("_inductor_test", "_native", "_quantized", "_test", "_torch_testing", "ao", "bucketing"),
-        *("c10d", "c10d_functional", "cuda", "debug_mode_ops", "debugprims", "device_mesh"),
-        *("dist_rpc", "export", "flex_lib", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn"),
-        *(
-            "mkldnn_prepacked",
-            "onednn",
-            "onnx",
-            "onnx_symbolic",
-            "profiler",
-            "quantization",
-            "quantized",
-            "rpc",
-        ),
-        *("semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn"),
-        *("triton", "prepacked", "metal_prepack", "vulkan_prepack", "xnnpack"),
-    )
-)
+TORCH_NAMESPACES = frozenset({
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug",
+    "_inductor_test", "_native", "_quantized", "_test", "_torch_testing", "ao", "bucketing", "c10d",
+    "c10d_functional", "cuda", "debug_mode_ops", "debugprims", "device_mesh", "dist_rpc", "export",
+    "flex_lib", "fsdp", "inductor", "inductor_prims", "metal_prepack", "mkl", "mkldnn",
+    "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic", "prepacked", "profiler", "quantization",
+    "quantized", "rpc", "semi_structured", "sparse", "static_runtime", "streams", "symm_mem",
+    "torch_attn", "triton", "vulkan_prepack", "xnnpack",
+})  # fmt: skip
 """Libraries that torch registers besides aten, prim, prims, rngprims and quantized_decomposed.
 
 Seen in torch 2.11 and 2.13: `torch._C._dispatch_get_all_op_names()`, and every
@@ -289,11 +262,6 @@ def registering_file(qualified: str) -> str | None:
         r"^debug: registered at (.+\.py):\d+$", torch._C._dispatch_dump(qualified), re.MULTILINE
     )
     return said[1] if said else None
-
-
-def packet_of(target: Any) -> Any:
-    """Return `torch.ops.aten.add` for `torch.ops.aten.add.Tensor` (torch 2.11, 2.13)."""
-    return target._overloadpacket
 
 
 def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:

@@ -9,11 +9,6 @@ from typing import Any
 import torch
 
 
-def has_schema(qualified: str) -> bool:
-    """Return whether TorchScript can call an operator (`aten::add`) in some overload."""
-    return bool(torch._C._jit_get_schemas_for_operator(qualified))
-
-
 def operators(graph: Any) -> list[str]:
     """Return the operator of each node of a TorchScript graph, in order: `aten::add.Scalar`.
 

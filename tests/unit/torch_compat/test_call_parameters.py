@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ctk.compiler.torch_compat.fx.call_parameters import Parameter, parameters_of
+from ctk.compiler.torch_compat.fx.arguments import Parameter, parameters_of
 
 APPROXIMATE = Parameter("approximate", "str", True, "none", False)
 

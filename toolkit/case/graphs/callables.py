@@ -28,7 +28,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
-from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.usercode.python_files import is_of_folder, load_file
 from ctk.compiler.usercode.references import search_last
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
@@ -108,7 +108,7 @@ def _check_op(op: Any) -> None:
         raise CaseError(
             f"op {op} is a TorchScript builtin, not an op of the dispatcher: a case may not call it"
         )
-    for name, kind in operators.argument_names_of(op):
+    for name, kind in arguments.names_and_types(op):
         if "str" in kind and any(word in name for word in _FILE_WORDS):
             raise CaseError(f"op {op} takes {name!r}, the name of a file: a case may not call it")
 
