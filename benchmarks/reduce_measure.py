@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from functorch.compile import minifier
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import attribute_targets, fetch
-from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -198,7 +198,7 @@ def with_torch(planted: Planted, limit: float) -> Theirs:
     ended, detail = "finished", ""
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         try:
-            graph, _ = aot.torch_minifier()(case.graph, list(case.inputs), fails, _ignore)
+            graph, _ = minifier(case.graph, list(case.inputs), fails, _ignore)
             left = call_nodes(dataclasses.replace(case, graph=graph))
         except OutOfTime:
             ended = "time"

@@ -18,8 +18,7 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
     restore = restore_of(gm)
     if isinstance(value, (tuple, list)) and not _has_nested(value):
         return restore
-    leaves, _ = graphs.tree_flatten(value)
-    output.args = (tuple(cast("list[Argument]", leaves)),)
+    output.args = (tuple(cast("list[Argument]", graphs.tree_leaves(value))),)
     graphs.plain_codegen(gm.graph)
     gm.recompile()
     return restore
@@ -30,8 +29,8 @@ def restore_of(gm: GraphModule) -> Restore | None:
     value = gm.graph.output_node().args[0]
     if isinstance(value, (tuple, list)) and not _has_nested(value):
         return None if isinstance(value, tuple) else list
-    _, restore = graphs.tree_flatten(value)
-    return restore
+    _, spec = graphs.tree_flatten(value)
+    return lambda values: graphs.tree_unflatten(values, spec)
 
 
 def _has_nested(values: Sequence[object]) -> bool:

@@ -64,10 +64,10 @@ class EntryPoint:
             InputError: An argument does not fit the input guard.
             ArtifactError: A weight that was left out is not bound.
         """
-        leaves, spec = graphs.flatten_values((args, kwargs))
+        leaves, spec = graphs.tree_flatten((args, kwargs))
         if spec != self._in_spec:
             leaves = self._in_order(args, kwargs)
-        return graphs.unflatten_values(self.flat(leaves), self._out_spec)
+        return graphs.tree_unflatten(self.flat(leaves), self._out_spec)
 
     def flat(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves of the result for the leaves of the arguments."""
@@ -82,7 +82,7 @@ class EntryPoint:
         """Return the leaves of arguments whose keywords come in another order."""
         wanted = graphs.keywords_of(self._in_spec)
         if set(wanted) == set(kwargs):
-            leaves, spec = graphs.flatten_values((args, {name: kwargs[name] for name in wanted}))
+            leaves, spec = graphs.tree_flatten((args, {name: kwargs[name] for name in wanted}))
             if spec == self._in_spec:
                 return leaves
         names = ", ".join(each.name for each in self.guard.inputs) or "nothing"

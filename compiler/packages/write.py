@@ -251,7 +251,7 @@ class _Package:
         ]
         out_spec = traced.out_spec
         if self.as_tuple:
-            out_spec = graphs.flatten_values(tuple(range(len(results))))[1]
+            out_spec = graphs.tree_flatten(tuple(range(len(results))))[1]
         return {
             "door": guard_json(entry.guard),
             "weights": list(traced.weights),

@@ -69,7 +69,7 @@ def _name_of(path: Path) -> str:
 
 
 def is_of_folder(module: str) -> bool:
-    """Return whether a module was made by `load_file`: no import statement finds its name."""
+    """Return whether `load_file` made a module: no import statement or other process finds it."""
     return module.startswith(_FOLDER)
 
 
@@ -109,7 +109,7 @@ class _FolderFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        found = PathFinder.find_spec(name, path) if name.startswith("ctk_folder_") else None
+        found = PathFinder.find_spec(name, path) if is_of_folder(name) else None
         if found is not None and isinstance(found.loader, SourceFileLoader):
             found.loader = _FileLoader(found.loader.name, found.loader.path)
         return found
@@ -129,11 +129,6 @@ def _import_beside(
         return builtins.__import__(name, globals, locals, fromlist or (), level)
     module = builtins.__import__(f"{package.__name__}.{name}", globals, locals, fromlist or (), 0)
     return module if fromlist else sys.modules[f"{package.__name__}.{first}"]
-
-
-def is_file_module(module: ModuleType) -> bool:
-    """Return whether a module came from `load_file`: no other process knows its name."""
-    return module.__name__.startswith("ctk_folder_")
 
 
 def is_neighbour(name: str, folder: Path) -> bool:

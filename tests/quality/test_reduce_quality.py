@@ -7,8 +7,8 @@ import io
 import pytest
 import torch
 import torch.nn.functional as F
+from functorch.compile import minifier
 
-from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import minimize
@@ -158,7 +158,7 @@ def test_fewer_questions_than_torchs_minifier_and_no_larger_a_result(name: str):
         return theirs(other).verdict.value == "reproduces"
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        gm, _ = aot.torch_minifier()(case.graph, list(case.inputs), fails, lambda gm, inputs: None)
+        gm, _ = minifier(case.graph, list(case.inputs), fails, lambda gm, inputs: None)
     assert call_nodes(best) <= call_nodes(dataclasses.replace(case, graph=gm))
     assert 1.5 * len(ours.asked) < len(theirs.asked)
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
+from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.compiler.torch_compat.gpu import cuda_graphs
 from ctk.compiler.torch_compat.process import strided_tensors
 
@@ -101,8 +102,8 @@ class Recording:
         results, self._replay = device.capture(lambda: graph.run(list(given)))
         self._owned: dict[int, torch.UntypedStorage] = {}
         self._bases: dict[tuple[int, torch.dtype], Tensor] = {}
-        owners = {cuda_graphs.memory_of(given[n]): n for n in reversed(tensors)}
-        fixed = {cuda_graphs.memory_of(each) for each in graph.constants}
+        owners = {storage_of(given[n]): n for n in reversed(tensors)}
+        fixed = {storage_of(each) for each in graph.constants}
         self._results = [self._part(each, given, owners, fixed) for each in results]
         held = [memory for memory, _ in self._bases]
         self._uses = [(s, held.count(memory) + 1) for memory, s in self._owned.items()]
@@ -138,7 +139,7 @@ class Recording:
         """Return a result as a part of memory; itself if it is the same in each call."""
         if not isinstance(value, Tensor):
             return value
-        memory = cuda_graphs.memory_of(value)
+        memory = storage_of(value)
         if memory in fixed:
             return value
         if memory in owners:
@@ -161,7 +162,7 @@ class Recording:
         if isinstance(part.base, int):
             return part.of(args[part.base])
         if copies:
-            return part.in_copy(copies[cuda_graphs.memory_of(part.base)])
+            return part.in_copy(copies[storage_of(part.base)])
         return part.of(part.base)
 
 

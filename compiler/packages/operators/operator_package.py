@@ -218,7 +218,7 @@ class _OfTensors(torch.nn.Module):
         given = iter(tensors)
         pairs = zip(self.is_tensor, self.fixed, strict=True)
         leaves = [next(given) if is_tensor else fixed for is_tensor, fixed in pairs]
-        args, kwargs = graphs.unflatten_values(leaves, self.spec)
+        args, kwargs = graphs.tree_unflatten(leaves, self.spec)
         return self.function(*args, **kwargs)
 
 
@@ -231,7 +231,7 @@ def _trace(
 ) -> Traced:
     """Return a call as an entry point with the arguments of the operator."""
     names, keywords = in_order(ns, operator, args, kwargs)
-    leaves, spec = graphs.flatten_values((tuple(args), keywords))
+    leaves, spec = graphs.tree_flatten((tuple(args), keywords))
     named = (*zip(names, args, strict=True), *keywords.items())
     places = [place for each in named for place in _places(*each)]
     tensors = tuple(each for each in leaves if isinstance(each, Tensor))

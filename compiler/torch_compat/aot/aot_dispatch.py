@@ -1,22 +1,14 @@
-"""Autograd dispatch: AOTAutograd, partitioners, the minifier that it ships."""
+"""Autograd dispatch: AOTAutograd and its partitioners."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
-
-
-def default_partition() -> Callable[..., Any]:
-    """Return AOTAutograd's default split of a joint graph. Seen in 2.11, 2.13."""
-    from functorch.compile import default_partition as partition
-
-    return partition
 
 
 def backend_site() -> Site:
@@ -73,14 +65,9 @@ def plain_partition(
 
     Options of the min-cut partitioner only (`compiler`) are dropped.
     """
-    partition = default_partition()
-    known = inspect.signature(partition).parameters
-    return partition(joint, joint_inputs, **{k: v for k, v in options.items() if k in known})
+    from functorch.compile import default_partition
 
-
-def torch_minifier() -> Callable[..., tuple[GraphModule, Sequence[object]]]:
-    """Return `functorch.compile.minifier`: `(gm, inputs, fails, dump_state) -> (gm, inputs)`.
-
-    Loaded on demand; it writes its progress to stderr.
-    """
-    return cast(Any, importlib.import_module("functorch.compile")).minifier
+    known = inspect.signature(default_partition).parameters
+    return default_partition(
+        joint, joint_inputs, **{k: v for k, v in options.items() if k in known}
+    )

@@ -22,7 +22,11 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
+from torch._decomp import core_aten_decompositions, global_decomposition_table
 from torch._ops import OpOverload
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx import traceback
+from torch.fx.experimental import proxy_tensor
 
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
@@ -66,8 +70,6 @@ Table = Mapping[Callable[..., Any], Callable[..., Any]]
 
 def core_aten() -> Table:
     """Return the decompositions to the core ATen operators."""
-    from torch._decomp import core_aten_decompositions
-
     return dict(core_aten_decompositions().items())
 
 
@@ -80,23 +82,17 @@ def inductor() -> Table:
 
 def every() -> Table:
     """Return all decompositions for traces of ATen."""
-    from torch._decomp import global_decomposition_table
-
     return {**core_aten(), **global_decomposition_table["post_autograd"]}
 
 
 def registry() -> Table:
     """Return torch's live registry of decompositions below autograd, without loading it."""
-    from torch._decomp import global_decomposition_table
-
     return global_decomposition_table["post_autograd"]
 
 
 @contextmanager
 def decompositions_watched(watcher: Watcher) -> Generator[None]:
     """Ask `watcher` about each decomposition of this thread; needs the compile lock."""
-    from torch.fx.experimental import proxy_tensor
-
     hooks = _Hooks(watcher, threading.get_ident())
     with ExitStack() as undo:
         undo.enter_context(wrap_site(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
@@ -129,7 +125,6 @@ class _Hooks:
 
     def table(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap `maybe_handle_decomp(mode, operator, args, kwargs)`."""
-        from torch.fx.experimental import proxy_tensor
 
         def run(mode: Any, operator: OpOverload, args: Any, kwargs: Any) -> Any:
             table = getattr(mode, "decomposition_table", None)
@@ -204,9 +199,7 @@ class _Hooks:
 
     @staticmethod
     def _tracer() -> Any:
-        from torch.fx.experimental.proxy_tensor import get_proxy_mode
-
-        mode = get_proxy_mode()
+        mode = proxy_tensor.get_proxy_mode()
         return None if mode is None else mode.tracer
 
     def _applying(
@@ -247,8 +240,6 @@ def _key_in_cpp(operator: OpOverload) -> Any:
 
 def _name_of_captured() -> str | None:
     """Return the node that the interpreter of AOTAutograd is at."""
-    from torch.fx import traceback
-
     sources = traceback.get_current_meta().get("from_node") or []
     return str(sources[-1].name) if sources else None
 
@@ -278,13 +269,10 @@ def _values(
 
 def _node_of(value: object, tracer: Any) -> object:
     """Return the node of a tensor, or the number that a symbolic one has here."""
-    from torch._subclasses.functional_tensor import FunctionalTensor
-    from torch.fx.experimental.proxy_tensor import get_proxy_slot
-
     if not isinstance(value, torch.Tensor):
         return getattr(getattr(value, "node", None), "hint", None)
     if isinstance(value, FunctionalTensor):
         value = torch._from_functional_tensor(value.elem)
-    slot = get_proxy_slot(value, tracer, None)
+    slot = proxy_tensor.get_proxy_slot(value, tracer, None)
     node = getattr(getattr(slot, "proxy", None), "node", None)
     return None if node is None else Name(node.name)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+
+from ctk.compiler.torch_compat.fx import graphs
 
 
 def export(
@@ -122,11 +123,6 @@ def wrappers_noted(mode: Any) -> Generator[Callable[[], Iterator[str]]]:
         yield told
 
 
-def graph_of(program: torch.export.ExportedProgram) -> GraphModule:
-    """Return the graph of a program, whose weights are inputs."""
-    return program.graph_module
-
-
 def sizes_that_vary(
     model: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], *, all_: bool
 ) -> object:
@@ -139,10 +135,9 @@ def sizes_that_vary(
     """
     from torch.export import Dim
     from torch.export.dynamic_shapes import ShapesCollection
-    from torch.utils._pytree import tree_leaves
 
     found = ShapesCollection()
-    for leaf in tree_leaves((args, dict(kwargs))):
+    for leaf in graphs.tree_leaves((args, dict(kwargs))):
         if not isinstance(leaf, torch.Tensor):
             continue
         limits = {each.dim: each for each in getattr(leaf, "_dynamo_dynamic_range", ())}

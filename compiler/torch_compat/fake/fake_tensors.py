@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.utils._python_dispatch as python_dispatch
 from torch import Tensor
+from torch._guards import TracingContext, tracing
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 
 def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
@@ -23,7 +27,7 @@ def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
 
 def is_fake(value: object) -> bool:
     """Return whether a value is a FakeTensor: it has a shape and no numbers (torch 2.11, 2.13)."""
-    return isinstance(value, torch._subclasses.fake_tensor.FakeTensor)
+    return isinstance(value, FakeTensor)
 
 
 def is_symbolic(value: object) -> bool:
@@ -40,15 +44,13 @@ def known_equal(a: object, b: object) -> bool:
     return symbolic.statically_known_true(a == b)
 
 
-def dispatch_modes_off() -> contextlib.AbstractContextManager[object]:
+def dispatch_modes_off() -> AbstractContextManager[object]:
     """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block."""
-    return importlib.import_module("torch.utils._python_dispatch")._disable_current_modes()
+    return python_dispatch._disable_current_modes()
 
 
 def mode_of(values: Sequence[object]) -> Any | None:
     """Return the FakeTensorMode of the first fake tensor among `values`, or None."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
 
 
@@ -60,7 +62,7 @@ def inputs_of_trace(inputs: Sequence[object]) -> list[object]:
 
     Seen in torch 2.11 and 2.13: `TracingContext.tensor_to_context`, as `process_inputs` reads it.
     """
-    context = torch._guards.TracingContext.try_get()
+    context = TracingContext.try_get()
     if context is None or context.fake_mode is None or not any(map(is_symbolic, inputs)):
         return list(inputs)
     return [_as_traced(each, context) for each in inputs]
@@ -86,9 +88,7 @@ def _is_static(symbolic: Any) -> bool:
 
 def to_fake(value: object, mode: Any) -> object:
     """Return a fake tensor like `value` when it is a real tensor; anything else as it is."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+    if isinstance(value, torch.Tensor) and not is_fake(value):
         return mode.from_tensor(value, static_shapes=True)
     return value
 
@@ -134,17 +134,12 @@ def guards_refused(mode: Any) -> Generator[None]:
 
 def is_data_dependent(error: BaseException) -> bool:
     """Return whether fake tensors could not answer: data decides, or an op has no fake rule."""
-    from torch._subclasses.fake_tensor import (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-        UnsupportedOperatorException,
-    )
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     kinds = (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-        UnsupportedOperatorException,
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedOperatorException,
         GuardOnDataDependentSymNode,
     )
     return isinstance(error, kinds)
@@ -163,7 +158,6 @@ def has_unbacked(value: object) -> bool:
 
 def new_fake_mode() -> Any:
     """Return a FakeTensorMode with its own shape environment that also takes real tensors."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
@@ -218,9 +212,8 @@ def intercept_ops(
 
     Ops that the handler calls are not intercepted. Higher-order ops arrive whole.
     """
-    base = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
-    class Interceptor(base):
+    class Interceptor(python_dispatch.TorchDispatchMode):
         supports_higher_order_operators = True
 
         def __torch_dispatch__(
@@ -266,12 +259,10 @@ def symbolic_inputs(
     the TracingContext.
     """
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
-    fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
-    guards = importlib.import_module("torch._guards")
     env = shapes.ShapeEnv()
     known: dict[str, tuple[Any, Any]] = {}
-    mode, backend_mode = (fake_tensor.FakeTensorMode(shape_env=env) for _ in range(2))
-    context = guards.TracingContext(backend_mode)
+    mode, backend_mode = (FakeTensorMode(shape_env=env) for _ in range(2))
+    context: Any = TracingContext(backend_mode)
     examples: list[object] = []
     fakes: list[object] = []
     remembered: list[object] = []  # the mode knows them by weak reference only
@@ -293,22 +284,26 @@ def symbolic_inputs(
         fakes.append(fake)
 
     @contextlib.contextmanager
-    def tracing() -> Generator[None, None, None]:
-        with guards.tracing(context):
+    def within_context() -> Generator[None, None, None]:
+        with tracing(context):
             yield
         remembered.clear()
 
-    return SymbolicInputs(tuple(examples), tuple(fakes), mode, tracing)
+    return SymbolicInputs(tuple(examples), tuple(fakes), mode, within_context)
 
 
 def _symbol(env: Any, known: dict[str, tuple[Any, Any]], name: str, hint: int) -> tuple[Any, Any]:
     """Return the symbol called `name`, made at its first use, and its source."""
     if name not in known:
-        shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
-        source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
-        dynamic = shapes.DimDynamic.DYNAMIC
-        known[name] = (env.create_symbol(hint, source, dynamic_dim=dynamic), source)
+        known[name] = new_symbol(env, name, hint)
     return known[name]
+
+
+def new_symbol(env: Any, name: str, hint: int) -> tuple[Any, Any]:
+    """Return a new symbol of a ShapeEnv (sympy), and its source (torch 2.11, 2.13)."""
+    shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
+    return env.create_symbol(hint, source, dynamic_dim=shapes.DimDynamic.DYNAMIC), source
 
 
 def _symbolic_context(
@@ -338,8 +333,8 @@ def _symbolic_context(
 
 
 def size_expression(value: Any) -> Any:
-    """Return the sympy expression of a SymInt (torch 2.11, 2.13: `SymNode.expr`)."""
-    return value.node.expr
+    """Return the sympy expression of a SymInt (torch 2.11, 2.13); any other value as it is."""
+    return value.node.expr if isinstance(value, torch.SymInt) else value
 
 
 def least_value(value: Any, symbol: Any) -> int:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
@@ -37,15 +39,10 @@ class SizeSymbols:
     _made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def size(self, name: str, hint: int) -> Any:
-        """Return the SymInt called `name`, made at its first use; `hint` is its number now.
-
-        Seen in torch 2.11 and 2.13: `ShapeEnv.create_symbol`, `create_symintnode`.
-        """
+        """Return the SymInt called `name`, made at its first use; `hint` is its number now."""
         if name not in self._made:
-            shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
-            source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
-            env, dynamic = self.mode.shape_env, shapes.DimDynamic.DYNAMIC
-            symbol = env.create_symbol(hint, source, dynamic_dim=dynamic)
+            env = self.mode.shape_env
+            symbol, source = fake.new_symbol(env, name, hint)
             self._made[name] = env.create_symintnode(symbol, hint=hint, source=source)
             self.hints[symbol] = importlib.import_module("sympy").Integer(hint)
         return self._made[name]
@@ -57,8 +54,7 @@ class SizeSymbols:
         Seen in torch 2.11 and 2.13: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses
         symbols.
         """
-        dispatch = importlib.import_module("torch._dispatch.python")
-        with fake.fake_compute(self.mode), dispatch.enable_python_dispatcher():
+        with fake.fake_compute(self.mode), enable_python_dispatcher():
             yield
 
     def symbol(self, name: str) -> Any:
@@ -96,12 +92,6 @@ def size_symbols() -> SizeSymbols:
                 answers[orig_expr] = answer
             return answer
 
-    fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
-    mode = fake_tensor.FakeTensorMode(shape_env=Asked(), allow_non_fake_inputs=True)
+    mode = FakeTensorMode(shape_env=Asked(), allow_non_fake_inputs=True)
     mode.cache_enabled = False  # with symbols of their own no two calls are alike
     return SizeSymbols(mode, hints, answers)
-
-
-def expression_of(value: object) -> Any:
-    """Return the sympy expression of a SymInt; any other value as it is."""
-    return fake.size_expression(value) if isinstance(value, torch.SymInt) else value

@@ -7,12 +7,19 @@ Seen in torch 2.11 and 2.13.
 
 import contextlib
 import functools
-import importlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx import Graph, GraphModule, Node
+from torch.fx import _lazy_graph_module as lazy
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.graph import CodeGen
+from torch.utils._pytree import tree_flatten as tree_flatten
+from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils._pytree import tree_map as tree_map
+from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 Boxed = Callable[[list[Any]], Any]
 """A compiled graph: takes one list of inputs, which it may clear, and returns a sequence."""
@@ -25,10 +32,8 @@ def trace_calls(
 
     With `fake` nothing is computed, and a fake value is recorded on each node.
     """
-    make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     with torch.no_grad():
-        graph: GraphModule = make_fx(function, tracing_mode="fake" if fake else "real")(*args)
-    return graph
+        return make_fx(function, tracing_mode="fake" if fake else "real")(*args)
 
 
 def boxed(call: Boxed) -> Boxed:
@@ -47,33 +52,8 @@ def is_erased(node: Node) -> bool:
     return bool(node._erased)
 
 
-def tree_leaves(tree: object) -> list[object]:
-    """Return the leaves of nested lists, tuples and dicts, in order."""
-    from torch.utils._pytree import tree_leaves as leaves
-
-    return leaves(tree)
-
-
-def tree_map(change: Callable[[Any], object], tree: object) -> Any:
-    """Return nested lists, tuples and dicts with each leaf changed."""
-    from torch.utils._pytree import tree_map as mapped
-
-    return mapped(change, tree)
-
-
-def tree_flatten(tree: object) -> tuple[list[object], Callable[[Sequence[object]], object]]:
-    """Return the leaves of a nested value, and a function that nests other leaves alike."""
-    from torch.utils._pytree import tree_flatten as flatten
-    from torch.utils._pytree import tree_unflatten
-
-    leaves, spec = flatten(tree)
-    return leaves, lambda values: tree_unflatten(values, spec)
-
-
 def plain_codegen(graph: Graph) -> None:
     """Drop a graph's own calling convention: its nodes define inputs and outputs."""
-    from torch.fx.graph import CodeGen
-
     graph.set_codegen(CodeGen())
 
 
@@ -83,20 +63,17 @@ def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> Gr
     Generating it is two thirds of the cost of a copy, and an Interpreter never needs it. Not for
     TorchScript, which cannot script the lazy class.
     """
-    module = importlib.import_module("torch.fx._lazy_graph_module")
-    with module._use_lazy_graph_module(True):
-        return module._make_graph_module(root, graph, class_name)
+    with lazy._use_lazy_graph_module(True):
+        return lazy._make_graph_module(root, graph, class_name)
 
 
 @contextlib.contextmanager
 def record_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
     """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names."""
-    pairs: dict[tuple[str, str], None] = {}
     found: list[tuple[str, str]] = []
 
     def hook(old: Node, new: str, user: Node) -> None:
-        if (old.name, new) not in pairs:
-            pairs[(old.name, new)] = None
+        if (old.name, new) not in found:
             found.append((old.name, new))
 
     gm._register_replace_node_hook(hook)
@@ -115,30 +92,14 @@ def has_hooks(module: torch.nn.Module) -> bool:
     return is_hooked or any(getattr(module, name) for name in own)
 
 
-def flatten_values(tree: object) -> tuple[list[Any], Any]:
-    """Return the leaves of nested values, and their nesting."""
-    from torch.utils._pytree import tree_flatten
-
-    return tree_flatten(tree)
-
-
-def unflatten_values(leaves: Sequence[object], spec: Any) -> Any:
-    """Return nested values of their leaves."""
-    from torch.utils._pytree import tree_unflatten
-
-    return tree_unflatten(leaves, spec)
-
-
 def spec_text(spec: Any) -> str:
     """Return a nesting as JSON (torch 2.11, 2.13).
 
     Raises:
         NotImplementedError: A class in it has no serialized name.
     """
-    from torch.utils._pytree import treespec_dumps
-
     _name_own_results()
-    return treespec_dumps(spec)
+    return pytree.treespec_dumps(spec)
 
 
 def spec_of(text: str) -> Any:
@@ -147,10 +108,8 @@ def spec_of(text: str) -> Any:
     Raises:
         Exception: A class in it is not registered in this process, or it is malformed.
     """
-    from torch.utils._pytree import treespec_loads
-
     _name_own_results()
-    return treespec_loads(text)
+    return pytree.treespec_loads(text)
 
 
 def _nothing(context: object) -> None:
@@ -160,7 +119,6 @@ def _nothing(context: object) -> None:
 @functools.cache
 def _name_own_results() -> None:
     """Name the classes of torch's own results (`torch.sort`), which torch leaves without."""
-    pytree: Any = importlib.import_module("torch.utils._pytree")
     for name, found in vars(torch.return_types).items():
         if isinstance(found, type) and found in pytree.SUPPORTED_NODES:
             known = f"torch.return_types.{name}"
@@ -172,10 +130,8 @@ def _name_own_results() -> None:
 
 def places_of(spec: Any) -> list[str]:
     """Return where each leaf stands in nested values: `['loss']`; a lone one stands nowhere."""
-    from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
-
-    leaves, _ = tree_flatten_with_path(tree_unflatten([0] * spec.num_leaves, spec))
-    return [keystr(path) for path, _ in leaves]
+    leaves, _ = pytree.tree_flatten_with_path(tree_unflatten([0] * spec.num_leaves, spec))
+    return [pytree.keystr(path) for path, _ in leaves]
 
 
 def keywords_of(spec: Any) -> list[str]:

@@ -6,13 +6,14 @@ The first placeholders are the arguments, real or fake. May be called while a co
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
-import importlib
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
 
 Function = Callable[..., Any]
 
@@ -23,10 +24,7 @@ def trace_forward(function: Function, args: Sequence[object]) -> GraphModule:
     Seen in torch 2.11 and 2.13: `torch._dispatch.python.enable_python_dispatcher`, which symbolic
     sizes need.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    python_dispatcher = importlib.import_module("torch._dispatch.python").enable_python_dispatcher
-    with _by_itself(), python_dispatcher(), torch.no_grad():
+    with _by_itself(), enable_python_dispatcher(), torch.no_grad():
         return make_fx(function, tracing_mode="real")(*args)
 
 
@@ -102,14 +100,13 @@ def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
     Raises:
         ValueError: No result requires a gradient, so that there is no joint graph.
     """
-    from functorch.compile import aot_function, make_boxed_func
+    from functorch.compile import aot_function, default_partition, make_boxed_func
 
-    partition = importlib.import_module("functorch.compile").default_partition
     found: list[GraphModule] = []
 
     def keep(joint: GraphModule, inputs: object, **options: Any) -> object:
         found.append(GraphModule(joint, _copy(joint)))
-        return partition(joint, inputs, **options)
+        return default_partition(joint, inputs, **options)  # type: ignore[arg-type]  # as torch calls it
 
     def compiled(gm: GraphModule, example_inputs: Sequence[Any]) -> object:
         return make_boxed_func(cast("Callable[..., Any]", gm))

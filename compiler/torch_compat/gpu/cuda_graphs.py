@@ -133,11 +133,6 @@ def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
     torch._foreach_copy_(targets, sources)
 
 
-def memory_of(tensor: Tensor) -> int:
-    """Return a number that tensors have in common whose storage is one object."""
-    return tensor.untyped_storage()._cdata
-
-
 def uses_of(storage: torch.UntypedStorage) -> int:
     """Return how many tensors hold a storage, and one more for its Python object.
 

@@ -2,7 +2,6 @@
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.fx import Graph, GraphModule
 
+from ctk.compiler.torch_compat.inductor.inductor_api import _inductor
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 Step = Callable[..., Any]
@@ -75,10 +75,6 @@ def folded_parameters(
     return {
         name: value for i, (name, value) in pairs if i not in left and isinstance(value, Tensor)
     }
-
-
-def _inductor(name: str) -> Any:
-    return importlib.import_module(f"torch._inductor.{name}")
 
 
 def _nothing(*_args: object, **_kwargs: object) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from ctk.compiler.usercode.python_files import is_file_module
+from ctk.compiler.usercode.python_files import is_of_folder
 
 
 def reference_to(value: object) -> str | None:
@@ -28,7 +28,7 @@ def reference_to(value: object) -> str | None:
     name = _name_in(module, value)
     if name is None:
         return None
-    if module.__name__ != "__main__" and not is_file_module(module):
+    if module.__name__ != "__main__" and not is_of_folder(module.__name__):
         return f"{module.__name__}:{name}"
     file = getattr(module, "__file__", None)
     return f"{Path(file).resolve()}:{name}" if file else None

@@ -17,7 +17,7 @@ import torch
 from ctk.compiler.fx.types import dense_strides
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of, size_symbols
+from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, size_symbols
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
@@ -64,7 +64,9 @@ def trace_sizes(case: Case) -> Trace:
         asked=asked,
         empty=frozenset(run.empty),
         dynamic=frozenset(sizes.symbols.symbol(f"dynamic_{name}") for name in sizes.plain()),
-        computed=frozenset().union(*(expression_of(s).free_symbols for s in run.seen.values())),
+        computed=frozenset().union(
+            *(fake.size_expression(s).free_symbols for s in run.seen.values())
+        ),
         fixed=frozenset(sizes.fixed - sizes.linked),
     )
 
@@ -124,7 +126,7 @@ class _Symbolic:
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:
         if refused:
             literals = [each for each in tree_leaves(given) if isinstance(each, torch.SymInt)]
-            self.refused.update(expression_of(each) for each in literals)
+            self.refused.update(fake.size_expression(each) for each in literals)
         return _link_sizes(value, given, self.symbols, self.fixed, self.linked)
 
     @property
@@ -179,7 +181,7 @@ def _link_sizes(
             return tensor
         if tensor.layout != torch.strided or not any(_is_number(s) for s in tensor.shape):
             return tensor
-        left = [each for each in literals if expression_of(each) in asked]
+        left = [each for each in literals if fake.size_expression(each) in asked]
         sizes = [
             _link(dim, size, operands, left, asked) if _is_number(size) else size
             for dim, size in enumerate(tensor.shape)
@@ -187,7 +189,7 @@ def _link_sizes(
         used = [size for size, old in zip(sizes, tensor.shape, strict=True) if size is not old]
         if not used:
             return tensor
-        linked.update(*(expression_of(size).free_symbols for size in used))
+        linked.update(*(fake.size_expression(size).free_symbols for size in used))
         return symbols.tensor(tensor, sizes, _dense_strides_like(tensor, sizes))
 
     return tree_map(of_tensor, value)
@@ -200,7 +202,7 @@ def _is_number(size: object) -> bool:
 def _link(
     dim: int, size: int, operands: list[torch.Tensor], literals: list[Any], asked: set[Any]
 ) -> Any:
-    same = [s for s in _sizes(operands, dim) if expression_of(s) in asked]
+    same = [s for s in _sizes(operands, dim) if fake.size_expression(s) in asked]
     for each in same:
         if _hint(each) == size:
             return each
@@ -211,7 +213,7 @@ def _link(
     for each in same:
         if size % _hint(each) == 0:
             return each * (size // _hint(each))
-    others = [s for s in _sizes(operands) if expression_of(s) in asked and _hint(s) == size]
+    others = [s for s in _sizes(operands) if fake.size_expression(s) in asked and _hint(s) == size]
     return others[0] if others else size
 
 
