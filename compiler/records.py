@@ -63,6 +63,7 @@ def _plain(kind: type, noun: str) -> Codec:
 TEXT = _plain(str, "a text")
 INTEGER = _plain(int, "an integer")
 FLAG = _plain(bool, "true or false")
+OBJECT = _plain(dict, "an object")
 
 
 def renamed(key: str, codec: Codec, *, omitted: object = REQUIRED) -> Codec:

@@ -133,12 +133,8 @@ class Config:
     def differences(self) -> dict[str, object]:
         """Return the options that differ from the defaults."""
         default = Config()
-        names = (f.name for f in dataclasses.fields(self))
-        return {
-            name: getattr(self, name)
-            for name in names
-            if getattr(self, name) != getattr(default, name)
-        }
+        pairs = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        return {name: value for name, value in pairs if value != getattr(default, name)}
 
 
 def _one_of(allowed: tuple[str, ...]) -> Callable[[str, object], object]:
@@ -153,10 +149,16 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[str, object], object]:
     return check
 
 
-def _boolean(name: str, value: object) -> object:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name}={value!r} is not allowed; allowed: True, False")
-    return value
+def _of_type(kind: type, allowed: str) -> Callable[[str, object], object]:
+    def check(name: str, value: object) -> object:
+        if not isinstance(value, kind):
+            raise ConfigError(f"{name}={value!r} is not allowed; allowed: {allowed}")
+        return value
+
+    return check
+
+
+_boolean = _of_type(bool, "True, False")
 
 
 def _fuel(name: str, value: object) -> object:
@@ -164,12 +166,6 @@ def _fuel(name: str, value: object) -> object:
         raise ConfigError(
             f"{name}={value!r} is not allowed; allowed: None or a count of rewrites from 0"
         )
-    return value
-
-
-def _string(name: str, value: object) -> object:
-    if not isinstance(value, str):
-        raise ConfigError(f"{name}={value!r} is not allowed; allowed: a name")
     return value
 
 
@@ -243,7 +239,7 @@ def _custom_passes(name: str, value: object) -> object:
 
 
 _CHECKS: Mapping[str, Callable[[str, object], object]] = {
-    "codegen": _string,
+    "codegen": _of_type(str, "a name"),
     "fallback": _strings,
     "passes": _pass_options,
     "decompositions": _strings,

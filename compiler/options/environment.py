@@ -77,14 +77,8 @@ class Environment:
 
     def config_changes(self) -> dict[str, object]:
         """Return the options of `Config` that the set variables change."""
-        changes: dict[str, object] = {}
-        if self.fuel is not None:
-            changes["fuel"] = self.fuel
-        if self.disable:
-            changes["disable"] = self.disable
-        if self.on_failure is not None:
-            changes["on_failure"] = self.on_failure
-        return changes
+        changes = {"fuel": self.fuel, "disable": self.disable, "on_failure": self.on_failure}
+        return {name: value for name, value in changes.items() if value not in (None, ())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +119,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         disable=_read(source, "CTK_DISABLE", _names) or (),
         quota_nbytes=_read(source, "CTK_QUOTA", parse_size),
         memory_nbytes=_read(source, "CTK_MEMORY", parse_size),
-        share=_read(source, "CTK_SHARE", _switch),
+        share=_read(source, "CTK_SHARE", _share),
     )
 
 
@@ -135,7 +129,7 @@ def shares_files() -> bool:
     Raises:
         ConfigError: `CTK_SHARE` is neither 0 nor 1.
     """
-    return _read(os.environ, "CTK_SHARE", _switch) or False
+    return _read(os.environ, "CTK_SHARE", _share) or False
 
 
 def generates_patterns() -> bool:
@@ -144,7 +138,8 @@ def generates_patterns() -> bool:
     Raises:
         ConfigError: `CTK_GEN_PATTERNS` is neither 0 nor 1.
     """
-    return _read(os.environ, "CTK_GEN_PATTERNS", _yes) or False
+    on, off = "trace patterns and write them", "load them"
+    return _read(os.environ, "CTK_GEN_PATTERNS", _switch(on, off)) or False
 
 
 def cache_settings(environ: Mapping[str, str] | None = None) -> CacheSettings:
@@ -158,7 +153,7 @@ def cache_settings(environ: Mapping[str, str] | None = None) -> CacheSettings:
     """
     source = os.environ if environ is None else environ
     return CacheSettings(
-        is_on=_read(source, "CTK_CACHE", _cache_switch),
+        is_on=_read(source, "CTK_CACHE", _switch("use the persistent cache", "leave it alone")),
         folder=_read(source, "CTK_CACHE_DIR", _folder) or _default_cache_folder(source),
         limit_nbytes=_read(source, "CTK_CACHE_SIZE", parse_size) or DEFAULT_CACHE_NBYTES,
     )
@@ -222,22 +217,16 @@ def _folder(text: str) -> Path:
     return folder
 
 
-def _switch(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError("allowed: 1 (the umask decides who may read) or 0 (only you)")
-    return text == "1"
+def _switch(on: str, off: str) -> Callable[[str], bool]:
+    def parse(text: str) -> bool:
+        if text not in ("0", "1"):
+            raise ValueError(f"allowed: 1 ({on}) or 0 ({off})")
+        return text == "1"
+
+    return parse
 
 
-def _yes(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError("allowed: 1 (trace patterns and write them) or 0 (load them)")
-    return text == "1"
-
-
-def _cache_switch(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError("allowed: 1 (use the persistent cache) or 0 (leave it alone)")
-    return text == "1"
+_share = _switch("the umask decides who may read", "only you")
 
 
 def _count(text: str) -> int:

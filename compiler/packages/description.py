@@ -12,10 +12,16 @@ from typing import Any
 
 from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
-from ctk.compiler.packages.input_guard import FixedInput, Input, InputGuard, NumberInput
+from ctk.compiler.packages.input_guard import (
+    Dimension,
+    FixedInput,
+    Input,
+    InputGuard,
+    NumberInput,
+)
 from ctk.compiler.packages.input_guard_json import guard_of
 from ctk.compiler.packages.package import manifest_of, open_package
-from ctk.compiler.records import Json
+from ctk.compiler.records import Json, torch_word
 from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.torch_compat.fx import graphs
 
@@ -38,15 +44,6 @@ class ValueDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeDescription:
-    """A size that varies, with its least and largest value; None: there is no largest."""
-
-    name: str
-    low: int
-    high: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class EntryDescription:
     """An entry point.
 
@@ -57,7 +54,7 @@ class EntryDescription:
     name: str
     inputs: Sequence[ValueDescription]
     keywords: Sequence[str]
-    sizes: Sequence[SizeDescription]
+    sizes: Sequence[Dimension]
     outputs: Sequence[ValueDescription]
     weights: Sequence[str]
     why_not_c: str
@@ -117,13 +114,15 @@ def describe(path: str | Path) -> Description:
 
 def _entry(name: str, data: Json, why_not_c: str) -> EntryDescription:
     guard = guard_of(data["door"])
-    sizes = [SizeDescription(each.name, each.low, each.high) for each in guard.dimensions.values()]
     places = _places(data["out_spec"], len(data["results"]))
-    outputs = [_output(*each, guard) for each in zip(places, data["results"], strict=True)]
-    inputs = [_input(each, guard) for each in guard.inputs]
-    keywords = _keywords(data["in_spec"])
     return EntryDescription(
-        name, inputs, keywords, sizes, outputs, tuple(data["weights"]), why_not_c
+        name,
+        inputs=[_input(each, guard) for each in guard.inputs],
+        keywords=_keywords(data["in_spec"]),
+        sizes=list(guard.dimensions.values()),
+        outputs=[_output(*each, guard) for each in zip(places, data["results"], strict=True)],
+        weights=tuple(data["weights"]),
+        why_not_c=why_not_c,
     )
 
 
@@ -131,11 +130,9 @@ def _input(each: Input, guard: InputGuard) -> ValueDescription:
     if isinstance(each, FixedInput):
         return ValueDescription(each.name, "", repr(each.value))
     if isinstance(each, NumberInput):
-        return ValueDescription(each.name, "int", guard.text([each.size])[1:-1])
-    dtype = str(each.dtype).removeprefix("torch.")
-    return ValueDescription(
-        each.name, dtype, guard.text(each.shape), str(each.device), each.is_written
-    )
+        return ValueDescription(each.name, "int", guard.size_text(each.size))
+    shape, device = guard.text(each.shape), str(each.device)
+    return ValueDescription(each.name, torch_word(each.dtype), shape, device, each.is_written)
 
 
 def _output(place: str, row: Json, guard: InputGuard) -> ValueDescription:
@@ -148,16 +145,15 @@ def _output(place: str, row: Json, guard: InputGuard) -> ValueDescription:
 
 
 def _size(size: Json, guard: InputGuard) -> str:
-    return "?" if size is None else guard.text([size_of(size)])[1:-1]
+    return "?" if size is None else guard.size_text(size_of(size))
 
 
 def _places(spec: str, number: int) -> list[str]:
     """Return the position of each result in the nested result; else numbers."""
     try:
-        found = graphs.places_of(graphs.spec_of(spec))
-    except Exception:
+        return graphs.places_of(graphs.spec_of(spec))
+    except Exception:  # a class of the results is unknown here
         return [f"#{each}" for each in range(number)]
-    return found
 
 
 def _keywords(spec: str) -> list[str]:

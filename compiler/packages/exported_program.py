@@ -20,6 +20,7 @@ from ctk.compiler.packages.input_guard import (
     InputGuard,
     NumberInput,
     TensorInput,
+    places_of,
 )
 from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of, symbols_of
 from ctk.compiler.torch_compat.aot import exported
@@ -121,11 +122,7 @@ def _dimensions(
     """Return the sizes that vary, named after an input dimension of that size, else as in torch."""
     found: dict[str, Dimension] = {}
     for each in inputs:
-        if isinstance(each, FixedInput):
-            continue
-        sizes = each.shape if isinstance(each, TensorInput) else (each.size,)
-        for axis, size in enumerate(sizes):
-            place = f"{each.name}.size({axis})" if isinstance(each, TensorInput) else each.name
+        for place, size in places_of(each):
             for symbol in symbols_of([size]):
                 name = symbol.name
                 known = found.setdefault(name, Dimension(name, *ranges.get(name, (0, None))))

@@ -194,12 +194,10 @@ class InputGuard:
 
     def _solve(self, values: Sequence[Any], sizes: dict[str, int]) -> None:
         """Find sizes that occur only in expressions: of `2*n` rows, n."""
-        if len(sizes) == len(self.dimensions):
-            return
         for each, value in zip(self.inputs, values, strict=True):
             shape = each.shape if isinstance(each, TensorInput) else ()
             for axis, size in enumerate(shape):
-                unknown = {symbol.name for symbol in symbols_of([size])} - sizes.keys()
+                unknown = _symbols([size]) - sizes.keys()
                 if len(unknown) != 1:
                     continue
                 (name,) = unknown
@@ -207,8 +205,9 @@ class InputGuard:
                 found = value.shape[axis]
                 sizes[name], left = divmod(found - start, (next_ - start) or 1)
                 if left:
-                    text = self.text([size])[1:-1]
-                    raise InputError(f"{each.name}.size({axis}) is {found}; it must be {text}")
+                    raise InputError(
+                        f"{each.name}.size({axis}) is {found}; it must be {self.size_text(size)}"
+                    )
 
     def _refuse_other(self, each: TensorInput, value: Any) -> None:
         """Refuse a value that is not a tensor, or has another type, device or rank."""
@@ -255,11 +254,10 @@ class InputGuard:
             return
         if size.number is not None:
             raise InputError(f"{what} is {found}; the package was compiled for {size.number}")
-        names = {name: self.dimensions[name].name for name in (s.name for s in symbols_of([size]))}
-        told = ", ".join(f"{shown} = {sizes[name]}" for name, shown in names.items())
+        names = [symbol.name for symbol in symbols_of([size])]
+        told = ", ".join(f"{self.dimensions[name].name} = {sizes[name]}" for name in names)
         raise InputError(
-            f"{what} is {found}; it must be {self.text([size])[1:-1]}, and {told} by another "
-            "argument"
+            f"{what} is {found}; it must be {self.size_text(size)}, and {told} by another argument"
         )
 
     def _refuse_sizes(self, sizes: Mapping[str, int]) -> None:
@@ -280,7 +278,7 @@ class InputGuard:
         for each in self.conditions:
             pair = number_of(each.left, sizes), number_of(each.right, sizes)
             if not RELATIONS[each.relation](*pair):
-                left, right = (self.text([side])[1:-1] for side in (each.left, each.right))
+                left, right = map(self.size_text, (each.left, each.right))
                 raise InputError(
                     f"the package was compiled for {left} {each.relation} {right}, and here "
                     f"{pair[0]} {each.relation} {pair[1]} does not hold"
@@ -288,28 +286,20 @@ class InputGuard:
 
     def _place(self, name: str) -> tuple[str, Index]:
         """Return a position of a size, alone if possible, and the expression at that position."""
-        found: list[tuple[str, Index]] = []
-        for each in self.inputs:
-            if isinstance(each, NumberInput):
-                found.append((each.name, each.size))
-            elif isinstance(each, TensorInput):
-                sizes = enumerate(each.shape)
-                found += [(f"{each.name}.size({axis})", size) for axis, size in sizes]
-        told = [each for each in found if name in {s.name for s in symbols_of([each[1]])}]
+        found = [place for each in self.inputs for place in places_of(each)]
+        told = [each for each in found if name in _symbols([each[1]])]
         return min(told, key=lambda each: symbol_name(each[1]) != name)
 
     def text(self, sizes: Sequence[Index]) -> str:
-        """Return sizes with the user's names."""
-        words: list[str] = []
-        for size in sizes:
-            if size.number is not None:
-                words.append(str(size.number))
-                continue
-            words.append(re.sub(r"\w+", lambda word: self._name_size(word[0]), str(size)))
-        return f"[{', '.join(words)}]"
+        """Return sizes with the user's names: `[batch, 16]`."""
+        return f"[{', '.join(map(self.size_text, sizes))}]"
 
-    def _name_size(self, symbol: str) -> str:
-        return self.dimensions[symbol].name if symbol in self.dimensions else symbol
+    def size_text(self, size: Index) -> str:
+        """Return a size with the user's names."""
+        if size.number is not None:
+            return str(size.number)
+        names = {symbol: each.name for symbol, each in self.dimensions.items()}
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size))
 
 
 RELATIONS = {
@@ -320,6 +310,15 @@ RELATIONS = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
+
+
+def places_of(each: Input) -> list[tuple[str, Index]]:
+    """Return the positions of the sizes of an input, `x.size(0)`, and the sizes."""
+    if isinstance(each, FixedInput):
+        return []
+    if isinstance(each, NumberInput):
+        return [(each.name, each.size)]
+    return [(f"{each.name}.size({axis})", size) for axis, size in enumerate(each.shape)]
 
 
 def share_memory(a: Tensor, b: Tensor) -> bool:

@@ -16,14 +16,15 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ctk.compiler.artifacts import locks
 from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.artifacts.container import open_container
+from ctk.compiler.cache.entry import differences
 from ctk.compiler.cache.store import WAIT_SECONDS
 from ctk.compiler.cache_folder.folder import cache_folder, subfolder
 from ctk.compiler.errors import (
@@ -36,7 +37,8 @@ from ctk.compiler.errors import (
 )
 from ctk.compiler.packages.operators.metadata import text_of
 from ctk.compiler.packages.package import manifest_of
-from ctk.compiler.records import Json
+from ctk.compiler.records import OBJECT, TEXT, Codec, Json, Malformed, mapping, sequence, shown
+from ctk.compiler.records import record as declare
 
 log = logging.getLogger("ctk.cache")
 
@@ -58,14 +60,21 @@ class Record:
     sha256: str
     depends_on: Mapping[str, str]
 
-    def as_json(self) -> Json:
-        """Return the record as a row of the list."""
-        return {
-            "meta_info": list(self.meta_info),
-            "kernel_path": self.kernel_path,
-            "sha256": self.sha256,
-            "depends_on": dict(self.depends_on),
-        }
+
+def _read_place(data: Json) -> str:
+    place = TEXT.read(data)
+    if not _PACKAGE.fullmatch(place):
+        raise Malformed(f"{shown(place)} leads out of the folder")
+    return place
+
+
+_RECORD = declare(
+    Record,
+    meta_info=sequence(OBJECT),
+    kernel_path=Codec(str, _read_place),
+    sha256=TEXT,
+    depends_on=mapping(TEXT),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +149,7 @@ class PackageIndex:
                     kept += [each] * package.exists()
                 elif each.kernel_path != record.kernel_path:
                     _remove(package)
-            self._write([each.as_json() for each in (*kept, record)])
+            self._write([_RECORD.write(each) for each in (*kept, record)])
             partial.sweep(self.folder)
 
     @contextlib.contextmanager
@@ -207,11 +216,7 @@ def index_of(ns: str, operator: str, device_type: str) -> PackageIndex:
 
 def same(left: Mapping[str, str], right: Mapping[str, str], without: Sequence[str] = ()) -> bool:
     """Return whether two packages depend on the same parts, apart from some."""
-
-    def kept(parts: Mapping[str, str]) -> dict[str, str]:
-        return {name: each for name, each in parts.items() if name not in without}
-
-    return kept(left) == kept(right)
+    return all(each.part in without for each in differences(left, right))
 
 
 def _place(name: str) -> str:
@@ -219,7 +224,7 @@ def _place(name: str) -> str:
 
 
 def _is_replaced(old: Record, new: Record) -> bool:
-    is_for_the_same = text_of(list(old.meta_info)) == text_of(list(new.meta_info))
+    is_for_the_same = text_of(old.meta_info) == text_of(new.meta_info)
     return is_for_the_same and same(old.depends_on, new.depends_on, without=("version.ctk",))
 
 
@@ -230,19 +235,7 @@ def _remove(path: Path) -> None:
 
 def _record(data: Any) -> Record | None:
     """Return a record of the list; None if it is malformed, or leads out of the folder."""
-    fields: Mapping[str, Callable[[Any], bool]] = {
-        "meta_info": lambda x: isinstance(x, list) and all(isinstance(e, dict) for e in _list(x)),
-        "kernel_path": lambda x: isinstance(x, str) and _PACKAGE.fullmatch(x) is not None,
-        "sha256": lambda x: isinstance(x, str),
-        "depends_on": lambda x: isinstance(x, dict),
-    }
-    if not isinstance(data, dict):
+    try:
+        return _RECORD.read(data)
+    except Malformed:
         return None
-    row = cast("dict[str, Any]", data)
-    if not all(name in row and is_right(row[name]) for name, is_right in fields.items()):
-        return None
-    return Record(row["meta_info"], row["kernel_path"], row["sha256"], row["depends_on"])
-
-
-def _list(value: Any) -> list[object]:
-    return cast("list[object]", value)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ctk.compiler.packages.description import (
         Description,
         EntryDescription,
-        SizeDescription,
         ValueDescription,
     )
+    from ctk.compiler.packages.input_guard import Dimension
 
 _MOST_WEIGHTS = 20
 
@@ -78,7 +78,7 @@ def _add(rows: Table, which: str, value: "ValueDescription", note: str) -> None:
     rows.add_row(which, value.name, value.dtype, value.shape, value.device, ", ".join(said))
 
 
-def _range(size: "SizeDescription") -> str:
+def _range(size: "Dimension") -> str:
     return f"{size.name} from {size.low}" + ("" if size.high is None else f" to {size.high}")
 
 
