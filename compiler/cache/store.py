@@ -21,23 +21,24 @@ Source: Inductor's FX graph cache, whose entries are pickles that are neither se
 import contextlib
 import logging
 import os
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ctk.compiler.artifacts import locks
 from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.artifacts.container import Bytes, Container
-from ctk.compiler.cache import listing
 from ctk.compiler.cache.entry import (
     Key,
     KeyDifference,
+    Label,
     Value,
     differences,
     read_entry,
+    read_label,
     write_entry,
 )
-from ctk.compiler.cache.listing import EntrySummary
 from ctk.compiler.cache_folder.folder import cache_folder, subfolder, warn_once
 from ctk.compiler.cache_folder.notes import Notes
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
@@ -48,7 +49,33 @@ log = logging.getLogger("ctk.cache")
 WAIT_SECONDS = 300.0
 """How long a process waits for another that makes the same entry, before it makes its own."""
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
 _KEPT = 0.9  # of the limit, once something must go: so that not each entry makes another one go
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySummary:
+    """A file among the entries.
+
+    Attributes:
+        path: The file; its name is the digest of its key.
+        used: The time of its last use, in seconds since the epoch.
+        hits: The number of uses, as far as they were noted.
+        problem: Why it is not a valid entry; None if no reason is known.
+    """
+
+    path: Path
+    nbytes: int
+    used: float
+    label: Label = field(default_factory=Label)
+    hits: int = 0
+    problem: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of its key."""
+        return self.path.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +181,32 @@ class Store:
 
     def entries(self) -> list[EntrySummary]:
         """Return the entries with their labels, last used first, unchecked."""
-        return listing.entries(self.folder, self.notes.hits())
+        found: list[EntrySummary] = []
+        hits = self.notes.hits()
+        for entry in self._entry_files():
+            label = read_label(entry.path)
+            problem = None if label is not None else "it has no label"
+            count = hits.get(entry.digest, 0)
+            found.append(replace(entry, label=label or Label(), hits=count, problem=problem))
+        return sorted(found, key=lambda entry: entry.used, reverse=True)
 
     def verify(self) -> list[EntrySummary]:
-        """Read and check all files among the entries; return them with their problems."""
-        return listing.check_files(self.folder)
+        """Read and check all files among the entries; return them by name, with their problems."""
+        found: list[EntrySummary] = []
+        for entry in sorted(self._files(), key=lambda entry: entry.path.name):
+            if _DIGEST.fullmatch(entry.path.name) is None:
+                if not entry.path.name.startswith(partial.PREFIX):
+                    found.append(replace(entry, problem="it is not an entry"))
+                continue
+            try:
+                label, _ = read_entry(entry.path)
+            except FileNotFoundError:  # another process has dropped it
+                continue
+            except (ContainerError, OSError) as error:
+                found.append(replace(entry, problem=_first_line(error)))
+            else:
+                found.append(replace(entry, label=label))
+        return found
 
     def nearest(self, key: Key) -> tuple[EntrySummary, list[KeyDifference]] | None:
         """Return the entry whose key differs in the fewest parts, with these; the last used first.
@@ -180,10 +228,27 @@ class Store:
 
         Tuning choices are notes, so they are removed as well.
         """
-        removed = sum(self._unlink(entry.path) for entry in listing.files(self.folder))
+        removed = sum(self._unlink(entry.path) for entry in self._entry_files())
         self._sweep()
         self.notes.clear()
         return removed
+
+    def _entry_files(self) -> Iterator[EntrySummary]:
+        """Yield each entry with its size and age, without opening it."""
+        return (each for each in self._files() if _DIGEST.fullmatch(each.path.name))
+
+    def _files(self) -> Iterator[EntrySummary]:
+        """Yield every file among the entries; none if they cannot be listed.
+
+        There is no index, which could differ from the folder.
+        """
+        with contextlib.suppress(OSError):
+            if self.folder.is_symlink():  # it leads out of the cache
+                return
+            for path in list(self.folder.iterdir()):
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.lstat()
+                    yield EntrySummary(path, status.st_size, status.st_mtime)
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest
@@ -191,7 +256,7 @@ class Store:
     def _make_room(self, newest: str) -> None:
         """Remove the least recently used entries, but never the newest, until the rest fits."""
         self._sweep()
-        found = sorted(listing.files(self.folder), key=lambda entry: entry.used)
+        found = sorted(self._entry_files(), key=lambda entry: entry.used)
         total = sum(entry.nbytes for entry in found)
         if total <= self.limit_nbytes:
             return

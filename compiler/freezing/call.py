@@ -24,7 +24,7 @@ from ctk.compiler.freezing.steps import count_fused_steps
 from ctk.compiler.fx.clone import same_bits
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import placeholders
-from ctk.compiler.torch_compat.dynamo.identity_guards import guard_identity
+from ctk.compiler.torch_compat.dynamo.tensor_sources import guard_identity
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 
 log = logging.getLogger("ctk.pipeline")

@@ -42,8 +42,7 @@ from ctk.compiler.observe import (
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
-from ctk.compiler.torch_compat.torchscript import torchscript_passes
-from ctk.compiler.torch_compat.torchscript.torchscript_passes import JitGraph, JitPass
+from ctk.compiler.torch_compat.torchscript.torchscript_api import JitGraph, JitPass
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.targets.reporting import interpret_graph, report
 
@@ -73,13 +72,13 @@ def compile_frozen(
 
 def show_as_fx(graph: JitGraph, captured: GraphModule) -> GraphModule:
     """Return a graph of torch.jit as an FX graph of one node, with the inputs of another."""
-    run = torchscript_passes.function_of(graph)
+    run = torchscript.function_of(graph)
 
     def torchscript_graph(*args: object) -> object:
         with torch.no_grad():
             return run(*args)
 
-    torchscript_graph.__doc__ = torchscript_passes.text_of(graph)
+    torchscript_graph.__doc__ = torchscript.text_of(graph)
     made = Graph()
     inputs = [made.placeholder(name) for name in input_names(captured)]
     made.output(made.call_function(torchscript_graph, tuple(inputs)))
@@ -110,7 +109,7 @@ class _Frozen:
             graph, last = self._freeze()
             if graph is None:
                 return interpret_graph(self._captured)
-            for each in torchscript_passes.jit_passes():
+            for each in torchscript.jit_passes():
                 if for_inference or not each.for_inference:
                     graph, last = self._ran(each, graph, last)
             return self._kernel(graph, last)
@@ -139,15 +138,15 @@ class _Frozen:
         if not self._numbering.allow_pass(pass_id):
             self._tell(PassRecord(pass_id, "reassociates", before, before, vetoed=True))
             return graph, before
-        started, new = time.perf_counter(), torchscript_passes.copy_graph(graph)
+        started, new = time.perf_counter(), graph.copy()
         try:
             each.run(new)
         except Exception as error:
             if self._observer is not None:
                 report(self._observer, ErrorRecord(error, STAGE, pass_id, graph=before))
             raise
-        kinds = torchscript_passes.changed_kinds(graph, new)
-        is_same = torchscript_passes.text_of(graph) == torchscript_passes.text_of(new)
+        kinds = torchscript.changed_kinds(graph, new)
+        is_same = torchscript.text_of(graph) == torchscript.text_of(new)
         if is_same or not self._keeps_layout(graph, new):
             self._tell(PassRecord(pass_id, "reassociates", before, before))
             return graph, before
@@ -166,7 +165,7 @@ class _Frozen:
 
         Source: as `ts_compile` does. Differs: each pass is looked at alone.
         """
-        old, new = (self._run(torchscript_passes.function_of(each)) for each in (before, after))
+        old, new = (self._run(torchscript.function_of(each)) for each in (before, after))
         return layout(old) == layout(new)
 
     def _run(self, function: Callable[..., Any]) -> list[object]:
@@ -182,7 +181,7 @@ class _Frozen:
         call = interpret_graph(self._captured) if vetoed else _box_graph(graph)
         if observer is None:
             return call
-        seconds, text = time.perf_counter() - started, torchscript_passes.text_of(graph)
+        seconds, text = time.perf_counter() - started, torchscript.text_of(graph)
         record = KernelRecord(kernel, last, source=text, vetoed=vetoed, seconds=seconds)
         observer.on_kernel(record)
         return watch_calls(call, WatchedGraph(observer, STAGE, last, (kernel,)))
@@ -198,7 +197,7 @@ class _Frozen:
 
 def _box_graph(graph: JitGraph) -> Boxed:
     """Return a boxed callable; results that share memory with a constant are copied."""
-    function = torchscript_passes.function_of(graph)
+    function = torchscript.function_of(graph)
     folded = torchscript.outputs_of_constants(graph)
 
     def run(args: list[Any]) -> Any:
@@ -234,7 +233,7 @@ def _trace_and_freeze(captured: GraphModule, inputs: Sequence[object]) -> JitGra
     saved = clone_values(held)
     try:
         with torch.random.fork_rng(_devices(inputs)):
-            return torchscript_passes.freeze_graph(captured.eval(), clone_values(inputs))
+            return torchscript.freeze_graph(captured.eval(), clone_values(inputs))
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         raise CodegenUnsupported(f"torch.jit refuses the graph: {first_line(error)}") from error
     finally:

@@ -4,7 +4,7 @@
 
 The dispatcher takes tensors, integers (types, layouts, devices and memory formats are such),
 floats, strings, optional ones and lists of these. It does not take `Scalar`s, numbers of either
-type: of some operators torch has a C function of its own that does, in float64 (`scalars.py`).
+type: of some operators torch has a C function of its own that does (`library_calls.py`).
 
 Source: torch/csrc/stable and torch/csrc/inductor/aoti_torch/c, read for the arguments of the
 functions and their ownership, tried with torch 2.11 and 2.13.

@@ -16,7 +16,7 @@ import os
 import sysconfig
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.torch_compat.dynamo.dynamo_api import control_flow
+from ctk.compiler.torch_compat.inductor.patch_sites import replace_attribute
 
 TORCH = str(Path(torch.__file__).parent)
 LIBRARIES = (TORCH, "<", sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
@@ -122,16 +123,11 @@ def collect_reasons(found: Collected) -> Generator[None]:
                 found.add(_place_of_trace(text, error, frame.f_code))
             raise
 
-    frames.__call__, gives_up.__init__, tracer.__call__ = offered, given_up, traced
-    try:
+    with ExitStack() as undo:
+        undo.callback(replace_attribute(frames, "__call__", offered))
+        undo.callback(replace_attribute(gives_up, "__init__", given_up))
+        undo.callback(replace_attribute(tracer, "__call__", traced))
         yield
-    finally:
-        if frames.__call__ is offered:
-            frames.__call__ = offer
-        if gives_up.__init__ is given_up:
-            gives_up.__init__ = init
-        if tracer.__call__ is traced:
-            tracer.__call__ = trace
 
 
 def switched_off_by() -> str:

@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import torch
 
+from ctk.compiler.torch_compat.inductor.patch_sites import replace_attribute
+
 _LOOKUP = threading.RLock()
 """Held during the lookup of a backend. Dynamo registers an entry point at its first lookup by a
 check and an insertion, so that two threads may insert it twice, which raises. Code inside imports
@@ -57,16 +59,15 @@ def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Call
         with _LOOKUP:  # torch.compile may be called by several threads at once
             return original(wrap(backend) if active[0] else backend)
 
+    cast(Any, lookup).ctk_owner = owner
     undo_registering = _register_once()
+    undo_lookup = replace_attribute(module, "get_compiler_fn", lookup)
 
     def undo() -> None:
         active[0] = False  # a later wrapper may still call this one
         undo_registering()
-        if module.get_compiler_fn is lookup:
-            module.get_compiler_fn = original
+        undo_lookup()
 
-    cast(Any, lookup).ctk_owner = owner
-    module.get_compiler_fn = lookup
     return undo
 
 
@@ -84,12 +85,7 @@ def _register_once() -> Callable[[], None]:
                 return compiler_fn
             return original(compiler_fn, name, *args, **kwargs)
 
-    def undo() -> None:
-        if registry.register_backend is register:
-            registry.register_backend = original
-
-    registry.register_backend = register
-    return undo
+    return replace_attribute(registry, "register_backend", register)
 
 
 def backend_lookup_owner() -> object | None:
@@ -249,12 +245,11 @@ def wrap_compiled_calls(
         return wrapped
 
     active = [True]
-    context.__call__ = call
+    undo_call = replace_attribute(context, "__call__", call)
 
     def undo() -> None:
         active[0] = False
-        if context.__call__ is call:
-            context.__call__ = original
+        undo_call()
 
     return undo
 

@@ -1,4 +1,7 @@
-"""Where Dynamo found the tensors of a graph, and which have static addresses (torch 2.11, 2.13)."""
+"""Where Dynamo found the tensors of a graph, their static addresses, guards on their identity.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -8,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from torch import Tensor
+from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 _STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
@@ -27,17 +31,13 @@ def name_in_module(node: Node) -> str | None:
 def names_in_module(gm: GraphModule) -> Mapping[str, str]:
     """Return the names in the user's module of the attributes of Dynamo's graph.
 
-    Seen in torch 2.11 and 2.13: `dynamo_flat_name_to_original_fqn`; only if the module itself is
-    compiled.
+    They are known only if the module itself is compiled.
     """
     return gm.meta.get("dynamo_flat_name_to_original_fqn", {})
 
 
 def is_static(node: Node) -> bool:
-    """Return whether Dynamo marks a graph input as static: a module holds it.
-
-    Seen in torch 2.11 and 2.13: `tensor_dict`, as `static_type` of the tensor itself.
-    """
+    """Return whether Dynamo marks a graph input as static: a module holds it."""
     return bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
@@ -80,3 +80,30 @@ def present(gm: GraphModule, static: Mapping[str, str]) -> None:
         if node.name in static:
             node.meta["tensor_dict"] = {"_dynamo_static_input_type": static[node.name]}
         node._dynamo_source = sources.ConstantSource(node.name)
+
+
+def guard_identity(node: Node, *, only: bool = False) -> None:
+    """Make Dynamo recompile if a graph input is another object.
+
+    Args:
+        node: Placeholder of the graph of a running backend. Outside of Dynamo nothing is guarded.
+
+    After the backend Dynamo makes its guards from `TracingContext.guards_context.dynamo_guards`.
+    """
+    context = TracingContext.try_get()
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    if context is None or source is None:
+        return
+    builder: Any = importlib.import_module("torch._dynamo.guards").GuardBuilder
+    guards: Any = context.guards_context.dynamo_guards
+    for guard in list(guards.inner) if only else ():
+        if _is_from(guard.originating_source, source):
+            guards.inner.discard(guard)
+    guards.add(source.make_guard(builder.ID_MATCH))
+
+
+def _is_from(source: Any, base: object) -> bool:
+    """Return whether a source is `base` or a part of it, at any depth (unlike torch 2.11)."""
+    while source is not None and source != base:
+        source = getattr(source, "base", None)
+    return source is not None

@@ -30,3 +30,15 @@ def wrap_site(site: Site, wrap: Callable[[Any], Any]) -> Generator[None]:
         yield
     finally:
         setattr(site.owner, site.name, original)
+
+
+def replace_attribute(owner: Any, name: str, new: object) -> Callable[[], None]:
+    """Set an attribute; return the function that restores it, unless it was set again since."""
+    original = getattr(owner, name)
+
+    def undo() -> None:
+        if getattr(owner, name) is new:
+            setattr(owner, name, original)
+
+    setattr(owner, name, new)
+    return undo

@@ -8,7 +8,7 @@ from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
-    from ctk.compiler.cache.listing import EntrySummary
+    from ctk.compiler.cache.store import EntrySummary
 
 SHOWN_DIGITS = 12
 """How many digits of a digest are shown."""
