@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.cache.entry import Key, KeyDifference, differences
-from ctk.compiler.cache.listing import EntrySummary
-from ctk.compiler.cache.store import Store
+from ctk.compiler.cache.store import EntrySummary, Store
 from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
