@@ -4,8 +4,6 @@ needed = requirements({"avx2", "fma"}, devices)     when a package is written
 refuse_other(needed, "model.ctk")                   when it is opened
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Collection
 from functools import cache

@@ -9,8 +9,6 @@ exception for a position out of range; a load or store out of range of its buffe
 compiler, and its message names the kernel, the node and the buffer.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """A compiled graph as one value: its schedule, its kernels, its constants. Store and load it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

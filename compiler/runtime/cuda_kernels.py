@@ -7,8 +7,6 @@ A kernel whose sizes are fixed has one plan. Functions are compiled for tensors 
 multiple of 16 bytes, as all do but some views: those are copied, and copied back if written.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -8,8 +8,6 @@
 Other functions (a closure, most operators with graphs) cannot be stored.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping

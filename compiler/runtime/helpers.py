@@ -1,7 +1,5 @@
 """Functions of ctk that a schedule calls: tensors are made to fit the strides of kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -14,8 +14,6 @@ It is printed as text, because a call of a graph is few statements and each inst
 value is dropped after its last use. Names of ctk begin with `_ctk_`: a node may be called `empty`.
 """
 
-from __future__ import annotations
-
 import keyword
 import operator
 import re

@@ -1,7 +1,5 @@
 """A schedule as JSON, and back. The first key of a step is its kind: call, size, launch, memory."""
 
-from __future__ import annotations
-
 from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.records import (
     INTEGER,

@@ -10,8 +10,6 @@ It holds no generated Python: `python_code.py` prints it for this process, packa
 store it as data, and `c_wrapper` prints it in C.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast

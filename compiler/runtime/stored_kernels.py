@@ -1,7 +1,5 @@
 """Kernels as data: the stored form of a generator's kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

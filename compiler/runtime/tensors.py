@@ -7,8 +7,6 @@ A tensor on the CPU is the blob's own memory: if that is a private mapping of a 
 when they are touched, and writes stay in the process.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from typing import Any

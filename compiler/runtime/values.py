@@ -4,8 +4,6 @@ Plain: None, bool, int, str, finite float, list. Everything else is an object wi
 names its type: `{"value": "mm"}`, `{"size": "s0*8"}`, `{"tuple": [...]}`, `{"dtype": "float32"}`.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Mapping

@@ -11,8 +11,6 @@ Source: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwis
 computing sample variances" (1979).
 """
 
-from __future__ import annotations
-
 import torch
 
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES

@@ -1,7 +1,5 @@
 """Compile kernels with the system's C compiler, and launch them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

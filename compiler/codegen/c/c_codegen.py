@@ -1,7 +1,5 @@
 """The `c` code generator: kernels in C by the system's compiler, everything else in eager."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ctk.compiler.codegen.c.build import COptions, compile_kernels, print_kernels

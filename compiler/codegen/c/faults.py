@@ -6,8 +6,6 @@ the error. With `sanitize=("address",)` each load and store is checked
 against the size of its buffer as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Processor features that compiled code may use, as the compiler defines them for its target."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from functools import cache

@@ -4,8 +4,6 @@ The polynomials of float32 are least-squares fits, weighted towards the smallest
 the intervals that the comments name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _LIBRARY = (

@@ -5,8 +5,6 @@ vectorise the loops that call them. In float64 they are C's library. docs/numeri
 error of each, in ULP.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -3,8 +3,6 @@
 In the texts, `T` stands for the C type and `X` for its suffix.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -13,8 +13,6 @@ The buffers of a call must not overlap. A function of a kernel that checks somet
 returns the number of the check that failed, or 0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack

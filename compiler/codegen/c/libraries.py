@@ -6,8 +6,6 @@ that it calls, and the command that compiles it. Another printer, other flags or
 change the identity, and the function is compiled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

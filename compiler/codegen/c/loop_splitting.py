@@ -9,8 +9,6 @@ This is how concatenations, paddings and rotary embeddings keep their loops simp
 would fall into more pieces than `PIECES` stays whole, and its condition a branch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

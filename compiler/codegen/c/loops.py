@@ -6,8 +6,6 @@
 4. `writes_apart`  whether the iterations of a loop may run in parallel
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Floats of 32 and 64 bits have C's operators; other operations are functions of `
 called `NAME_TYPE`: `exp_f32`, `floordiv_i64`. Floats of 16 bits are computed in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

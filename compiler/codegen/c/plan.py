@@ -1,7 +1,5 @@
 """Choose how a kernel runs: rows or columns, on how many threads, in how many chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -11,8 +11,6 @@ A reduction with fewer rows than threads is cut into chunks. Their number depend
 reduction alone, so that the result is the same on every number of threads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ A softmax needs `exp(x - max)` for the sum and again for the result. Its row is 
 nearest cache, so the first sweep writes the exponentials to an array, and the second reads them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ctk.compiler.codegen.c.loops import variables_of_value

@@ -4,8 +4,6 @@ A kernel is printed row by row, or, where neighbours in memory belong to differe
 of columns at a time: then `lanes` is a loop over the tile, and results are arrays of its width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ that torch has loaded, so there is one pool of threads, and `torch.set_num_threa
 Where the two do not fit (clang's code needs LLVM's library), kernels run on one thread.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex

@@ -3,8 +3,6 @@
 `mean_m2` has a mean, a sum of squares and, where blocks or chunks are combined, a count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ctk.compiler.codegen.c.accumulators import (

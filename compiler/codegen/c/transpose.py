@@ -5,8 +5,6 @@ in square tiles, and a tile of `b` is first copied, along its own rows, into a s
 of 16 and 32 bits go there in squares of eight rows, which are transposed in registers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

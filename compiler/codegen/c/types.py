@@ -1,7 +1,5 @@
 """Types, numbers and names of the loop IR, as C has them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

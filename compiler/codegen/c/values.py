@@ -10,8 +10,6 @@ name. Values with equal numbers are one (`walk.Numbers`). A load of memory that 
 stays in its loop, and is repeated after each store there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +46,7 @@ class Block:
         places: C code for loop variables that this block's loop counts.
     """
 
-    parent: Block | None = None
+    parent: "Block | None" = None
     lazy: bool = False
     is_loop: bool = False
     lines: list[str] = field(default_factory=list[str])
@@ -60,7 +58,7 @@ class Block:
     def depth(self) -> int:
         return 0 if self.parent is None else self.parent.depth + 1
 
-    def chain(self) -> list[Block]:
+    def chain(self) -> list["Block"]:
         """Return this block and those around it, the innermost first."""
         return [self] if self.parent is None else [self, *self.parent.chain()]
 

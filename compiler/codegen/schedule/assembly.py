@@ -4,8 +4,6 @@ A vetoed or observed unit is a call of a function, with the same values in and o
 is not stored.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count

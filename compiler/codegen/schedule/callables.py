@@ -1,7 +1,5 @@
 """A schedule as a boxed callable: at once, or once its kernels are compiled in a thread."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

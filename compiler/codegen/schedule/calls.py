@@ -9,8 +9,6 @@ base, and where it is a result that shares memory with an input or another resul
 the writes to these together.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any

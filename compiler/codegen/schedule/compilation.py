@@ -1,7 +1,5 @@
 """From a graph to a boxed callable: lower, fuse, plan memory, compile kernels, assemble."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

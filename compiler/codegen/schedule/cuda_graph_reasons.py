@@ -13,8 +13,6 @@ Rule 2 excepts attention: the seeds of its random numbers are on the CPU in eage
 in a capture. Other reasons stop the capture itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import torch

@@ -7,8 +7,6 @@ where they are, and gives copies. When that one does not fit either, parameters 
 dropped and made again, a few times; then the graph runs without, which is logged.
 """
 
-from __future__ import annotations
-
 import logging
 import weakref
 from collections.abc import Sequence

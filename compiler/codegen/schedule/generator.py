@@ -1,7 +1,5 @@
 """A generator of kernels: compiles kernels of the loop IR, for a schedule to launch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Options of the generators of kernels: `Config(passes={"kernels": {"exact": True}})`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 

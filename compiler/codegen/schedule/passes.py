@@ -10,8 +10,6 @@ one of these is vetoed the pass runs again, restricted to the rest of the plan. 
 is the same one in every compile, with any vetoes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +40,7 @@ Run: TypeAlias = Callable[[Allow], Program]
 
 def lower_program(
     gm: GraphModule,
-    passes: Passes,
+    passes: "Passes",
     options: KernelOptions,
     generator: Generator,
     devices: frozenset[str],
@@ -82,7 +80,7 @@ class Passes:
 
         return self._announce(name, run_in_two_steps, run)
 
-    def _announce(self, name: str, act: Callable[[_Rewrites], Program], run: Run) -> Program:
+    def _announce(self, name: str, act: Callable[["_Rewrites"], Program], run: Run) -> Program:
         started = time.perf_counter()
         rewrites = _Rewrites(self.numbering, self.numbering.pass_id("lowered", name))
         vetoed = not self.numbering.allow_pass(rewrites.id)

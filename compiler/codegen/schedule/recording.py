@@ -11,8 +11,6 @@ Source: `torch/_inductor/cudagraph_trees.py`, which knows by the same counts who
 Here a graph is recorded again, in other memory, where that one stops with an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar

@@ -5,8 +5,6 @@ that holds no node's value (the mean within a layer norm that was not fused), or
 value one after the other (a copy, then a scatter into it).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch.fx import GraphModule

@@ -11,8 +11,6 @@ Some forms of several operations are printed as one, because that takes fewer in
     float32(philox(...) >> n)       converted from 32 bits
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

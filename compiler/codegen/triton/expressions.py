@@ -1,7 +1,5 @@
 """Index expressions as Triton code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

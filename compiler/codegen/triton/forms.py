@@ -1,7 +1,5 @@
 """Forms of values that are printed in another way than operation by operation."""
 
-from __future__ import annotations
-
 import torch
 
 from ctk.compiler.lowering.ir import Const, Op, Position, Value

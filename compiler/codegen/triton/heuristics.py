@@ -7,8 +7,6 @@ Their aims, on a device that is bound by memory:
     4. whole cache lines: blocks of 32 elements or more along the contiguous loop
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ sizes grow together: a call with one size far above the expected one gets a plan
 which is right, but slower than necessary.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

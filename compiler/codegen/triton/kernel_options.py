@@ -1,7 +1,5 @@
 """How kernels are made in Triton."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar

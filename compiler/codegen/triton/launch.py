@@ -8,8 +8,6 @@ addresses and sizes that are multiples of 16. The expected ones are compiled at 
 Triton's compiler runs without Python's lock for most of its time; others on their first call.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

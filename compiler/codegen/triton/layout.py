@@ -13,8 +13,6 @@ Source: the axes are those of Inductor's Triton kernels (`torch/_inductor/codege
 a layout is a value, and each layout has its own source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ division and sqrt round correctly; a row divided by one number is within 2. Subn
 kept: libdevice is compiled without flushing them (`enable_reflect_ftz`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 

@@ -4,8 +4,6 @@ Masks stand on loads and stores only: positions beyond the end of an axis are co
 other, and a reduction puts its neutral element there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from ctk.compiler.codegen.triton.expressions import IndexPrinter

@@ -1,7 +1,5 @@
 """Printed values, and the lines that define their variables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -10,8 +10,6 @@ of its own, and these are combined after it, always in the same order.
     max, then the sum of exp(x - max) one loop for both (`device.rescaled`)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -20,8 +20,6 @@ Source: T. Chan, G. Golub, R. LeVeque, Updating formulae and a pairwise algorith
 sample variances (1979).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -7,8 +7,6 @@ to the layout of the row through shared memory. Loaded once and spread, a thread
 of its own positions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.triton.layout import Axis, Layout

@@ -1,7 +1,5 @@
 """The source of a kernel: a function of Triton with its block sizes in it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

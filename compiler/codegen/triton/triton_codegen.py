@@ -1,7 +1,5 @@
 """The `triton` code generator: kernels for the GPU by Triton, everything else in eager."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

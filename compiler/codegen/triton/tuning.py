@@ -6,8 +6,6 @@ rules, and the name of the device, in the notes of the persistent cache; without
 process measures again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One kernel in all its variants: a source for each layout, a binary for each alignment of it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -56,7 +54,7 @@ class _Parts:
 
     def __init__(
         self,
-        whole: Variants,
+        whole: "Variants",
         made: Split,
         buffers: Mapping[str, Buffer],
         options: TritonOptions,
@@ -137,7 +135,7 @@ class Variants:
             self._load(layout, (True,) * self._pointers, sizes)
         return source
 
-    def parts(self) -> list[Variants]:
+    def parts(self) -> list["Variants"]:
         """Return the kernels that it is expected to become: itself, or its parts."""
         length = self._length(tuple(self._guess.values()))
         return [self] if length is None else self._split(length).kernels
@@ -151,7 +149,7 @@ class Variants:
         aligned = (*(True for _ in range(self._pointers)), *(False for _ in self._symbols))
         return self.compiled(self._expected(), aligned, capability)
 
-    def parts_for(self, sizes: tuple[int, ...]) -> tuple[list[Variants], dict[str, Buffer]]:
+    def parts_for(self, sizes: tuple[int, ...]) -> tuple[list["Variants"], dict[str, Buffer]]:
         """Return the kernels that it is for some sizes, and the memory between them."""
         length = self._length(sizes)
         if length is None:
