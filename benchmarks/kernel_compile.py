@@ -20,10 +20,11 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.c import build as c
+from ctk.compiler.codegen.c import c_codegen as c
 from ctk.compiler.codegen.c import libraries
 from ctk.compiler.codegen.c.c_codegen import GENERATOR
 from ctk.compiler.codegen.c.toolchain import compile_files
+from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import LoweringOptions, lower
@@ -109,7 +110,7 @@ def compiled(graph: GraphModule, *, run_compiler: bool) -> tuple[int, list[float
     if run_compiler:
         with patch.object(libraries, "compile_files", timed):
             libraries.forget()
-            c.compile_kernels(kernels, program.buffers)
+            c.compile_kernels(kernels, program.buffers, c.COptions(), KernelSetting())
     else:
         for number, kernel in enumerate(kernels):
             c.kernel_code(kernel, program.buffers, name=f"kernel_{number}")

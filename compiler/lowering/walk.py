@@ -144,6 +144,10 @@ class Rewriting:
             return replace(statement, index=index, value=value, guard=guard)
         return replace(statement, value=self.value(statement.value))
 
+    def sweep(self, sweep: Sweep) -> Sweep:
+        """Return a sweep with changed statements in the same loops."""
+        return Sweep(sweep.inner, tuple(map(self.statement, sweep.statements)))
+
     def _atom(self, atom: Atom) -> IndexLike | None:
         if isinstance(atom, Var):
             return self.variables.get(atom)

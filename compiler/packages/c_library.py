@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from ctk.compiler.artifacts.versions import version_of
-from ctk.compiler.codegen.c.build import COptions, PrintedKernel, flags_of
+from ctk.compiler.codegen.c.c_codegen import COptions, PrintedKernel, flags_of
 from ctk.compiler.codegen.c.features import features_of
 from ctk.compiler.codegen.c.toolchain import command_with
 from ctk.compiler.codegen.schedule.options import with_config

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.schedule.generator import KernelSetting
+from ctk.compiler.codegen.triton.variants import TritonOptions
 from ctk.compiler.lowering.text import program_text
 from tests.helpers.project import ROOT
 from tests.helpers.triton_programs import PROGRAMS, program, variants_of
@@ -17,7 +18,8 @@ pytest.importorskip("triton")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_source(name: str, golden) -> None:
     made = program(name)
-    sources = [each.source() for each in variants_of(made, TritonOptions(interpret=True))]
+    made_of = variants_of(made, TritonOptions(interpret=True), KernelSetting())
+    sources = [each.source() for each in made_of]
     text = "\n".join(line.rstrip() for line in program_text(made).splitlines())
     golden(f"triton/{name}.txt", "\n\n".join([text, *(each.rstrip() for each in sources)]) + "\n")
 

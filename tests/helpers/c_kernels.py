@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.c.build import COptions, compile_kernels
+from ctk.compiler.codegen.c.c_codegen import COptions, compile_kernels
+from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program
 from ctk.compiler.lowering.lower import lower
@@ -38,7 +39,7 @@ def launch_all(
     sizes: Mapping[str, int] | None = None,
 ) -> None:
     """Compile kernels and launch each once."""
-    for compiled in compile_kernels(kernels, buffers, options):
+    for compiled in compile_kernels(kernels, buffers, options or COptions(), KernelSetting()):
         arguments = arguments_of(compiled.kernel)
         pointers = [memory[name].data_ptr() for name in arguments.buffers]
         compiled.launch(*pointers, *((sizes or {})[each.name] for each in arguments.symbols))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
-from ctk.compiler.codegen.triton.launch import compile_kernels
+from ctk.compiler.codegen.schedule.generator import KernelSetting
+from ctk.compiler.codegen.triton.triton_codegen import compile_kernels
+from ctk.compiler.codegen.triton.variants import TritonOptions
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret_kernel import run_kernel
@@ -60,7 +61,9 @@ def check_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], memo
                   sizes: Mapping[str, int], options: TritonOptions | None = None,
                   **tolerances: float) -> list[str]:  # fmt: skip
     """Run kernels one after the other, by Triton and by the reference, on the same memory."""
-    made = compile_kernels(kernels, buffers, options or TritonOptions(interpret=True))
+    made = compile_kernels(
+        kernels, buffers, options or TritonOptions(interpret=True), KernelSetting()
+    )
     for compiled in made:
         arguments = arguments_of(compiled.kernel)
         for name in arguments.buffers:

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
-from ctk.compiler.codegen.triton.variants import Variants
+from ctk.compiler.codegen.schedule.generator import KernelSetting
+from ctk.compiler.codegen.triton.variants import TritonOptions, Variants
 from ctk.compiler.lowering.ir import Kernel, Program
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.torch_compat.gpu import triton_launch
@@ -84,20 +84,21 @@ def program(name: str) -> Program:
     return replace(made, steps=steps)
 
 
-def variants_of(made: Program, options: TritonOptions) -> list[Variants]:
+def variants_of(made: Program, options: TritonOptions, setting: KernelSetting) -> list[Variants]:
     """Return the kernels of a program, those that are split as their parts."""
     found: list[Variants] = []
     for step in made.steps:
         if isinstance(step, Kernel):
-            found += Variants(step, made.buffers, options).parts()
+            found += Variants(step, made.buffers, options, setting).parts()
     return found
 
 
 def main() -> None:
     """Compile every program, as it is and with checks of bounds."""
     for name in PROGRAMS:
-        for options in (TritonOptions(), TritonOptions(debug=True), TritonOptions(exact=True)):
-            for variants in variants_of(program(name), options):
+        for debug, exact in ((False, False), (True, False), (False, True)):
+            options, setting = TritonOptions(debug=debug), KernelSetting(exact=exact)
+            for variants in variants_of(program(name), options, setting):
                 binary = variants.compile(capability=90)
                 assert binary.code.hidden == 2, binary.code.hidden
                 print(name, binary.code.name, len(binary.code.cubin))

@@ -8,6 +8,7 @@ against the size of its buffer as well.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ctk.compiler.runtime.c_kernels import Check
 
@@ -53,19 +54,12 @@ class Faults:
         leave = "continue" if in_loop else "return finish(&fault)"
         return f"if ((uint64_t){name} >= (uint64_t)({size})) {{ {note}; {leave}; }}"
 
-    def load_guard(self, buffer: str, index: str) -> str:
-        """Return the condition under which a load is made; empty if it always is."""
-        return self._guard("load", buffer, index)
-
-    def store_guard(self, buffer: str, index: str) -> str:
-        """Return the condition under which a store is made; empty if it always is."""
-        return self._guard("store", buffer, index)
-
-    def _guard(self, what: str, buffer: str, index: str) -> str:
+    def guard(self, access: Literal["load", "store"], buffer: str, index: str) -> str:
+        """Return the condition under which an access is made; empty if it always is."""
         limit = self.limits.get(buffer)
         if limit is None:
             return ""
-        note = self._note(Check(what, buffer, self.node), index, limit)
+        note = self._note(Check(access, buffer, self.node), index, limit)
         return f"((uint64_t)({index}) < (uint64_t)({limit}) || {note})"
 
     def _note(self, check: Check, index: str, size: str) -> str:

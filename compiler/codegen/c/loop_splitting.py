@@ -10,7 +10,6 @@ would fall into more pieces than `PIECES` stays whole, and its condition a branc
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -41,10 +40,7 @@ def _piece(
     part = Var(loop.name, of_atom(loop) * 0 + (high - low))
     at = (of_atom(part) if high - low > 1 else of_atom(part) * 0) + low
     rewriting = Rewriting({loop: at}, decided)
-    made = tuple(
-        replace(s, statements=tuple(map(rewriting.statement, s.statements))) for s in sweeps
-    )
-    return part, made
+    return part, tuple(map(rewriting.sweep, sweeps))
 
 
 def decided(value: Value) -> Value | None:

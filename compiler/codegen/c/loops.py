@@ -12,13 +12,13 @@ from dataclasses import replace
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,
+    Position,
     Reduce,
     Scan,
     Statement,
     Store,
     Sweep,
     Value,
-    indirect_value,
 )
 from ctk.compiler.lowering.walk import Rewriting, indices_of, walk
 from ctk.compiler.sizes.index import (
@@ -90,33 +90,28 @@ def joined(kernel: Kernel) -> Kernel:
 
     `i0 < 4, i1 < 8` with indices `i0*8 + i1` and no other use of them becomes `i < 32`.
     """
-    kernel = _joined_outer(kernel)
-    return replace(kernel, sweeps=tuple(_joined_inner(each) for each in kernel.sweeps))
+    outer, sweeps = _joined(kernel.outer, kernel.sweeps)
+    made: list[Sweep] = []
+    for sweep in sweeps:
+        inner, (changed,) = _joined(sweep.inner, (sweep,))
+        made.append(replace(changed, inner=inner))
+    return replace(kernel, outer=outer, sweeps=tuple(made))
 
 
-def _joined_outer(kernel: Kernel) -> Kernel:
-    position = len(kernel.outer) - 2
-    while position >= 0:
-        first, second = kernel.outer[position : position + 2]
-        if _is_one(first, second, indices_of(kernel.statements)):
-            loop, rewriting = _one(first, second)
-            outer = (*kernel.outer[:position], loop, *kernel.outer[position + 2 :])
-            sweeps = tuple(_rewritten(each, rewriting) for each in kernel.sweeps)
-            kernel = replace(kernel, outer=outer, sweeps=sweeps)
-        position -= 1
-    return kernel
-
-
-def _joined_inner(sweep: Sweep) -> Sweep:
-    position = len(sweep.inner) - 2
-    while position >= 0:
-        first, second = sweep.inner[position : position + 2]
-        if _is_one(first, second, indices_of(sweep.statements)):
-            loop, rewriting = _one(first, second)
-            inner = (*sweep.inner[:position], loop, *sweep.inner[position + 2 :])
-            sweep = replace(_rewritten(sweep, rewriting), inner=inner)
-        position -= 1
-    return sweep
+def _joined(
+    loops: tuple[Var, ...], sweeps: tuple[Sweep, ...]
+) -> tuple[tuple[Var, ...], tuple[Sweep, ...]]:
+    """Join the loops around some sweeps, and write the sweeps in terms of the new ones."""
+    for position in range(len(loops) - 2, -1, -1):
+        first, second = loops[position : position + 2]
+        statements = [each for sweep in sweeps for each in sweep.statements]
+        if _is_one(first, second, indices_of(statements)):
+            loop = Var(first.name, first.size * second.size)
+            at = of_atom(loop)
+            rewriting = Rewriting({first: at // second.size, second: at % second.size})
+            loops = (*loops[:position], loop, *loops[position + 2 :])
+            sweeps = tuple(map(rewriting.sweep, sweeps))
+    return loops, sweeps
 
 
 def _is_one(first: Var, second: Var, indices: list[Index]) -> bool:
@@ -129,31 +124,15 @@ def _is_one(first: Var, second: Var, indices: list[Index]) -> bool:
     return True
 
 
-def _one(first: Var, second: Var) -> tuple[Var, Rewriting]:
-    loop = Var(first.name, first.size * second.size)
-    at = of_atom(loop)
-    return loop, Rewriting({first: at // second.size, second: at % second.size})
-
-
-def _rewritten(sweep: Sweep, rewriting: Rewriting) -> Sweep:
-    return Sweep(sweep.inner, tuple(map(rewriting.statement, sweep.statements)))
-
-
 def variables_of(index: Index) -> frozenset[Var]:
     """Return the loop variables that an index depends on, through the values it reads as well."""
-    found = {atom for atom in index.atoms if isinstance(atom, Var)}
-    for atom in index.atoms:
-        if isinstance(atom, Indirect):
-            found |= variables_of_value(indirect_value(atom))
-    return frozenset(found)
+    return variables_of_value(Position(index))
 
 
 def variables_of_value(value: Value) -> frozenset[Var]:
     """Return the loop variables that a value depends on."""
-    statement = Store("", ZERO, value)
-    return frozenset(
-        atom for i in indices_of((statement,)) for atom in i.atoms if isinstance(atom, Var)
-    )
+    indices = indices_of((Store("", ZERO, value),))
+    return frozenset(atom for each in indices for atom in each.atoms if isinstance(atom, Var))
 
 
 def writes_apart(kernel: Kernel, var: Var) -> bool:

@@ -160,7 +160,7 @@ class SweepPrinter:
         value = code.text if store.mode == "set" else values.named(store.value)
         line = f"{target} = {_combined(store, target, value)};"
         conditions = [] if store.guard is None else [values.text(store.guard)]
-        conditions += [values.faults.store_guard(store.buffer, index)]
+        conditions += [values.faults.guard("store", store.buffer, index)]
         conditions = [each for each in conditions if each]
         if conditions:
             line = f"if ({' && '.join(map(grouped, conditions))}) {line}"

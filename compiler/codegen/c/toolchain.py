@@ -37,6 +37,9 @@ Only loops are vectorised: in straight lines GCC 12 loses the rounding of a pair
 float32 that becomes float64 again.
 """
 
+_X86_FLAGS = ("-mprefer-vector-width=512",)
+"""Compilers use half of AVX-512 by default; without AVX-512 this changes nothing."""
+
 
 def find_compiler() -> tuple[str, ...]:
     """Return the command of the C compiler.
@@ -77,26 +80,8 @@ def compile_files(
         CodegenUnsupported: The compiler does not take the code.
     """
     targets = [source.with_suffix(".so") for source in sources]
-    running = [
-        subprocess.Popen(  # the compiler that the user chose
-            [*command, str(source), "-o", str(target), *_libraries()],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for source, target in zip(sources, targets, strict=True)
-    ]  # fmt: skip
-    try:
-        messages = [process.communicate()[1] for process in running]
-    except BaseException:  # Ctrl-C, a time limit
-        for process in running:
-            process.kill()
-        raise
-    for process, message, names in zip(running, messages, kernels, strict=True):
-        if process.returncode:
-            told = message[:2000].rstrip() or _silence(sources[0].parent)
-            raise CodegenUnsupported(
-                f"{command[0]} does not take the C of the kernels {', '.join(names)} "
-                f"({_ending(process.returncode)}):\n{told}"
-            )
+    named = (f"the kernels {', '.join(names)}" for names in kernels)
+    _compile([*zip(([each] for each in sources), targets, named, strict=True)], command)
     return targets
 
 
@@ -108,15 +93,31 @@ def compile_together(
     Raises:
         CodegenUnsupported: The compiler does not take the code.
     """
-    done = subprocess.run(  # the compiler that the user chose
-        [*command, *map(str, sources), "-o", str(target), *_libraries()],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        told = done.stderr[:2000].rstrip() or _silence(target.parent)
-        raise CodegenUnsupported(
-            f"{command[0]} does not take the C of {name} ({_ending(done.returncode)}):\n{told}"
+    _compile([(sources, target, name)], command)
+
+
+def _compile(jobs: Sequence[tuple[Sequence[Path], Path, str]], command: Sequence[str]) -> None:
+    """Run the compiler for each job at the same time: its files, its target, its name."""
+    running = [
+        subprocess.Popen(  # the compiler that the user chose
+            [*command, *map(str, sources), "-o", str(target), *_libraries()],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
+        for sources, target, _ in jobs
+    ]  # fmt: skip
+    try:
+        messages = [process.communicate()[1] for process in running]
+    except BaseException:  # Ctrl-C, a time limit
+        for process in running:
+            process.kill()
+        raise
+    for process, message, (_, target, name) in zip(running, messages, jobs, strict=True):
+        if process.returncode:
+            told = message[:2000].rstrip() or _silence(target.parent)
+            raise CodegenUnsupported(
+                f"{command[0]} does not take the C of {name} "
+                f"({_ending(process.returncode)}):\n{told}"
+            )
 
 
 def _ending(code: int) -> str:
@@ -133,10 +134,6 @@ def _silence(folder: Path) -> str:
         f"it printed nothing. It writes to {folder} ({free} MiB free there); see whether the "
         "disk is full, whether a limit (ulimit -f, -v, -t) stops it, and whether CC is a C compiler"
     )
-
-
-_X86_FLAGS = ("-mprefer-vector-width=512",)
-"""Compilers use half of AVX-512 by default; without AVX-512 this changes nothing."""
 
 
 def _flags(compiler: tuple[str, ...]) -> tuple[str, ...]:

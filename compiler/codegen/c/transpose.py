@@ -5,12 +5,12 @@ in square tiles, and a tile of `b` is first copied, along its own rows, into a s
 of 16 and 32 bits go there in squares of eight rows, which are transposed in registers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.loops import variables_of
-from ctk.compiler.lowering.ir import Guarded, Kernel, Load, Store, Sweep
-from ctk.compiler.lowering.walk import indirect, walk
+from ctk.compiler.lowering.ir import Guarded, Kernel, Load
+from ctk.compiler.lowering.walk import indirect, loads, walk
 from ctk.compiler.sizes.index import ONE, Var
 
 SIDE = 32
@@ -123,11 +123,11 @@ def transposed(kernel: Kernel) -> Transposed | None:
     if len(kernel.outer) < 2 or any(sweep.inner for sweep in kernel.sweeps):
         return None
     along = kernel.outer[-1]
-    if not _is_long(along) or any(map(_is_conditional, kernel.sweeps)):
+    if not _is_long(along) or any(isinstance(v, Guarded) for v in walk(*kernel.statements)):
         return None
     written = {store.buffer for store in kernel.stores}
     found: dict[Var, list[Load]] = {}
-    for load in _loads(kernel.sweeps):
+    for load in loads(kernel):
         if load.buffer in written or indirect(load.index):
             continue
         jump = load.index.factor_of(along)
@@ -142,20 +142,5 @@ def transposed(kernel: Kernel) -> Transposed | None:
     return Transposed(across, along, tuple(found[across]))
 
 
-def _loads(sweeps: Sequence[Sweep]) -> list[Load]:
-    statements = [each for sweep in sweeps for each in sweep.statements]
-    found = {id(v): v for each in statements for v in walk(each) if isinstance(v, Load)}
-    return list(found.values())
-
-
 def _is_long(loop: Var) -> bool:
     return loop.size.number is None or loop.size.number >= SIDE // 2
-
-
-def _is_conditional(sweep: Sweep) -> bool:
-    return any(
-        isinstance(value, Guarded)
-        for statement in sweep.statements
-        if isinstance(statement, Store)
-        for value in walk(statement)
-    )

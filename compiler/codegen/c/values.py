@@ -62,10 +62,6 @@ class Block:
         """Return this block and those around it, the innermost first."""
         return [self] if self.parent is None else [self, *self.parent.chain()]
 
-    def place(self, lines: list[str]) -> None:
-        """Add lines, indented by as much as this block is."""
-        self.lines += lines
-
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -187,7 +183,7 @@ class Values:
         depth = self.block.depth if load.buffer in self.written else code.depth
         text = f"{self.pointers[load.buffer]}[{code.text}]"
         text = f"({text} != 0)" if load.dtype == torch.bool else text
-        guard = self.faults.load_guard(load.buffer, code.text)
+        guard = self.faults.guard("load", load.buffer, code.text)
         return Code(f"{guard} ? {text} : 0" if guard else text, depth)
 
     def _guarded(self, value: Guarded) -> Code:

@@ -46,8 +46,8 @@ class KernelSetting:
         ahead_of_time: The kernels are for a package, and are not loaded.
     """
 
-    exact: bool
-    sizes: Mapping[str, int]
+    exact: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     largest: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     ahead_of_time: bool = False
 

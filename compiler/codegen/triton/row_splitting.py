@@ -115,14 +115,12 @@ class _Cutting:
     def add(self, sweep: Sweep, number: int) -> None:
         """Add the kernels of a sweep."""
         if not sweep.inner:
-            rewriting = Rewriting(change=self._nearby)
-            self._pending.append(Sweep((), tuple(map(rewriting.statement, sweep.statements))))
+            self._pending.append(Rewriting(change=self._nearby).sweep(sweep))
             return
         self._later = _locals_of(self.kernel.sweeps[number:])
         self._finish()
         if all(isinstance(each, Store) for each in sweep.statements):
-            rewriting = Rewriting(change=self._remote)
-            stores = tuple(map(rewriting.statement, sweep.statements))
+            stores = Rewriting(change=self._remote).sweep(sweep).statements
             self._emit((*self.kernel.outer, *sweep.inner), (Sweep((), stores),))
         else:
             self._cut(sweep, number)

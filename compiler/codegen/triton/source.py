@@ -222,7 +222,7 @@ def _on_axes(kernel: Kernel, layout: Layout) -> tuple[Sweep, ...]:
     for sweep, axis in zip(kernel.sweeps, layout.inner, strict=True):
         inner = {} if axis is None else axis.variables()
         rewriting = Rewriting({**outer, **inner})
-        made.append(Sweep(sweep.inner, tuple(map(rewriting.statement, sweep.statements))))
+        made.append(rewriting.sweep(sweep))
     return tuple(made)
 
 

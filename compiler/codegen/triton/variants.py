@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 
+from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, layout_of
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.row_splitting import Split, can_split, split
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
@@ -19,6 +19,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
+from ctk.compiler.options.choices import Options
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch, triton_launch
 from ctk.compiler.torch_compat.process.strided_tensors import empty
@@ -31,6 +32,28 @@ _TYPES = {
 
 _GUESS = 1024
 _NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class TritonOptions(Options):
+    """How kernels are made in Triton.
+
+    Attributes:
+        autotune: Time a few layouts of each kernel on the device, and keep the fastest.
+        debug: Assert that each access is within its buffer; the message names kernel and node.
+        interpret: Run kernels in Triton's interpreter, in numpy, on tensors of the CPU.
+        chunk: Split every reduction into chunks of this length, as if there were too few rows; 0
+            leaves it to the rules.
+        row_limit: The longest row that is kept in registers.
+    """
+
+    name: ClassVar[str] = "triton"
+
+    autotune: bool = False
+    debug: bool = False
+    interpret: bool = False
+    chunk: int = 0
+    row_limit: int = 32768
 
 
 class KernelError(CtkError):
@@ -58,9 +81,12 @@ class _Parts:
         made: Split,
         buffers: Mapping[str, Buffer],
         options: TritonOptions,
+        setting: KernelSetting,
     ) -> None:
         every = {**buffers, **made.buffers}
-        self.kernels = [Variants(kernel, every, options, is_part=True) for kernel in made.kernels]
+        self.kernels = [
+            Variants(kernel, every, options, setting, is_part=True) for kernel in made.kernels
+        ]
         self.between = made.buffers
         self._symbols = [each.name for each in whole.arguments.symbols]
         names = [*whole.arguments.buffers, *self._symbols, *made.buffers]
@@ -98,6 +124,7 @@ class Variants:
         kernel: Kernel,
         buffers: Mapping[str, Buffer],
         options: TritonOptions,
+        setting: KernelSetting,
         *,
         is_part: bool = False,
     ) -> None:
@@ -106,13 +133,14 @@ class Variants:
         self.arguments = arguments
         self._buffers = buffers
         self._options = options
+        self._setting = setting
         self._is_part = is_part
         self._symbols = [each.name for each in arguments.symbols]
         self._pointers = len(arguments.buffers)
         self._types = [f"*{_TYPES[buffers[name].dtype]}" for name in arguments.buffers]
         self._extents = {name: extent_of(buffers[name]) for name in arguments.buffers}
         self._guess = {
-            each.name: options.sizes.get(each.name, max(each.low, _GUESS))
+            each.name: setting.sizes.get(each.name, max(each.low, _GUESS))
             for each in arguments.symbols
         }
         self._functions: dict[Layout, tuple[Any, str]] = {}
@@ -129,8 +157,8 @@ class Variants:
             return "\n\n".join(part.prepare() for part in parts)
         layout = self._expected()
         _, source = self._function(layout)
-        known = all(name in self._options.sizes for name in self._symbols)
-        if known and not self._options.interpret and not self._options.ahead_of_time:
+        known = all(name in self._setting.sizes for name in self._symbols)
+        if known and not self._options.interpret and not self._setting.ahead_of_time:
             sizes = tuple(self._guess[name] for name in self._symbols)
             self._load(layout, (True,) * self._pointers, sizes)
         return source
@@ -213,7 +241,7 @@ class Variants:
     def _split(self, length: int) -> _Parts:
         if length not in self._parts:
             self._parts[length] = _Parts(
-                self, split(self.kernel, length), self._buffers, self._options
+                self, split(self.kernel, length), self._buffers, self._options, self._setting
             )
         return self._parts[length]
 
@@ -251,9 +279,12 @@ class Variants:
     def _function(self, layout: Layout) -> tuple[Any, str]:
         found = self._functions.get(layout)
         if found is None:
-            options = self._options
             source = kernel_source(
-                self.kernel, layout, self._extents, debug=options.debug, exact=options.exact
+                self.kernel,
+                layout,
+                self._extents,
+                debug=self._options.debug,
+                exact=self._setting.exact,
             )
             name = function_name(self.kernel)
             function = triton_launch.function_of(source, name, f"<ctk {name} {next(_NUMBERS)}>")
@@ -305,7 +336,7 @@ class Variants:
             "sanitize_overflow": False,
             "enable_reflect_ftz": False,  # libdevice keeps subnormal numbers, as eager does
         }
-        return {**options, "enable_fp_fusion": False} if self._options.exact else options
+        return {**options, "enable_fp_fusion": False} if self._setting.exact else options
 
     def _where(self) -> str:
         return f"kernel {self.kernel.name} of [{', '.join(self.kernel.nodes)}]"

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.codegen.triton.heuristics import layout_of
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
-from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.codegen.triton.source import kernel_source
-from ctk.compiler.codegen.triton.variants import KernelError
+from ctk.compiler.codegen.triton.triton_codegen import compile_kernels
+from ctk.compiler.codegen.triton.variants import KernelError, TritonOptions
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import (
     Buffer,
@@ -152,7 +152,7 @@ def test_scatter_with_positions_that_meet(mode) -> None:
 def test_a_scatter_that_no_device_has_is_refused() -> None:
     kernel, buffers = one_store(PLACE, Load("x", PLACE, torch.float32), "prod")
     with pytest.raises(CodegenUnsupported, match=r"kernel k: node combines torch\.float32"):
-        compile_kernels([kernel], buffers, TritonOptions(interpret=True))
+        compile_kernels([kernel], buffers, TritonOptions(interpret=True), KernelSetting())
 
 
 @pytest.mark.parametrize("size", [6, 9])
@@ -160,7 +160,7 @@ def test_a_debug_build_names_kernel_and_buffer_of_a_wild_access(size: int) -> No
     loop = of_atom(Var("i0", as_index(size)))
     made, buffers = one_store(loop, Load("x", loop, torch.float32), size=size)
     options = TritonOptions(interpret=True, debug=True)
-    (compiled,) = compile_kernels([made], buffers, options)
+    (compiled,) = compile_kernels([made], buffers, options, KernelSetting())
     if size == 6:
         compiled.launch(torch.zeros(6), torch.ones(6))
         return
@@ -174,7 +174,7 @@ def test_a_debug_build_names_a_gather_out_of_range() -> None:
     where = of_atom(Indirect(Load("at", PLACE, torch.int64), as_index(6)))
     made, buffers = one_store(PLACE, Load("x", where, torch.float32))
     options = TritonOptions(interpret=True, debug=True)
-    (compiled,) = compile_kernels([made], buffers, options)
+    (compiled,) = compile_kernels([made], buffers, options, KernelSetting())
     with pytest.raises(KernelError, match="outside of its dimension"):
         compiled.launch(torch.zeros(6), torch.tensor([0, 1, 2, 3, 4, 6]), torch.ones(6))
 
@@ -198,7 +198,7 @@ def test_positions_beyond_32_bits_have_64() -> None:
 def test_the_negative_of_zero_is_negative() -> None:
     negated = Op("neg", (Load("x", PLACE, torch.float32),), torch.float32)
     kernel, buffers = one_store(PLACE, negated)
-    (compiled,) = compile_kernels([kernel], buffers, TritonOptions(interpret=True))
+    (compiled,) = compile_kernels([kernel], buffers, TritonOptions(interpret=True), KernelSetting())
     result = torch.zeros(6)
     compiled.launch(result, torch.zeros(6))
     assert result.signbit().all()

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.ops import PRINTERS
+from ctk.compiler.codegen.triton.variants import TritonOptions
 from ctk.compiler.lowering.builder import row_major
 from ctk.compiler.lowering.interpret_memory import memory_of
 from ctk.compiler.lowering.ir import (

@@ -15,9 +15,9 @@ PROGRAM = """
 import json, torch
 from dataclasses import replace
 from torch.fx.experimental.proxy_tensor import make_fx
-from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.codegen.triton.kernel_data import bounds_of, stored_kernel
-from ctk.compiler.codegen.triton.variants import Variants
+from ctk.compiler.codegen.triton.variants import TritonOptions, Variants
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
@@ -32,7 +32,8 @@ for step in program.steps:
     if not isinstance(step, Kernel):
         continue
     kernel = replace(step, device=torch.device("cuda:0"))
-    variants = Variants(kernel, program.buffers, TritonOptions(ahead_of_time=True))
+    setting = KernelSetting(ahead_of_time=True)
+    variants = Variants(kernel, program.buffers, TritonOptions(), setting)
     symbols = [each.name for each in variants.arguments.symbols]
     bounds = bounds_of(symbols, dict.fromkeys(symbols, 64), {})
     stored = stored_kernel(variants, bounds, 90)

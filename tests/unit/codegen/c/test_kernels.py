@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.c.build import COptions
+from ctk.compiler.codegen.c.c_codegen import COptions
 from ctk.compiler.codegen.c.toolchain import find_compiler, openmp_library
 from ctk.compiler.codegen.select import generate
 from ctk.compiler.errors import CodegenUnsupported

@@ -9,9 +9,9 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c import functions, libraries
-from ctk.compiler.codegen.c.build import COptions, compile_kernels
+from ctk.compiler.codegen.c.c_codegen import COptions, compile_kernels
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
-from ctk.compiler.codegen.schedule.generator import CompiledKernel
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, KernelSetting
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
@@ -39,7 +39,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def kernels_of(function, options: COptions | None = None) -> list[CompiledKernel]:
     program = lower(make_fx(function, tracing_mode="fake")(X))
     kernels = [step for step in program.steps if isinstance(step, Kernel)]
-    return compile_kernels(kernels, program.buffers, options)
+    return compile_kernels(kernels, program.buffers, options or COptions(), KernelSetting())
 
 
 def seven(names: str) -> list[KernelCode]:
