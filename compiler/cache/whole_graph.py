@@ -27,7 +27,7 @@ from ctk.compiler.artifacts.container import Bytes, Container
 from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.key import Passes, key_parts
 from ctk.compiler.cache.store import Store, open_store
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
 from ctk.compiler.dispatch.autograd import resume
 from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
 from ctk.compiler.fx.outputs import restore_of
@@ -224,13 +224,7 @@ def _note_bypass(store: Store, reason: str, key: Key | None) -> None:
 
 def _callable_of(data: Any, container: Container, name: str) -> BoxedCallable:
     code = load_graph(data, container.members, name)
-    forward, count = code.function, len(data["schedule"]["inputs"])
-
-    def run(args: list[Any]) -> Sequence[object]:
-        if len(args) != count:
-            check_count(args, count)
-        return forward(args)
-
+    run = guard_count(code.function, len(data["schedule"]["inputs"]))
     return as_boxed(run, lambda: code.text)
 
 

@@ -5,11 +5,10 @@ Some nodes of a graph run in eager as the module that `fx/extract.py` makes of t
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
@@ -24,19 +23,8 @@ def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> Box
     shared, not copied.
     """
     boxed = GraphModule(gm, _boxed_graph(gm.graph))
-    count = len(gm.graph.find_nodes(op="placeholder"))
-
-    forward = boxed.forward
-
-    def run(args: list[Any]) -> Sequence[object]:
-        if len(args) != count:
-            check_count(args, count)
-        return forward(args)
-
-    def data() -> CompiledGraph:
-        return graph_data(gm)
-
-    return as_boxed(run, lambda: boxed.code, data)
+    run = guard_count(boxed.forward, len(gm.graph.find_nodes(op="placeholder")))
+    return as_boxed(run, lambda: boxed.code, lambda: graph_data(gm))
 
 
 def graph_data(gm: GraphModule) -> CompiledGraph:

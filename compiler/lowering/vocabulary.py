@@ -10,6 +10,10 @@ are not computed in: values are cast to float32 first, and back where they are s
 
 from collections.abc import Mapping
 
+import torch
+
+from ctk.compiler.lowering.ir import Dtype, ReduceKind, ScanKind
+
 ARITHMETIC = {"add": 2, "sub": 2, "mul": 2, "neg": 1, "abs": 1, "maximum": 2, "minimum": 2}
 """For floats and integers (which wrap); maximum and minimum give NaN if either is NaN. Of 0.0 and
 -0.0 they give the second operand in C, as eager's SIMD does; elsewhere either.
@@ -73,3 +77,16 @@ ARITY: Mapping[str, int] = {
 
 BOOL_RESULTS = frozenset((*COMPARISON, "signbit", "isnan", "isinf"))
 """Operations whose operands have another type than the bool that they give."""
+
+
+def neutral(kind: ReduceKind | ScanKind, dtype: Dtype) -> float | int | bool:
+    """Return the number that changes no result of a reduction or a scan."""
+    if kind in ("sum", "mean_m2", "any", "prod", "all"):
+        number = int(kind in ("prod", "all"))
+        return bool(number) if dtype == torch.bool else number
+    is_greatest = kind in ("min", "argmin")
+    if dtype == torch.bool:
+        return is_greatest
+    if dtype.is_floating_point:
+        return float("inf") if is_greatest else float("-inf")
+    return torch.iinfo(dtype).max if is_greatest else torch.iinfo(dtype).min

@@ -11,7 +11,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
 from ctk.compiler.fx.extract import extract
 
@@ -43,7 +43,6 @@ def compile_per_node(
     output = gm.graph.output_node().args[0]
 
     def run(args: list[Any]) -> Any:
-        check_count(args, len(inputs))
         values = {**fixed, **dict(zip(inputs, args, strict=True))}
         args.clear()
         for call in calls:
@@ -51,7 +50,8 @@ def compile_per_node(
             values.update(zip(call.results, call.run(*given), strict=True))
         return map_arg(output, lambda node: values[node.name])
 
-    return as_boxed(run, lambda: "\n".join(node.format_node() or "" for node in nodes))
+    guarded = guard_count(run, len(inputs))
+    return as_boxed(guarded, lambda: "\n".join(node.format_node() or "" for node in nodes))
 
 
 def kernel_of(gm: GraphModule, node: Node, wrong: Wrong, context: KernelContext) -> Call:

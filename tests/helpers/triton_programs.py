@@ -99,7 +99,8 @@ def main() -> None:
         for debug, exact in ((False, False), (True, False), (False, True)):
             options, setting = TritonOptions(debug=debug), KernelSetting(exact=exact)
             for variants in variants_of(program(name), options, setting):
-                binary = variants.compile(capability=90)
+                aligned = (True,) * len(variants.arguments.buffers)
+                binary = variants.compiled(variants.layout_for(()), aligned, 90)
                 assert binary.code.hidden == 2, binary.code.hidden
                 print(name, binary.code.name, len(binary.code.cubin))
 

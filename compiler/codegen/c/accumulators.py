@@ -14,7 +14,8 @@ computing sample variances" (1979).
 import torch
 
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES
-from ctk.compiler.lowering.ir import POSITIONS, Dtype, Reduce
+from ctk.compiler.lowering.ir import POSITIONS, Dtype, Reduce, ReduceKind, ScanKind
+from ctk.compiler.lowering.vocabulary import neutral
 
 BLOCK = 4096
 """How many numbers are summed up in float32 before a double takes the sum."""
@@ -28,21 +29,16 @@ _SIGNS = {"sum": "+", "mean_m2": "+", "prod": "*", "any": "|", "all": "&"}
 _EXTREMES = {"max": "largest", "argmax": "largest", "min": "smallest", "argmin": "smallest"}
 
 
-def identity(kind: str, dtype: Dtype) -> str:
+def identity(kind: ReduceKind | ScanKind, dtype: Dtype) -> str:
     """Return the neutral element as C code."""
-    if kind in ("sum", "any", "mean_m2"):
-        return "false" if dtype == torch.bool else "0"
-    if kind in ("prod", "all"):
-        return "true" if dtype == torch.bool else "1"
-    largest = kind in ("min", "argmin")
+    number = neutral(kind, dtype)
     if dtype == torch.bool:
-        return "true" if largest else "false"
-    if dtype.is_floating_point:
-        return "INFINITY" if largest else "-INFINITY"
-    limit = torch.iinfo(dtype).max if largest else torch.iinfo(dtype).min
-    if dtype == torch.int64:
-        return "INT64_MAX" if largest else "INT64_MIN"
-    return str(limit)
+        return "true" if number else "false"
+    if isinstance(number, float):
+        return "INFINITY" if number > 0 else "-INFINITY"
+    if dtype == torch.int64 and abs(number) > 1:
+        return "INT64_MAX" if number > 0 else "INT64_MIN"
+    return str(number)
 
 
 def is_arg(reduce: Reduce) -> bool:

@@ -177,8 +177,8 @@ class SweepPrinter:
         running: dict[str, str] = {}
         for scan in sweep.statements:
             if isinstance(scan, Scan):
-                running[scan.name] = values.names.new(scan.name)
-                self.declare(_running_type(scan), running[scan.name], _running_start(scan))
+                running[scan.name] = name = values.names.new(scan.name)
+                self.declare(_running_type(scan), name, identity(scan.kind, scan.dtype))
         (loop,) = sweep.inner
         with self.loop(loop), self.lanes():
             for statement in sweep.statements:
@@ -212,10 +212,6 @@ def _running_type(scan: Scan) -> str:
     if scan.dtype == torch.float32 and scan.kind in ("sum", "prod", "logsumexp"):
         return "double"
     return C_TYPES[scan.dtype]
-
-
-def _running_start(scan: Scan) -> str:
-    return "-INFINITY" if scan.kind == "logsumexp" else identity(scan.kind, scan.dtype)
 
 
 def _running_update(scan: Scan, name: str, value: str) -> str:

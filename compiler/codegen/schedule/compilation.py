@@ -1,18 +1,19 @@
 """From a graph to a boxed callable: lower, fuse, plan memory, compile kernels, assemble."""
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.eager_nodes import eager_compile
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count, no_data
+from ctk.compiler.codegen.eager_nodes import constants_data, eager_compile
 from ctk.compiler.codegen.kernels import KernelContext, ObservedKernel
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assembly import Assembly, outside_symbols
-from ctk.compiler.codegen.schedule.callables import box_schedule, in_background
 from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, setting_of
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
@@ -21,11 +22,20 @@ from ctk.compiler.codegen.schedule.units import Unit, nodes_of, units_of
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import extract, fill_between
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.text import kernel_text, summary
+from ctk.compiler.observe import first_line
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.python_code import PythonCode
+from ctk.compiler.runtime.steps import Schedule
 
 log = logging.getLogger("ctk.codegen")
+
+THREAD = "ctk-kernels"
+"""The name of the threads. Python joins them at its end, so that no files are left."""
+
+_THREADS = 8
 
 Make = Callable[[], Sequence[CompiledKernel]]
 
@@ -120,7 +130,7 @@ class _Compilation:
     ) -> BoxedCallable:
         """Return a boxed callable; with `make_later`, a thread compiles its kernels."""
         (output,) = self.gm.graph.find_nodes(op="output")
-        boxed, bind = box_schedule(assembly.result(output), self.gm, self.generator, compiled)
+        boxed, bind = _box_schedule(assembly.result(output), self.gm, self.generator, compiled)
         if self.options.cuda_graphs:
             boxed = with_cuda_graphs(boxed, self.gm, self.context)
         if make_later is None:
@@ -130,7 +140,7 @@ class _Compilation:
         def work() -> None:
             bind([each.launch for each in make_later()])
 
-        return in_background(self.context.stage, work, boxed, eager_compile(self.gm))
+        return _in_background(self.context.stage, work, boxed, eager_compile(self.gm))
 
     def _add_observed(
         self,
@@ -162,3 +172,48 @@ class _Compilation:
             return part.module(*values)
 
         assembly.add_eager(part, observed.made(run, results=part.results))
+
+
+def _box_schedule(
+    schedule: Schedule, gm: GraphModule, generator: Generator, compiled: Sequence[CompiledKernel]
+) -> tuple[BoxedCallable, Callable[[Sequence[Callable[..., None]]], None]]:
+    """Return a schedule as a boxed callable, and the function that binds its kernels."""
+    constants = {name: fetch(gm, name) for name in schedule.constants.values()}
+    code = PythonCode(schedule, "forward", constants, generator.takes)
+    run = guard_count(code.function, len(schedule.inputs))
+
+    def data() -> CompiledGraph:
+        codes = [each.code for each in compiled if each.code is not None]
+        with ThreadPoolExecutor(_THREADS) as pool:  # `stored` compiles a kernel that is not yet
+            stored = [] if codes else list(pool.map(lambda each: each.stored(), compiled))
+        values = constants_data(gm, schedule)
+        return CompiledGraph(schedule, values, generator.name, stored, codes)
+
+    return as_boxed(run, lambda: code.text, data), code.bind
+
+
+def _in_background(
+    stage: str, make: Callable[[], None], ready: BoxedCallable, meanwhile: BoxedCallable
+) -> BoxedCallable:
+    """Return a callable that runs `meanwhile` until `make` has returned, then `ready`.
+
+    `make` is called once, in a thread. If it fails, which is logged once, `meanwhile` stays.
+    """
+    current = meanwhile
+
+    def work() -> None:
+        nonlocal current
+        try:
+            make()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            log.warning("graph %s: no kernels: %s; it stays in eager", stage, reason)
+        else:
+            current = ready
+
+    def run(args: list[Any]) -> Sequence[object]:
+        return current(args)
+
+    threading.Thread(target=work, name=THREAD).start()
+    later = "kernels.background=true compiles kernels later than a graph is stored"
+    return as_boxed(run, ready.ctk_source, lambda: no_data(later))

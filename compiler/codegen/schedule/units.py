@@ -11,7 +11,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, Step, is_temporary
 from ctk.compiler.lowering.order import gathered
-from ctk.compiler.lowering.walk import reads, writes
+from ctk.compiler.lowering.walk import writes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,6 @@ class Unit:
     name: str
     kernels: tuple[Kernel, ...]
     nodes: tuple[str, ...]
-    reads: tuple[str, ...]
     stores: tuple[str, ...]
     temporary: tuple[str, ...]
 
@@ -52,14 +51,11 @@ def _step(steps: list[Step], program: Program) -> Unit | LibraryCall:
 
 def _unit(kernels: tuple[Kernel, ...], program: Program) -> Unit:
     written = dict.fromkeys(b for kernel in kernels for b in sorted(writes(kernel)))
-    made = {b for b in written if program.buffers[b].role == "kernel"}
-    read = dict.fromkeys(b for kernel in kernels for b in sorted(reads(kernel)) if b not in made)
     nodes = dict.fromkeys(node for kernel in kernels for node in kernel.nodes)
     return Unit(
         kernels[-1].name,
         kernels,
         tuple(nodes),
-        tuple(read),
         tuple(b for b in written if not is_temporary(program, b)),
         tuple(b for b in written if is_temporary(program, b)),
     )

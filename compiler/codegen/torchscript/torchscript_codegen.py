@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
 from ctk.compiler.codegen.eager_nodes import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.packing import with_packed_weights
@@ -121,7 +121,6 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
     assemble = _assembler(signature)
 
     def run(args: list[Any]) -> Any:
-        check_count(args, signature.count)
         inputs = tuple(args)
         args.clear()
         with torch.no_grad():
@@ -131,7 +130,7 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
             values[index] = clone_value(values[index])
         return assemble(inputs, values)
 
-    return as_boxed(run, lambda: _source(module))
+    return as_boxed(guard_count(run, signature.count), lambda: _source(module))
 
 
 def _unfused(forward: Callable[..., Any]) -> Callable[..., Any]:

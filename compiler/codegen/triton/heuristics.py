@@ -11,13 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ctk.compiler.codegen.triton.layout import (
-    Axis,
-    Layout,
-    accesses_of,
-    inner_loops,
-    is_whole,
-)
+from ctk.compiler.codegen.triton.layout import Axis, Layout, accesses_of, inner_loops
 from ctk.compiler.codegen.triton.row_splitting import can_split
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.walk import indices_of
@@ -31,6 +25,7 @@ from ctk.compiler.sizes.index import (
     Quotient,
     Symbol,
     Var,
+    product,
 )
 from ctk.compiler.sizes.size_guards import number_of
 
@@ -145,18 +140,13 @@ def _few_rows(rows: int, length: int) -> int:
 
 def _inner(number: int, nest: tuple[Var, ...], block: int, sizes: Mapping[str, int]) -> Axis:
     length = _power(_count(nest, sizes))
-    fits = length <= block
     name = "r" if number == 0 else f"r{number}"
-    numel = _numel(nest)
-    own = min(block, length)
-    return Axis(name, nest, own, 1, looped=not fits, whole=is_whole(numel, own))
+    return Axis(name, nest, min(block, length), 1, looped=length > block)
 
 
 def _axis(name: str, loops: tuple[Var, ...], block: int, place: int) -> Axis:
-    numel = _numel(loops)
-    if numel == ONE:
-        block = 1
-    return Axis(name, loops, block, place, whole=is_whole(numel, block))
+    is_single = product([loop.size for loop in loops]) == ONE
+    return Axis(name, loops, 1 if is_single else block, place)
 
 
 def _across(kernel: Kernel) -> Var | None:
@@ -219,15 +209,8 @@ def _most_of(atom: Atom, sizes: Mapping[str, int]) -> int:
     return min(value, max(0, _most(atom.divisor, sizes) - 1))
 
 
-def _numel(loops: tuple[Var, ...]) -> Index:
-    total = ONE
-    for loop in loops:
-        total = total * loop.size
-    return total
-
-
 def _count(loops: tuple[Var, ...], sizes: Mapping[str, int]) -> int:
-    return number_of(_numel(loops), sizes)
+    return number_of(product([loop.size for loop in loops]), sizes)
 
 
 def _power(number: int) -> int:

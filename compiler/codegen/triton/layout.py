@@ -31,7 +31,6 @@ class Axis:
         block: How many of its positions a program has at once; a power of two.
         place: Which dimension of a block it is.
         looped: A program walks over all of it, a block at a time.
-        whole: Every block is full, so that nothing needs a mask.
     """
 
     name: str
@@ -39,11 +38,16 @@ class Axis:
     block: int
     place: int
     looped: bool = False
-    whole: bool = False
 
     @property
     def numel(self) -> Index:
         return product([loop.size for loop in self.loops])
+
+    @property
+    def whole(self) -> bool:
+        """Whether every block is full, so that nothing needs a mask."""
+        number = self.numel.number
+        return number is not None and number > 0 and number % self.block == 0
 
     @property
     def index(self) -> str:
@@ -80,7 +84,6 @@ class Layout:
         grid: The axes over which programs are spread, `x` last.
         inner: For each sweep, the axis of its inner loops; None for one without.
         wide: Positions need 64 bits.
-        stages: The number of iterations of a loop that are loaded ahead.
     """
 
     grid: tuple[Axis, ...]
@@ -88,7 +91,6 @@ class Layout:
     rank: int
     warps: int = 4
     wide: bool = False
-    stages: int = 1
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -114,9 +116,3 @@ def accesses_of(kernel: Kernel) -> list[Index]:
 def inner_loops(sweeps: Sequence[Sweep]) -> list[tuple[Var, ...]]:
     """Return the different loop nests of sweeps, in order of appearance."""
     return list(dict.fromkeys(sweep.inner for sweep in sweeps if sweep.inner))
-
-
-def is_whole(numel: Index, block: int) -> bool:
-    """Return whether blocks of a size always cover an axis without a rest."""
-    number = numel.number
-    return number is not None and number > 0 and number % block == 0

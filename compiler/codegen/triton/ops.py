@@ -72,20 +72,6 @@ def number_text(value: float | int | bool, dtype: Dtype) -> str:
     return f'float("{text}")' if text in ("inf", "-inf", "nan") else text
 
 
-def lowest(dtype: Dtype) -> float | int | bool:
-    """Return the least value of a type."""
-    if dtype == torch.bool:
-        return False
-    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def highest(dtype: Dtype) -> float | int | bool:
-    """Return the greatest value of a type."""
-    if dtype == torch.bool:
-        return True
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
 def cast_text(value: str, source: Dtype, target: Dtype) -> str:
     """Return a value converted as torch converts."""
     if source == target:
@@ -126,12 +112,10 @@ def _by_kind(floats: str, integers: str) -> Printer:
     )
 
 
-def _div(_: Op, args: Sequence[str]) -> str:
+def _div(op: Op, args: Sequence[str]) -> str:
+    if op.dtype == torch.float64:
+        return f"{args[0]} / {args[1]}"
     return f"tl.math.div_rn({args[0]}, {args[1]})"
-
-
-def _div64(op: Op, args: Sequence[str]) -> str:
-    return f"{args[0]} / {args[1]}" if op.dtype == torch.float64 else _div(op, args)
 
 
 def _sqrt(op: Op, args: Sequence[str]) -> str:
@@ -140,7 +124,7 @@ def _sqrt(op: Op, args: Sequence[str]) -> str:
 
 def _reciprocal(op: Op, args: Sequence[str]) -> str:
     one = f"tl.full([], 1.0, {TYPES[op.dtype]})"
-    return _div64(op, (one, args[0]))
+    return _div(op, (one, args[0]))
 
 
 def _negated(op: Op, args: Sequence[str]) -> str:
@@ -156,14 +140,14 @@ def _invert(op: Op, args: Sequence[str]) -> str:
     return f"{args[0]} == 0" if op.dtype == torch.bool else f"~{args[0]}"
 
 
-def _of_floats(floats: str, integers: str) -> Printer:
-    """Return the printer of a question whose answer differs for integers; `x` is the operand."""
+def _isnan(_: Op, args: Sequence[str]) -> str:
+    return f"{args[0]} != {args[0]}"
 
-    def text(op: Op, args: Sequence[str]) -> str:
-        form = floats if op.args[0].dtype.is_floating_point else integers
-        return form.replace("$x", args[0])
 
-    return text
+def _isinf(op: Op, args: Sequence[str]) -> str:
+    if not op.args[0].dtype.is_floating_point:
+        return f"{args[0]} != {args[0]}"
+    return f'tl.abs({args[0]}) == float("inf")'
 
 
 def _signbit(op: Op, args: Sequence[str]) -> str:
@@ -195,7 +179,7 @@ PRINTERS: Mapping[str, Printer] = {
     "abs": _call("tl.abs"),
     "maximum": _extreme("maximum", "|"),
     "minimum": _extreme("minimum", "&"),
-    "div": _div64,
+    "div": _div,
     "floordiv": _by_kind("device.floordiv_of_floats", "device.floordiv"),
     "truncdiv": _by_kind("device.truncdiv_of_floats", "device.truncdiv"),
     "mod": _by_kind("device.mod_of_floats", "device.mod"),
@@ -217,8 +201,8 @@ PRINTERS: Mapping[str, Printer] = {
     "sign": _call("device.sign"),
     "signbit": _signbit,
     "copysign": _call("libdevice.copysign"),
-    "isnan": _of_floats("$x != $x", "$x != $x"),
-    "isinf": _of_floats('tl.abs($x) == float("inf")', "$x != $x"),
+    "isnan": _isnan,
+    "isinf": _isinf,
     "nextafter": _call("libdevice.nextafter"),
     **{name: _call(f"libdevice.{name}") for name in _FUNCTIONS},
     "sqrt": _sqrt,

@@ -5,13 +5,23 @@ other, and a reduction puts its neutral element there.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from ctk.compiler.codegen.triton.expressions import IndexPrinter
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.printed_values import BodyCode, Printed, union
 from ctk.compiler.lowering.ir import Const, Value
 from ctk.compiler.lowering.walk import indirect
-from ctk.compiler.sizes.index import Atom, Index, Indirect, Quotient, Var, of_atom
+from ctk.compiler.sizes.index import (
+    Atom,
+    Extreme,
+    Index,
+    Indirect,
+    Quotient,
+    Symbol,
+    Var,
+    is_nonnegative,
+    of_atom,
+)
 from ctk.compiler.sizes.size_guards import symbols_of
 
 
@@ -40,8 +50,8 @@ class Positions:
         self._axes = {axis.index: axis for axis in layout.axes}
         self._starts = {axis.index: axis for axis in layout.grid if axis.block > 1}
         self._symbols = symbols
-        self._indices = IndexPrinter(indirect, self._define, symbols)
-        self._sizes = IndexPrinter(indirect, lambda text, _: f"({text})", symbols)
+        self._indices = _IndexPrinter(indirect, self._define, symbols)
+        self._sizes = _IndexPrinter(indirect, lambda text, _: f"({text})", symbols)
 
     def index(self, index: Index) -> Printed:
         """Return an index expression."""
@@ -166,3 +176,57 @@ class Positions:
 
 def _summand(text: str) -> str:
     return f"({text})" if " " in text and not text.endswith(")") else text
+
+
+@dataclass(slots=True)
+class _IndexPrinter:
+    """Prints index expressions; quotients and remainders become variables of their own.
+
+    `//` and `%` of Triton are those of C, so values that may be negative are divided by other
+    means.
+    """
+
+    indirect: Callable[[Indirect], str]
+    define: Callable[[str, Index], str]
+    symbols: dict[str, str] = field(default_factory=dict[str, str])
+
+    def text(self, index: Index) -> str:
+        """Return an index expression as a sum."""
+        if not index.terms:
+            return "0"
+        text = ""
+        for monomial, factor in index.terms:
+            sign = "-" if factor < 0 else "+"
+            parts = [self._atom(atom) for atom in monomial]
+            if abs(factor) != 1 or not parts:
+                parts.append(str(abs(factor)))
+            product = " * ".join(parts)
+            if text:
+                text += f" {sign} {product}"
+            else:
+                text = f"-{product}" if sign == "-" else product
+        return text
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Symbol):
+            return self.symbols.get(atom.name, atom.name)
+        if isinstance(atom, Var):
+            return atom.name
+        if isinstance(atom, Indirect):
+            return self.indirect(atom)
+        if isinstance(atom, Extreme):
+            name = "maximum" if atom.kind == "max" else "minimum"
+            return f"tl.{name}({self.text(atom.left)}, {self.text(atom.right)})"
+        value, divisor = self._factor(atom.value), self._factor(atom.divisor)
+        text = f"{value} % {divisor}"
+        is_quotient = isinstance(atom, Quotient)
+        if not is_nonnegative(atom.value):
+            text = f"({text} + {divisor}) % {divisor}"
+            text = f"({value} - {text}) // {divisor}" if is_quotient else text
+        elif is_quotient:
+            text = f"{value} // {divisor}"
+        return self.define(text, Index((((atom,), 1),)))
+
+    def _factor(self, index: Index) -> str:
+        text = self.text(index)
+        return f"({text})" if " " in text else text

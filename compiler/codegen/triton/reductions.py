@@ -16,8 +16,9 @@ import torch
 
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis
-from ctk.compiler.codegen.triton.ops import TYPES, cast_text, highest, lowest, number_text
-from ctk.compiler.lowering.ir import Dtype, Reduce, Scan, Value
+from ctk.compiler.codegen.triton.ops import TYPES, cast_text, number_text
+from ctk.compiler.lowering.ir import Dtype, Reduce, ReduceKind, Scan, ScanKind
+from ctk.compiler.lowering.vocabulary import neutral
 
 _COMBINE = {"sum": "plus", "prod": "times", "max": "larger", "min": "smaller",
             "any": "larger", "all": "smaller"}  # fmt: skip
@@ -33,18 +34,9 @@ class Accumulated:
     names: tuple[str, ...]
 
 
-def neutral(kind: str, dtype: Dtype) -> str:
-    """Return the number that changes no result."""
-    if kind in ("sum", "mean_m2", "any", "prod", "all"):
-        return number_text(int(kind in ("prod", "all")), dtype)
-    least = kind in ("max", "argmax", "logsumexp")
-    return number_text(lowest(dtype) if least else highest(dtype), dtype)
-
-
 def reduce_block(body: Body, reduce: Reduce, axis: Axis) -> None:
     """Print a reduction over an axis that is one block."""
-    dtype = _held(reduce)
-    value = _filled(body, reduce.value, axis, neutral(reduce.kind, dtype), dtype)
+    value = _filled(body, reduce, axis)
     if reduce.kind == "mean_m2":
         _two_passes(body, reduce, axis, value)
     elif reduce.kind in _FIRST:
@@ -56,7 +48,7 @@ def reduce_block(body: Body, reduce: Reduce, axis: Axis) -> None:
 def begin(body: Body, reduce: Reduce, axis: Axis) -> Accumulated:
     """Print the accumulators of a reduction in a loop."""
     dtype = _held(reduce)
-    fills = [(neutral(reduce.kind, dtype), TYPES[dtype])]
+    fills = [(_neutral(reduce.kind, dtype), TYPES[dtype])]
     if reduce.kind in _FIRST:
         fills.append(("2147483647", body.positions.index_type))
     elif reduce.kind == "mean_m2":
@@ -72,8 +64,7 @@ def begin(body: Body, reduce: Reduce, axis: Axis) -> Accumulated:
 def update(body: Body, acc: Accumulated, axis: Axis) -> None:
     """Print the update by one iteration of the loop."""
     reduce, over = acc.reduce, _axes(axis)
-    dtype = _held(reduce)
-    value = _filled(body, reduce.value, axis, neutral(reduce.kind, dtype), dtype)
+    value = _filled(body, reduce, axis)
     if reduce.kind == "mean_m2":
         _welford_step(body, acc, axis, value)
     elif reduce.kind in _FIRST:
@@ -83,7 +74,7 @@ def update(body: Body, acc: Accumulated, axis: Axis) -> None:
     elif reduce.kind == "sum":
         body.code.line(f"{acc.names[0]} += {value}", over, reduce.origin)
     else:
-        text = f"device.{_function(reduce.kind, dtype)}({acc.names[0]}, {value})"
+        text = f"device.{_function(reduce.kind, _held(reduce))}({acc.names[0]}, {value})"
         body.code.line(f"{acc.names[0]} = {text}", over, reduce.origin)
 
 
@@ -111,9 +102,7 @@ def softmax_begin(body: Body, largest: Reduce, axis: Axis) -> tuple[str, str]:
 
 def softmax_update(body: Body, names: tuple[str, str], largest: Reduce, axis: Axis) -> None:
     """Print one iteration of them: the sum is scaled when a larger value is met."""
-    dtype = largest.dtypes[0]
-    least = neutral("max", dtype)
-    value = _filled(body, largest.value, axis, least, dtype)
+    value = _filled(body, largest, axis)
     text = f"device.rescaled({', '.join(names)}, {value}, 1.0)"
     body.code.line(f"{', '.join(names)} = {text}", _axes(axis), largest.origin)
 
@@ -134,15 +123,15 @@ def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Redu
 def scan_block(body: Body, scan: Scan, axis: Axis) -> None:
     """Print a scan over an axis; in a loop, with the running value of the earlier blocks."""
     function = f"device.{_function(scan.kind, scan.dtype)}"
-    value = _filled(body, scan.value, axis, neutral(scan.kind, scan.dtype), scan.dtype)
+    value = _filled(body, scan, axis)
     over = _axes(axis)
     text = f"tl.associative_scan({value}, 1, {function})"
     if not axis.looped:
         body.locals[scan.name] = body.code.variable(text, over, scan.origin)
         return
-    fill = neutral(scan.kind, scan.dtype)
+    fill = _neutral(scan.kind, scan.dtype)
     carry = body.code.variable(
-        f"tl.full([{'XBLOCK'}, 1], {fill}, {TYPES[scan.dtype]})", frozenset(), prefix="carry"
+        f"tl.full([XBLOCK, 1], {fill}, {TYPES[scan.dtype]})", frozenset(), prefix="carry"
     )
     part = body.code.variable(text, over, scan.origin)
     body.locals[scan.name] = body.code.variable(
@@ -225,25 +214,26 @@ def _several(body: Body, text: str, count: int, origin: str) -> list[str]:
     return names
 
 
-def _held(reduce: Reduce) -> Dtype:
+def _held(statement: Reduce | Scan) -> Dtype:
     """Return the type of the accumulators: bools are counted in 32 bits."""
-    if reduce.kind in ("any", "all"):
+    if statement.kind in ("any", "all"):
         return torch.int32
-    return reduce.dtypes[0]
+    return statement.dtype if isinstance(statement, Scan) else statement.dtypes[0]
 
 
-def _filled(body: Body, value: Value, axis: Axis, fill: str, dtype: Dtype) -> str:
-    """Return a value over a whole block, with a number beyond the end of the axis."""
-    shown = body.value(value)
+def _filled(body: Body, statement: Reduce | Scan, axis: Axis) -> str:
+    """Return a value over a whole block, with the neutral number beyond the end of the axis."""
+    shown, dtype = body.value(statement.value), _held(statement)
     text = shown.text
-    if value.dtype != dtype:
+    if statement.value.dtype != dtype:
         if dtype == torch.int32:  # the answer of any and all
             text = f"({text} != 0).to(tl.int32)"
         else:
-            text = cast_text(text, value.dtype, dtype)
+            text = cast_text(text, statement.value.dtype, dtype)
     if axis.name not in shown.axes or (body.layout.grid[-1].block > 1 and "x" not in shown.axes):
         text = f"tl.broadcast_to({text}, {_shape(body, axis)})"
     if not axis.whole:
+        fill = _neutral(statement.kind, dtype)
         text = f"tl.where({body.positions.mask((axis,)).text}, {text}, {fill})"
     if text == shown.text:
         return text
@@ -261,6 +251,10 @@ def _shape(body: Body, axis: Axis) -> str:
 
 def _axes(axis: Axis) -> frozenset[str]:
     return frozenset(("x", axis.name))
+
+
+def _neutral(kind: ReduceKind | ScanKind, dtype: Dtype) -> str:
+    return number_text(neutral(kind, dtype), dtype)
 
 
 def _function(kind: str, dtype: Dtype) -> str:

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from ctk.compiler.codegen.triton.ops import highest, lowest
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -44,6 +43,7 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.layout import iteration, number_in
+from ctk.compiler.lowering.vocabulary import neutral
 from ctk.compiler.lowering.walk import Rewriting, walk
 from ctk.compiler.sizes.index import (
     ONE,
@@ -153,7 +153,8 @@ class _Cutting:
 
     def _part(self, reduce: Reduce, chunks: _Chunks, parts: list[Statement]) -> Reduce:
         """Return a reduction of one chunk; its results are stored, and combined later."""
-        value = _filled(reduce.value, chunks.inside, _neutral(reduce))
+        dtype = reduce.value.dtype
+        value = _filled(reduce.value, chunks.inside, Const(neutral(reduce.kind, dtype), dtype))
         names = tuple(f"{name}.part" for name in reduce.names)
         loop, c = self._over(chunks)
         for n, (name, dtype) in enumerate(zip(names, reduce.dtypes, strict=True)):
@@ -175,15 +176,12 @@ class _Cutting:
         dtype, origin = reduce.dtypes[0], reduce.origin
         total, squares = (f"{name}.part" for name in reduce.names)
 
-        def op(name: str, *args: Value) -> Value:
-            return Op(name, args, dtype, origin)
-
         zero = Const(0.0, dtype)
-        count = op("cast", Position(chunks.count))
-        mean = op("div", Local(total, dtype), count)
-        apart = op("sub", reduce.value, mean)
+        count = _op(reduce, "cast", Position(chunks.count))
+        mean = _op(reduce, "div", Local(total, dtype), count)
+        apart = _op(reduce, "sub", reduce.value, mean)
         sums = Reduce((total,), "sum", _filled(reduce.value, chunks.inside, zero), (dtype,), origin)
-        squared = _filled(op("mul", apart, apart), chunks.inside, zero)
+        squared = _filled(_op(reduce, "mul", apart, apart), chunks.inside, zero)
         m2 = Reduce((squares,), "sum", squared, (dtype,), origin)
         sweeps = [Sweep(chunks.inner, (each,)) for each in (sums, m2)]
         parts.append(self._keep(total, dtype, chunks, mean, origin))
@@ -195,18 +193,15 @@ class _Cutting:
         dtype, origin = reduce.dtypes[0], reduce.origin
         loop, c = self._over(chunks)
 
-        def op(name: str, *args: Value) -> Value:
-            return Op(name, args, dtype, origin)
-
         again = Rewriting({chunks.outer: c})
-        count = op("cast", Position(again.index(chunks.count)))
+        count = _op(reduce, "cast", Position(again.index(chunks.count)))
         mean = Load(self._name(total), self._at(c), dtype)
         m2 = Load(self._name(squares), self._at(c), dtype)
-        every = op("cast", Position(product([size.size for size in self._nest(chunks)])))
-        sums = Reduce((reduce.names[0],), "sum", op("mul", mean, count), (dtype,), origin)
-        whole = op("div", Local(reduce.names[0], dtype), every)
-        apart = op("sub", mean, whole)
-        moved = op("add", m2, op("mul", count, op("mul", apart, apart)))
+        every = _op(reduce, "cast", Position(product([size.size for size in chunks.variables])))
+        sums = Reduce((reduce.names[0],), "sum", _op(reduce, "mul", mean, count), (dtype,), origin)
+        whole = _op(reduce, "div", Local(reduce.names[0], dtype), every)
+        apart = _op(reduce, "sub", mean, whole)
+        moved = _op(reduce, "add", m2, _op(reduce, "mul", count, _op(reduce, "mul", apart, apart)))
         self._pending.append(Sweep((loop,), (sums,)))
         second = Reduce((reduce.names[1],), "sum", moved, (dtype,), origin)
         self._pending.append(Sweep((loop,), (second,)))
@@ -228,17 +223,9 @@ class _Cutting:
         self._emit(self.kernel.outer, sweeps)
 
     def _results(self) -> list[tuple[str, Dtype]]:
-        found: dict[str, Dtype] = {}
-        for sweep in self.kernel.sweeps:
-            for each in sweep.statements:
-                if isinstance(each, Reduce):
-                    found.update(zip(each.names, each.dtypes, strict=True))
         pending = [each for sweep in self._pending for each in sweep.statements]
-        made = {name for each in pending if isinstance(each, Reduce) for name in each.names}
-        return [(name, dtype) for name, dtype in found.items() if name in made]
-
-    def _nest(self, chunks: _Chunks) -> tuple[Var, ...]:
-        return tuple(chunks.variables)
+        reduces = [each for each in pending if isinstance(each, Reduce)]
+        return [pair for each in reduces for pair in zip(each.names, each.dtypes, strict=True)]
 
     def _chunks(self, nest: tuple[Var, ...], number: int) -> _Chunks:
         first, *rest = nest
@@ -304,18 +291,13 @@ class _Cutting:
         return self._far.get(value.name) if isinstance(value, Local) else None
 
 
+def _op(reduce: Reduce, name: str, *args: Value) -> Value:
+    return Op(name, args, reduce.dtypes[0], reduce.origin)
+
+
 def _locals_of(sweeps: Sequence[Sweep]) -> frozenset[str]:
     values = (v for sweep in sweeps for each in sweep.statements for v in walk(each))
     return frozenset(value.name for value in values if isinstance(value, Local))
-
-
-def _neutral(reduce: Reduce) -> Const:
-    dtype = reduce.value.dtype
-    if reduce.kind in ("sum", "any"):
-        return Const(False if dtype == torch.bool else 0, dtype)
-    if reduce.kind in ("prod", "all"):
-        return Const(True if dtype == torch.bool else 1, dtype)
-    return Const((lowest if reduce.kind in ("max", "argmax") else highest)(dtype), dtype)
 
 
 def _filled(value: Value, inside: Value | None, other: Const) -> Value:

@@ -17,7 +17,6 @@ from ctk.compiler.lowering.ir import (
     Local,
     Op,
     Reduce,
-    Statement,
     Store,
     Sweep,
     Value,
@@ -56,47 +55,42 @@ class _Printing:
             self._barrier(number)
             self.body.eviction = self._eviction(number)
             if axis is None or not axis.looped:
-                self._block(self.sweeps[number], number)
+                self._statements(number, {})
             elif (pair := self._softmax(number)) is not None:
                 self._softmax_loop(axis, *pair)
                 number += 1
             else:
-                self._loop(self.sweeps[number], number, axis)
+                self._loop(number, axis)
             number += 1
 
-    def _block(self, sweep: Sweep, number: int) -> None:
-        axis = self.layout.inner[number]
-        for statement in sweep.statements:
-            self.body.origin = statement.origin
-            if isinstance(statement, Store):
-                self._store(statement, number)
-            elif axis is None:
-                _alone(self.body, statement)
-            elif isinstance(statement, Reduce):
-                reductions.reduce_block(self.body, statement, axis)
-            else:
-                reductions.scan_block(self.body, statement, axis)
+    def _loop(self, number: int, axis: Axis) -> None:
+        reduces = [each for each in self.sweeps[number].statements if isinstance(each, Reduce)]
+        started = {id(each): reductions.begin(self.body, each, axis) for each in reduces}
+        self.body.code.open_loop(axis)
+        self._statements(number, started)
+        self._close(axis)
+        for each in started.values():
+            reductions.end(self.body, each, axis)
 
-    def _loop(self, sweep: Sweep, number: int, axis: Axis) -> None:
-        body = self.body
-        reduces = [each for each in sweep.statements if isinstance(each, Reduce)]
-        started = {id(each): reductions.begin(body, each, axis) for each in reduces}
-        self._open(axis)
-        for statement in sweep.statements:
-            self.body.origin = statement.origin
+    def _statements(self, number: int, started: Mapping[int, reductions.Accumulated]) -> None:
+        """Print the statements of a sweep; `started` are the reductions of an open loop."""
+        body, axis = self.body, self.layout.inner[number]
+        for statement in self.sweeps[number].statements:
+            body.origin = statement.origin
             if isinstance(statement, Store):
                 self._store(statement, number)
-            elif isinstance(statement, Reduce):
+                continue
+            assert axis is not None, f"a reduction or scan without a loop: {statement}"
+            if not isinstance(statement, Reduce):
+                reductions.scan_block(body, statement, axis)
+            elif id(statement) in started:
                 reductions.update(body, started[id(statement)], axis)
             else:
-                reductions.scan_block(body, statement, axis)
-        self._close(axis)
-        for each in reduces:
-            reductions.end(body, started[id(each)], axis)
+                reductions.reduce_block(body, statement, axis)
 
     def _softmax_loop(self, axis: Axis, largest: Reduce, total: Reduce) -> None:
         names = reductions.softmax_begin(self.body, largest, axis)
-        self._open(axis)
+        self.body.code.open_loop(axis)
         reductions.softmax_update(self.body, names, largest, axis)
         self._close(axis)
         reductions.softmax_end(self.body, names, largest, total)
@@ -117,14 +111,10 @@ class _Printing:
             return None
         return (largest, total) if _is_relative(total.value, largest) else None
 
-    def _open(self, axis: Axis) -> None:
-        self.body.code.open_loop(axis)
-
     def _close(self, axis: Axis) -> None:
         body = self.body
         numel = body.positions.size(axis.numel)
-        stages = self.layout.stages
-        steps = f"tl.range(0, {numel}, {axis.block_name}, num_stages={stages})"
+        steps = f"tl.range(0, {numel}, {axis.block_name}, num_stages=1)"
         positions = _axis_lines(axis, body, f"{axis.name}start")
         body.code.close_loop(f"for {axis.name}start in {steps}:", positions)
         body.positions.used -= {axis.index, axis.mask, f"{axis.name}quarter"}
@@ -141,17 +131,14 @@ class _Printing:
         extra = f", mask={mask.text}" if mask.text else ""
         text = value.text
         if store.mode == "set":
-            body.code.line(f"tl.store({pointer}, {text}{extra})", over, store.origin)
+            call = f"tl.store({pointer}, {text}{extra})"
         else:
-            spread = (
-                text
-                if value.axes == over
-                else f"tl.broadcast_to({text}, {body.positions.shape(over)})"
-            )
+            if value.axes != over:
+                text = f"tl.broadcast_to({text}, {body.positions.shape(over)})"
             if store.mode != "add" and store.value.dtype.is_floating_point:
-                spread = f"device.nan_for_{store.mode}({spread})"
-            call = f"{_ATOMIC[store.mode]}({pointer}, {spread}{extra}, sem='relaxed')"
-            body.code.line(call, over, store.origin)
+                text = f"device.nan_for_{store.mode}({text})"
+            call = f"{_ATOMIC[store.mode]}({pointer}, {text}{extra}, sem='relaxed')"
+        body.code.line(call, over, store.origin)
         body.code.forget(store.buffer)
 
     def _barrier(self, number: int) -> None:
@@ -193,7 +180,8 @@ def kernel_source(
     printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
     printing.run()
     signature = ", ".join((*names.values(), *symbols.values()))
-    lines = [*_constants(layout), *_grid_lines(layout, body), *body.code.top.lines]
+    constants = [f"{axis.block_name}: tl.constexpr = {axis.block}" for axis in layout.axes]
+    lines = [*constants, *_grid_lines(layout, body), *body.code.top.lines]
     title = f"Compute {', '.join(kernel.nodes)}."
     text = "\n".join(f"    {line}".rstrip() for line in [f'"""{title}"""', *lines])
     decorated = f"@triton.jit\ndef {function_name(kernel)}({signature}):\n{text}\n"
@@ -218,16 +206,11 @@ def function_name(kernel: Kernel) -> str:
 
 def _on_axes(kernel: Kernel, layout: Layout) -> tuple[Sweep, ...]:
     outer = {loop: index for axis in layout.grid for loop, index in axis.variables().items()}
-    made: list[Sweep] = []
-    for sweep, axis in zip(kernel.sweeps, layout.inner, strict=True):
-        inner = {} if axis is None else axis.variables()
-        rewriting = Rewriting({**outer, **inner})
-        made.append(rewriting.sweep(sweep))
-    return tuple(made)
-
-
-def _constants(layout: Layout) -> list[str]:
-    return [f"{axis.block_name}: tl.constexpr = {axis.block}" for axis in layout.axes]
+    inner = [{} if axis is None else axis.variables() for axis in layout.inner]
+    return tuple(
+        Rewriting({**outer, **own}).sweep(sweep)
+        for sweep, own in zip(kernel.sweeps, inner, strict=True)
+    )
 
 
 def _grid_lines(layout: Layout, body: Body) -> list[str]:
@@ -278,10 +261,6 @@ def _slots(axis: Axis, body: Body) -> str:
     return "" if body.layout.rank == 1 else ("[:, None]", "[None, :]")[axis.place]
 
 
-def _alone(body: Body, statement: Statement) -> None:
-    raise AssertionError(f"a reduction or scan without a loop: {statement}")
-
-
 def _names(buffers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for buffer in buffers:
@@ -298,17 +277,16 @@ def _identifier(name: str) -> str:
 
 
 def _read(sweep: Sweep) -> set[str]:
-    return {v.buffer for each in sweep.statements for v in walk(each) if isinstance(v, Load)}
+    return {value.buffer for value in walk(*sweep.statements) if isinstance(value, Load)}
 
 
 def _moving(sweep: Sweep) -> dict[str, bool]:
     """Return the buffers that a sweep loads, and whether other rows load other elements."""
     found: dict[str, bool] = {}
-    for statement in sweep.statements:
-        for value in walk(statement):
-            if isinstance(value, Load):
-                atoms = {str(atom) for atom in value.index.atoms}
-                found[value.buffer] = found.get(value.buffer, False) or "xindex" in atoms
+    for value in walk(*sweep.statements):
+        if isinstance(value, Load):
+            atoms = {str(atom) for atom in value.index.atoms}
+            found[value.buffer] = found.get(value.buffer, False) or "xindex" in atoms
     return found
 
 

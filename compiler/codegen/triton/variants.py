@@ -168,15 +168,6 @@ class Variants:
         length = self._length(tuple(self._guess.values()))
         return [self] if length is None else self._split(length).kernels
 
-    def source(self) -> str:
-        """Return the source of the layout that is expected."""
-        return self._function(self._expected())[1]
-
-    def compile(self, capability: int) -> triton_launch.Binary:
-        """Compile the variant that is expected for a kind of device; no device is needed."""
-        aligned = (*(True for _ in range(self._pointers)), *(False for _ in self._symbols))
-        return self.compiled(self._expected(), aligned, capability)
-
     def parts_for(self, sizes: tuple[int, ...]) -> tuple[list["Variants"], dict[str, Buffer]]:
         """Return the kernels that it is for some sizes, and the memory between them."""
         length = self._length(sizes)
@@ -231,12 +222,11 @@ class Variants:
 
     def _length(self, sizes: tuple[int, ...]) -> int | None:
         """Return into chunks of which length the rows are split at a call; None for not at all."""
-        length = None
-        if not self._is_part:
-            values = dict(zip(self._symbols, sizes, strict=True))
-            length = self._options.chunk or chunk_length(self.kernel, values)
-            length = length if not self._options.chunk or can_split(self.kernel) else None
-        return length
+        if self._is_part:
+            return None
+        if self._options.chunk:
+            return self._options.chunk if can_split(self.kernel) else None
+        return chunk_length(self.kernel, dict(zip(self._symbols, sizes, strict=True)))
 
     def _split(self, length: int) -> _Parts:
         if length not in self._parts:

@@ -13,8 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.c.c_codegen import CODEGEN, GENERATOR
 from ctk.compiler.codegen.kernels import KernelContext
-from ctk.compiler.codegen.schedule.callables import THREAD
-from ctk.compiler.codegen.schedule.compilation import compile_with
+from ctk.compiler.codegen.schedule.compilation import THREAD, compile_with
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
