@@ -76,6 +76,9 @@ class Target(Protocol):
         settings: Prefix of the target's options among torch's settings (`torch._inductor.config.`);
             empty for none.
         disable_variable: The environment variable that leaves passes out, if there is one.
+        repro_backend: The function that makes the backend of a repro, which carries its source. It
+            gets the target's spec and the script's folder, and returns the argument of
+            `torch.compile(backend=...)`. Its imports of ctk stand inside.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Target(Protocol):
     forced: Mapping[str, object] = MappingProxyType({})
     settings: str = ""
     disable_variable: str = ""
+    repro_backend: Callable[[str, Path], object] = staticmethod(toolkit_backend)
 
     def compile(
         self,
@@ -117,15 +121,6 @@ class Target(Protocol):
         if config:
             options = ", ".join(sorted(config))
             raise ConfigError(f"target {self.name!r} takes no options, got {options}")
-
-    @property
-    def repro_backend(self) -> Callable[[str, Path], object]:
-        """The function that makes the backend of a repro, which carries its source.
-
-        It gets the target's spec and the script's folder, and returns the argument of
-        `torch.compile(backend=...)`. Its imports of ctk stand inside.
-        """
-        return toolkit_backend
 
     def preload(self) -> None:
         """Import the modules of a compile, and run no op: a process calls this before it forks."""

@@ -21,61 +21,6 @@ EAGERS_DRAWS = {f"{place}replace_random.enabled": False for place in ("", "joint
 of every program that draws."""
 
 
-def check_options(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an unknown option, pass, generator or decomposition."""
-    from ctk.compiler.codegen import CODEGEN_OPTIONS
-    from ctk.compiler.codegen.select import generators
-    from ctk.compiler.dispatch.decomposition_table import decomposition_table
-    from ctk.compiler.passes import PASSES
-    from ctk.compiler.rewriting.stage_passes import select_passes
-
-    options = resolve(config)
-    generators(options)
-    decomposition_table(options.decompositions)
-    select_passes(PASSES, options, CODEGEN_OPTIONS)
-
-
-def other_options(config: Mapping[str, object]) -> Sequence[Trial]:
-    """Return every other generator, and the switches at their other value.
-
-    `disable` and `fuel` are left to the bisection.
-    """
-    from ctk.compiler.codegen import CODEGENS
-
-    options = resolve(config)
-    others = [Trial("codegen", each.name) for each in CODEGENS if each.name != options.codegen]
-    freezing = Trial("freezing", not options.freezing)
-    return (*others, freezing, Trial("verify", not options.verify))
-
-
-def passes_of(config: Mapping[str, object]) -> Sequence[str]:
-    """Return every pass that runs with a config, the user's own too."""
-    from ctk.compiler.passes import PASSES
-    from ctk.compiler.rewriting.stage_passes import running_passes
-
-    return running_passes(PASSES, resolve(config))
-
-
-def add_measured_decisions(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a config whose `pad_mm.decisions` holds the measurements of this process."""
-    from ctk.compiler.passes.joint.pad_mm import PASS
-    from ctk.compiler.passes.joint.products import measurements
-    from ctk.compiler.rewriting.options import set_options
-
-    known = measurements()
-    if not known:
-        return config
-    given = resolve(config).passes.get(PASS.name, {})
-    step = set_options(PASS, PASS.name, given)
-    told = {each.removeprefix("-") for each in step.decisions}
-    new = [
-        key if gained >= step.min_speedup else f"-{key}"
-        for key, gained in known.items()
-        if key not in told
-    ]
-    return {**config, f"{PASS.name}.decisions": [*step.decisions, *new]}
-
-
 def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
     """Return the compiler under test."""
     try:
@@ -86,18 +31,21 @@ def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
 
 
 class Ctk(Target):
-    """The pipeline of ctk."""
+    """The pipeline of ctk.
 
-    name = "ctk"
+    Args:
+        is_watched: False: as programs use it, with the persistent cache and without an observer.
+    """
+
     profiles_on_gpu = True
     is_kept = True
     is_quick = True
     forced = MappingProxyType({"on_failure": "raise"})  # its own fallback would hide failures
     disable_variable = "CTK_DISABLE"
+    repro_backend = staticmethod(ctk_backend)
 
-    @property
-    def repro_backend(self) -> Callable[[str, Path], object]:
-        return ctk_backend
+    def __init__(self, name: str, *, is_watched: bool) -> None:
+        self.name, self._is_watched = name, is_watched
 
     def compile(
         self,
@@ -109,41 +57,65 @@ class Ctk(Target):
     ) -> Compiled:
         from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
 
+        if not self._is_watched:
+            return compile_fx(gm, example_inputs, config)
         options = resolve(config).patch(EAGERS_DRAWS, cache=False)  # each question compiles again
         return compile_fx(gm, example_inputs, options, observer)
 
     def check_config(self, config: Mapping[str, object]) -> None:
-        check_options(config)
+        """Raise `ConfigError` for an unknown option, pass, generator or decomposition."""
+        from ctk.compiler.codegen import CODEGEN_OPTIONS
+        from ctk.compiler.codegen.select import generators
+        from ctk.compiler.dispatch.decomposition_table import decomposition_table
+        from ctk.compiler.passes import PASSES
+        from ctk.compiler.rewriting.stage_passes import select_passes
+
+        options = resolve(config)
+        generators(options)
+        decomposition_table(options.decompositions)
+        select_passes(PASSES, options, CODEGEN_OPTIONS)
 
     def effective(self, config: Mapping[str, object]) -> Mapping[str, object]:
         return resolve(config).differences()
 
     def decide(self, config: Mapping[str, object]) -> Mapping[str, object]:
-        return add_measured_decisions(config)
+        """Return a config whose `pad_mm.decisions` holds the measurements of this process."""
+        from ctk.compiler.passes.joint.pad_mm import PASS
+        from ctk.compiler.passes.joint.products import measurements
+        from ctk.compiler.rewriting.options import set_options
+
+        known = measurements()
+        if not known:
+            return config
+        given = resolve(config).passes.get(PASS.name, {})
+        step = set_options(PASS, PASS.name, given)
+        told = {each.removeprefix("-") for each in step.decisions}
+        new = [
+            key if gained >= step.min_speedup else f"-{key}"
+            for key, gained in known.items()
+            if key not in told
+        ]
+        return {**config, f"{PASS.name}.decisions": [*step.decisions, *new]}
 
     def passes(self, config: Mapping[str, object]) -> Sequence[str]:
-        return passes_of(config)
+        """Return every pass that runs with a config, the user's own too."""
+        from ctk.compiler.passes import PASSES
+        from ctk.compiler.rewriting.stage_passes import running_passes
+
+        return running_passes(PASSES, resolve(config))
 
     def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
-        return other_options(config)
+        """Return every other generator, and the switches at their other value.
+
+        `disable` and `fuel` are left to the bisection.
+        """
+        from ctk.compiler.codegen import CODEGENS
+
+        options = resolve(config)
+        others = [Trial("codegen", each.name) for each in CODEGENS if each.name != options.codegen]
+        freezing = Trial("freezing", not options.freezing)
+        return (*others, freezing, Trial("verify", not options.verify))
 
 
-class UnwatchedCtk(Ctk):
-    """The pipeline as programs use it, with the persistent cache and without an observer."""
-
-    name = "ctk-unwatched"
-
-    def compile(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
-    ) -> Compiled:
-        from ctk.compiler.pipeline import compile_fx
-
-        return compile_fx(gm, example_inputs, config)
-
-
-TARGET, UNWATCHED = Ctk(), UnwatchedCtk()
+TARGET = Ctk("ctk", is_watched=True)
+UNWATCHED = Ctk("ctk-unwatched", is_watched=False)

@@ -38,10 +38,9 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor.patch_sites import wrap_site
 from ctk.compiler.usercode.references import load
 from ctk.repro_templates.graph.loading import loaded_function, registered_backend
-from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import AotEvents
 from ctk.toolkit.targets.base import Compiled, Target
-from ctk.toolkit.targets.reporting import report
+from ctk.toolkit.targets.reporting import raise_innermost, report
 
 Backend = Callable[..., Any]
 
@@ -89,13 +88,10 @@ class BackendTarget(Target):
 
     def __init__(self, spec: str, backend: Backend = _not_loaded) -> None:
         self.name, self._backend = spec, backend
-        self._place = spec.rpartition(":")[0]
-        is_installed = not self._place or self._place.endswith(".py")
-        self.needs = "" if is_installed else f"the module {self._place}"
-
-    @property
-    def repro_backend(self) -> Callable[[str, Path], object]:
-        return loaded_function if self._place else registered_backend
+        place = spec.rpartition(":")[0]
+        is_installed = not place or place.endswith(".py")
+        self.needs = "" if is_installed else f"the module {place}"
+        self.repro_backend = loaded_function if place else registered_backend
 
     def compile(
         self,
@@ -106,8 +102,12 @@ class BackendTarget(Target):
         observer: Observer | None,
     ) -> Compiled:
         self.check_config(config)
-        label, backend = Path(self.name).name, self._backend
-        return _compile(label, backend, gm, example_inputs, config=config, observer=observer)
+        options = {"options": dict(config)} if config else {}
+        call = partial(self._backend, gm, list(example_inputs), **options)
+        with raise_innermost():
+            if observer is None:
+                return cast("Compiled", call())
+            return _observe_graphs(Path(self.name).name, gm, example_inputs, call, observer)
 
     def check_config(self, config: Mapping[str, object]) -> None:
         """Check that a backend that gets options can take them.
@@ -128,27 +128,6 @@ class BackendTarget(Target):
             "next: give the backend a parameter `options`: torch.compile(options=...) passes it "
             "there"
         )
-
-
-def _compile(
-    name: str,
-    backend: Backend,
-    gm: GraphModule,
-    example_inputs: Sequence[object],
-    *,
-    config: Mapping[str, object],
-    observer: Observer | None,
-) -> Compiled:
-    """Compile one captured graph with a Dynamo backend."""
-    options = {"options": dict(config)} if config else {}
-    call = partial(backend, gm, list(example_inputs), **options)
-    try:
-        if observer is None:
-            return cast("Compiled", call())
-        return _observe_graphs(name, gm, example_inputs, call, observer)
-    except Exception as error:
-        inner = root_error(error)
-        raise inner from inner.__cause__
 
 
 def _observe_graphs(

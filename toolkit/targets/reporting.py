@@ -1,6 +1,8 @@
-"""Shared by adapters of foreign compilers: report an exception, run a vetoed graph."""
+"""Shared by adapters of foreign compilers: report and raise exceptions, run a vetoed graph."""
 
 import dataclasses
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,3 +31,16 @@ def report(observer: Observer, record: ErrorRecord, *, where: str | None = None)
     """
     inner = dataclasses.replace(record, error=root_error(record.error))
     place(inner, observer, where=where)
+
+
+@contextmanager
+def raise_innermost() -> Generator[None]:
+    """Raise the innermost exception in place of the wrappers of a compiler; its cause stays.
+
+    `InductorError` and `BackendCompilerFailed` hide the type, which identifies the user's failure.
+    """
+    try:
+        yield
+    except Exception as error:
+        inner = root_error(error)
+        raise inner from inner.__cause__

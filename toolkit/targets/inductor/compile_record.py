@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Self
 
 from torch.fx import GraphModule
 
@@ -45,7 +46,7 @@ from ctk.compiler.rewriting.effect_split import number_effect
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
-from ctk.toolkit.targets.inductor.lowering import Lowering, begin_lowering
+from ctk.toolkit.targets.inductor.lowering import Lowering
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 
 EXACT_PASSES = frozenset(
@@ -144,6 +145,10 @@ class CompileRecord:
     def is_watching(self) -> bool:
         """Return whether this thread's announcements are about the graph of this compile."""
         return self._owner == threading.get_ident() and not self._muted
+
+    def watching(self) -> Self | None:
+        """Return this record while `is_watching`; else None."""
+        return self if self.is_watching() else None
 
     def _is_busy(self) -> bool:
         """Return whether a stage is open: graphs traced then (patterns) are not the user's."""
@@ -265,7 +270,7 @@ class CompileRecord:
         frame.kernel_started = time.perf_counter()
         if not self.numbering.allow_kernel(frame.kernel):
             raise KernelVetoed
-        frame.lowering = begin_lowering(frame.stage, frame.root, frame.last, self.numbering)
+        frame.lowering = Lowering(frame.stage, frame.root, frame.last, self.numbering)
 
     def begin_match(self, frame: Frame, match: Attempt) -> bool:
         """Number a match that is about to be applied, and ask whether it may.

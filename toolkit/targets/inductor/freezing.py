@@ -13,11 +13,9 @@ Inductor announces none of them. Between them its pattern passes run, which do a
 Patterns are reported by `patterns`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
-
-from torch.fx import GraphModule
 
 from ctk.compiler.freezing.freeze import note_frozen
 from ctk.compiler.fx.types import value_of
@@ -25,65 +23,54 @@ from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.inductor_freezing import FreezingStep
-from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.frames import Frame
-from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, time_pass
-
-Hook = tuple[Site, Callable[[Function], Function]]
+from ctk.toolkit.targets.inductor.regions import (
+    Call,
+    Hook,
+    begin_pass,
+    divert,
+    failing_stage,
+    time_pass,
+)
 
 
 def freezing_hooks(session: CompileRecord) -> Iterator[Hook]:
     """Return the hooks around freezing and around each of its steps."""
     first = inductor_freezing.before_freezing()
-    yield first.site, partial(_first_step, session, first)
-    yield inductor.sites().freeze, partial(_freeze, session)
+    yield first.site, divert(session.watching, partial(_run_first_step, first))
+    yield inductor.sites().freeze, divert(session.watching, _run_freeze)
     for step in inductor_freezing.freezing_steps():
-        yield step.site, partial(_inner_step, session, step)
+        yield step.site, divert(session.watching, partial(_run_inner_step, step))
 
 
-def _first_step(session: CompileRecord, step: FreezingStep, original: Function) -> Function:
-    """Wrap the step before `freeze`; it opens the stage that `freeze` continues."""
-
-    def run(gm: GraphModule, *args: Any) -> Any:
-        if not session.is_watching():
-            return original(gm, *args)
-        inputs = tuple(value_of(node) for node in placeholders(gm))
-        frame = session.open("frozen", gm, inputs)
-        try:
-            return _observe_step(session, frame, step, original, (gm, *args))
-        except BaseException:
-            session.drop(frame)
-            raise
-
-    return run
+def _run_first_step(step: FreezingStep, session: CompileRecord, call: Call) -> Any:
+    """Run the step before `freeze`; it opens the stage that `freeze` continues."""
+    gm = call.args[0]
+    frame = session.open("frozen", gm, tuple(value_of(node) for node in placeholders(gm)))
+    try:
+        return _observe_step(session, frame, step, call)
+    except BaseException:
+        session.drop(frame)
+        raise
 
 
-def _freeze(session: CompileRecord, original: Function) -> Function:
-    """Wrap freezing: `(dynamo_gm, gm, inputs) -> (gm, kept)`."""
-
-    def run(dynamo_gm: GraphModule, gm: GraphModule, inputs: Any) -> Any:
-        if not session.is_watching():
-            return original(dynamo_gm, gm, inputs)
-        frame = _find_frozen_frame(session) or session.open("frozen", gm, inputs)
-        with failing_stage(session, frame):
-            result = original(dynamo_gm, gm, inputs)
-            session.close(frame, result[0])
-        return result
-
-    return run
+def _run_freeze(session: CompileRecord, call: Call) -> Any:
+    """Run freezing: `(dynamo_gm, gm, inputs) -> (gm, kept)`."""
+    _, gm, inputs = call.args
+    frame = _find_frozen_frame(session) or session.open("frozen", gm, inputs)
+    with failing_stage(session, frame):
+        result = call()
+        session.close(frame, result[0])
+    return result
 
 
-def _inner_step(session: CompileRecord, step: FreezingStep, original: Function) -> Function:
-    """Wrap a step inside `freeze`; outside (`constant_fold`) it belongs to another pass."""
-
-    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = _find_frozen_frame(session)
-        if frame is None or kwargs or session.in_patterns:
-            return original(graph, *args, **kwargs)
-        return _observe_step(session, frame, step, original, (graph, *args))
-
-    return run
+def _run_inner_step(step: FreezingStep, session: CompileRecord, call: Call) -> Any:
+    """Run a step inside `freeze`; outside (`constant_fold`) it belongs to another pass."""
+    frame = _find_frozen_frame(session)
+    if frame is None or call.keywords or session.in_patterns:
+        return call()
+    return _observe_step(session, frame, step, call)
 
 
 def _find_frozen_frame(session: CompileRecord) -> Frame | None:
@@ -91,22 +78,17 @@ def _find_frozen_frame(session: CompileRecord) -> Frame | None:
     return frame if frame is not None and frame.stage == "frozen" else None
 
 
-def _observe_step(
-    session: CompileRecord,
-    frame: Frame,
-    step: FreezingStep,
-    original: Function,
-    args: tuple[Any, ...],
-) -> Any:
+def _observe_step(session: CompileRecord, frame: Frame, step: FreezingStep, call: Call) -> Any:
     pass_id = begin_pass(session, frame, step.name)
     if not session.numbering.allow_pass(pass_id):
         session.refuse(frame, pass_id)
-        return step.refused(*args)
+        return step.refused(*call.args)
     names = input_names(frame.root)
     with time_pass(session, frame, pass_id):
-        result: Any = original(*args)
+        result: Any = call()
         if step.adopts:
             frame.root.graph = result  # as the caller does next; so the pass shows its effect
         if step.folds:
-            note_frozen(frame.root, inductor_freezing.folded_parameters(names, args[1], result))
+            folded = inductor_freezing.folded_parameters(names, call.args[1], result)
+            note_frozen(frame.root, folded)
     return result

@@ -6,22 +6,25 @@ its graph is interpreted instead, under the same boxed calling convention.
 """
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
 from ctk.compiler.torch_compat.fx.graphs import Boxed
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.inductor import inductor_lowering
+from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
-from ctk.toolkit.targets.inductor.errors import fail_pass, find_lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import install_hooks
 from ctk.toolkit.targets.inductor.kernel_parts import spy_on_kernels
 from ctk.toolkit.targets.inductor.lowering import Lowering
-from ctk.toolkit.targets.reporting import interpret_graph, report
+from ctk.toolkit.targets.inductor.regions import fail_pass
+from ctk.toolkit.targets.reporting import interpret_graph, raise_innermost, report
 
 
 def observe_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
@@ -32,7 +35,7 @@ def observe_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
         gm: GraphModule, example_inputs: Sequence[object], *args: Any, **kwargs: Any
     ) -> Any:
         stage: Stage = "backward" if kwargs.get("is_backward") else "forward"
-        with install_hooks(session):
+        with raise_innermost(), install_hooks(session):
             frame = session.open(stage, gm, example_inputs)
             try:
                 return _compile(
@@ -40,19 +43,6 @@ def observe_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
                 )
             finally:
                 session.drop(frame)
-
-    return inner_compile
-
-
-def plain_inner_compile() -> inductor.InnerCompile:
-    """Return Inductor's `inner_compile`, with exceptions that keep their type."""
-    original = inductor.inner_compile()
-
-    def inner_compile(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:
-            reraise(error)
 
     return inner_compile
 
@@ -66,7 +56,7 @@ def _compile(session: CompileRecord, frame: Frame, compile_graph: Callable[[], A
         compiled, vetoed = interpret_graph(frame.last), True
     except Exception as error:
         _fail(session, frame, error)
-        reraise(error)
+        raise
     if frame.kernel is not None:
         seconds = time.perf_counter() - frame.kernel_started
         source = inductor.generated_source(compiled)
@@ -128,8 +118,24 @@ def _fail(session: CompileRecord, frame: Frame, error: Exception) -> None:
         fail_pass(session, frame, error)
         return
     failed = frame.lowering.failed if frame.lowering is not None else None
-    pass_id, node = failed or (None, find_lowered_node(error))
+    pass_id, node = failed or (None, _find_lowered_node(error))
     record = ErrorRecord(
         error, "lowered", pass_id, kernel=frame.kernel, node=node, graph=frame.last
     )
     report(session.observer, record)
+
+
+def _find_lowered_node(error: BaseException) -> str | None:
+    """Return the node whose lowering raised, or whose lowered form failed in code generation.
+
+    The traceback's innermost `run_node(n)`, or the innermost method of a piece of Inductor's IR
+    that computes a node.
+    """
+    found = None
+    for frame, _ in traceback.walk_tb(root_error(error).__traceback__):
+        node = frame.f_locals.get("n")
+        if frame.f_code.co_name == "run_node" and isinstance(node, Node):
+            found = node.name
+        origin = inductor_lowering.origin_of(frame.f_locals.get("self"))
+        found = origin.name if origin is not None else found
+    return found

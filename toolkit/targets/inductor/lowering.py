@@ -3,7 +3,7 @@
 Below the passes these can be left out, each by its id:
 
     lowered/lower.aten.abs.default                 a lowering: the operator falls back to ATen
-    lowered/fusion, its rewrites by number         fusions of two scheduler nodes (`fusions`)
+    lowered/fusion, its rewrites by number         fusions of two scheduler nodes (`Fusions`)
     lowered/inductor:forward.cpp_fused_abs_0       a kernel: its nodes fall back (`kernel_parts`)
     lowered/buffer_reuse, lowered/vectorization    parts with an option (`switches`)
 
@@ -11,24 +11,118 @@ A vetoed kernel is known only when all are generated: then the graph is lowered 
 nodes of that kernel in ATen, before anything is compiled.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.observe import PassId, PassRecord, Stage
+from ctk.compiler.observe import PassId, PassRecord, RewriteId, RewriteRecord, Stage
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.inductor import inductor_lowering
-from ctk.toolkit.targets.inductor.fusions import Fusions
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.switches import switches_on
+
+Pair = tuple[frozenset[str], frozenset[str]]
+"""The names of two scheduler nodes."""
+
+
+@dataclass(slots=True)
+class Fusions:
+    """The fusions of one graph: rewrites of the pass `lowered/fusion`, made or vetoed.
+
+    A scheduler node is a loop nest or a library call. A fusion gets its number when Inductor is
+    about to make it. A refused one stays refused, also as part of a larger one: after `op0 + op1`
+    was vetoed, neither `op0 + op1` in the next round nor `op0 op2 + op1` is made, and neither has a
+    number.
+
+    Loops that code generation writes into one function without fusing them are not seen.
+
+    Attributes:
+        numbering: That of the compile.
+        named: Names of those of the given nodes that the graph has, in its order.
+        is_open: Whether fusions get numbers; when the graph is lowered once more, they do not.
+    """
+
+    numbering: Numbering
+    named: Callable[[tuple[Node, ...]], tuple[str, ...]]
+    is_open: bool = True
+    _id: PassId | None = None
+    _allowed: bool = True
+    _depth: int = 0
+    _scouting: bool = False
+    _refused: list[Pair] = field(default_factory=list[Pair])
+    _pending: dict[Pair, RewriteId] = field(default_factory=dict[Pair, RewriteId])
+    _records: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
+
+    def can_fuse(self, first: Any, second: Any, original: Callable[[], bool]) -> bool:
+        """Answer for Inductor whether two nodes may be fused."""
+        if self._depth:  # a node of several asks about its parts
+            return original()
+        pair = (inductor_lowering.names(first), inductor_lowering.names(second))
+        if not self._may_fuse() or self._is_refused(pair):
+            return False
+        self._depth += 1
+        try:
+            allowed = original()
+        finally:
+            self._depth -= 1
+        if not allowed or self._scouting or not self.is_open or pair in self._pending:
+            return allowed
+        return self._ask(pair, first, second)
+
+    def candidates(self, original: Callable[[], Any]) -> Any:
+        """Let Inductor look for pairs: nothing is fused, so nothing gets a number."""
+        self._scouting = True
+        try:
+            return original()
+        finally:
+            self._scouting = False
+
+    def record_made(self, first: Any, second: Any) -> None:
+        """Record a fusion that was made."""
+        pair = (inductor_lowering.names(first), inductor_lowering.names(second))
+        rewrite = self._pending.pop(pair, None)
+        if rewrite is not None:
+            self._records.append(RewriteRecord(rewrite, self._nodes(first, second)))
+
+    def record(self, graph: GraphModule) -> PassRecord | None:
+        """Return the record of the pass; None when it was never asked about."""
+        if self._id is None:
+            return None
+        made = tuple(sorted(self._records, key=lambda record: record.id.number))
+        return PassRecord(self._id, "exact", graph, graph, made, vetoed=not self._allowed)
+
+    def _may_fuse(self) -> bool:
+        if self._id is None:
+            self._id = self.numbering.pass_id("lowered", "fusion")
+            self._allowed = self.numbering.allow_pass(self._id)
+        return self._allowed
+
+    def _is_refused(self, pair: Pair) -> bool:
+        (a, b) = pair
+        return any((a & c and b & d) or (a & d and b & c) for c, d in self._refused)
+
+    def _ask(self, pair: Pair, first: Any, second: Any) -> bool:
+        assert self._id is not None, "asked about by _may_fuse"
+        rule = f"{'_'.join(sorted(pair[0]))} + {'_'.join(sorted(pair[1]))}"
+        rewrite = self.numbering.rewrite_id(self._id, rule)
+        if self.numbering.allow_rewrite(rewrite):
+            self._pending[pair] = rewrite
+            return True
+        self._refused.append(pair)
+        self._records.append(RewriteRecord(rewrite, self._nodes(first, second), vetoed=True))
+        return False
+
+    def _nodes(self, first: Any, second: Any) -> tuple[str, ...]:
+        return self.named(inductor_lowering.origins([first, second]))
 
 
 @dataclass(slots=True)
 class Lowering:
-    """One graph on its way to kernels.
+    """One graph on its way to kernels; begins with the parts that are switched off.
 
     Attributes:
         stage: Stage of the graph.
@@ -43,14 +137,14 @@ class Lowering:
         in_eager: Names of the nodes of vetoed kernels; they fall back to ATen.
         is_again: Whether the graph is being lowered once more, without those kernels.
         module: The compiled module.
-        undo: Puts back the options that are off.
+        undo: Puts back the options that are off; to be closed after the lowering.
     """
 
     stage: Stage
     live: GraphModule
     graph: GraphModule
     numbering: Numbering
-    fusions: Fusions
+    fusions: Fusions = field(init=False)
     asked: dict[str, tuple[PassId, bool]] = field(default_factory=dict[str, tuple[PassId, bool]])
     failed: tuple[PassId, str] | None = None
     parts: list[KernelPart] = field(default_factory=list[KernelPart])
@@ -61,6 +155,10 @@ class Lowering:
     undo: ExitStack = field(default_factory=ExitStack)
     _refuses: bool = False
 
+    def __post_init__(self) -> None:
+        self.fusions = Fusions(self.numbering, self.names)
+        self._switch_off()
+
     def allows(self, name: str) -> bool:
         """Return whether the pass of that name may run on this graph; asked once."""
         if name not in self.asked:
@@ -68,7 +166,7 @@ class Lowering:
             self.asked[name] = (pass_id, self.numbering.allow_pass(pass_id))
         return self.asked[name][1]
 
-    def switch_off(self) -> None:
+    def _switch_off(self) -> None:
         """Ask about every part with an option, and switch the vetoed ones off."""
         off = {each.option: each.off for each in switches_on() if not self.allows(each.name)}
         if off:
@@ -121,16 +219,3 @@ class Lowering:
         self.in_eager, self.is_again = self.find_vetoed_nodes(), True
         self.fusions.is_open = False
         self.launches.clear()
-
-
-def begin_lowering(
-    stage: Stage, live: GraphModule, graph: GraphModule, numbering: Numbering
-) -> Lowering:
-    """Return the lowering of a graph that begins now; `Lowering.undo` is to be closed after it."""
-
-    def find_names(nodes: Sequence[Node]) -> tuple[str, ...]:
-        return lowering.names(nodes)
-
-    lowering = Lowering(stage, live, graph, numbering, Fusions(numbering, find_names))
-    lowering.switch_off()
-    return lowering

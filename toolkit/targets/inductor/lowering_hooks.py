@@ -4,100 +4,68 @@
 observed graph goes straight through.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.torch_compat.inductor import inductor_lowering
-from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.frames import KernelsVetoed
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.lowering import Lowering
+from ctk.toolkit.targets.inductor.regions import Call, Hook, divert
 
-Function = Callable[..., Any]
 
-
-def lowering_hooks(session: CompileRecord) -> Iterator[tuple[Site, Callable[[Any], Any]]]:
+def lowering_hooks(session: CompileRecord) -> Iterator[Hook]:
     """Yield each site to wrap, with its wrapper."""
-    sites = inductor_lowering.lowering_sites()
-    yield sites.run_node, lambda f: _run_node(session, f)
-    yield sites.falls_back, lambda f: _falls_back(session, f)
-    yield sites.can_fuse, lambda f: _can_fuse(session, f)
-    yield sites.candidates, lambda f: _candidates(session, f)
-    yield sites.fuse, lambda f: _fuse(session, f)
+    sites, lowering = inductor_lowering.lowering_sites(), session.lowering
+    yield sites.run_node, divert(lowering, _run_node)
+    ask = divert(lowering, _falls_back)
+    yield sites.falls_back, lambda method: classmethod(ask(method.__func__))
+    yield sites.can_fuse, divert(lowering, _can_fuse)
+    yield sites.candidates, divert(lowering, _find_candidates)
+    yield sites.fuse, divert(lowering, _fuse)
     for site in sites.define_kernel:
-        yield site, lambda f: _define_kernel(session, f)
-    yield sites.call_kernel, lambda f: _call_kernel(session, f)
-    yield sites.load, lambda f: _load(session, f)
+        yield site, divert(lowering, _define_kernel)
+    yield sites.call_kernel, divert(lowering, _call_kernel)
+    yield sites.load, divert(lowering, _load)
 
 
-def _run_node(session: CompileRecord, original: Function) -> Function:
-    def run(interpreter: Any, node: Any) -> Any:
-        lowering = session.lowering()
-        if lowering is None:
-            return original(interpreter, node)
-        with lowering.at(node):
-            return original(interpreter, node)
-
-    return run
+def _run_node(lowering: Lowering, call: Call) -> Any:
+    _, node = call.args
+    with lowering.at(node):
+        return call()
 
 
-def _falls_back(session: CompileRecord, original: Any) -> Any:
-    """Wrap the class method by which Inductor asks torch's own bisector."""
-
-    def ask_fallback(cls: Any, backend: str, subsystem: str, *args: Any, **kwargs: Any) -> bool:
-        lowering = session.lowering()
-        is_ours = (backend, subsystem) == ("inductor", "lowerings")
-        if lowering is not None and is_ours and lowering.falls_back():
-            return True
-        return original.__func__(cls, backend, subsystem, *args, **kwargs)
-
-    return classmethod(ask_fallback)
+def _falls_back(lowering: Lowering, call: Call) -> bool:
+    """Answer for torch's own bisector, whose class method Inductor asks."""
+    _, backend, subsystem, *_ = call.args
+    is_ours = (backend, subsystem) == ("inductor", "lowerings")
+    return (is_ours and lowering.falls_back()) or call()
 
 
-def _can_fuse(session: CompileRecord, original: Function) -> Function:
-    def can_fuse(scheduler: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
-        def ask() -> Any:
-            return original(scheduler, first, second, *args, **kwargs)
-
-        lowering = session.lowering()
-        return ask() if lowering is None else lowering.fusions.can_fuse(first, second, ask)
-
-    return can_fuse
+def _can_fuse(lowering: Lowering, call: Call) -> bool:
+    _, first, second, *_ = call.args
+    return lowering.fusions.can_fuse(first, second, call)
 
 
-def _candidates(session: CompileRecord, original: Function) -> Function:
-    def candidates(*args: Any, **kwargs: Any) -> Any:
-        lowering = session.lowering()
-        if lowering is None:
-            return original(*args, **kwargs)
-        return lowering.fusions.candidates(lambda: original(*args, **kwargs))
-
-    return candidates
+def _find_candidates(lowering: Lowering, call: Call) -> Any:
+    return lowering.fusions.candidates(call)
 
 
-def _fuse(session: CompileRecord, original: Function) -> Function:
-    def fuse(scheduler: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
-        lowering = session.lowering()
-        if lowering is not None:
-            lowering.fusions.record_made(first, second)
-        return original(scheduler, first, second, *args, **kwargs)
-
-    return fuse
+def _fuse(lowering: Lowering, call: Call) -> Any:
+    _, first, second, *_ = call.args
+    lowering.fusions.record_made(first, second)
+    return call()
 
 
-def _define_kernel(session: CompileRecord, original: Function) -> Function:
-    def define(codegen: Any, source: str, nodes: Any, *args: Any, **kwargs: Any) -> Any:
-        pointers = inductor_lowering.pointers(codegen, args, kwargs)
-        name = original(codegen, source, nodes, *args, **kwargs)
-        lowering = session.lowering()
-        if lowering is not None:
-            _announce(lowering, name, inductor_lowering.final_source(source, name), nodes, pointers)
-        return name
-
-    return define
+def _define_kernel(lowering: Lowering, call: Call) -> Any:
+    codegen, source, nodes, *more = call.args
+    pointers = inductor_lowering.pointers(codegen, tuple(more), call.keywords)
+    name = call()
+    _announce(lowering, name, inductor_lowering.final_source(source, name), nodes, pointers)
+    return name
 
 
 def _announce(
@@ -121,18 +89,13 @@ def _announce(
     lowering.parts.append(part)
 
 
-def _call_kernel(session: CompileRecord, original: Function) -> Function:
-    """Wrap the writing of a call: which buffers the kernel that was just defined gets."""
-
-    def call(wrapper: Any, name: str, arguments: Any, *args: Any, **kwargs: Any) -> Any:
-        lowering = session.lowering()
-        if lowering is not None and not lowering.is_again and lowering.parts:
-            part = lowering.parts[-1]
-            if part.name == name:
-                lowering.launches.append(_launch(lowering, part, tuple(map(str, arguments))))
-        return original(wrapper, name, arguments, *args, **kwargs)
-
-    return call
+def _call_kernel(lowering: Lowering, call: Call) -> Any:
+    """Write a call: which buffers the kernel that was just defined gets."""
+    _, name, arguments, *_ = call.args
+    if not lowering.is_again and lowering.parts and lowering.parts[-1].name == name:
+        launch = _launch(lowering, lowering.parts[-1], tuple(map(str, arguments)))
+        lowering.launches.append(launch)
+    return call()
 
 
 def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) -> Launch:
@@ -149,20 +112,13 @@ def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) ->
     return Launch(part, arguments, reads)
 
 
-def _load(session: CompileRecord, original: Function) -> Function:
-    """Wrap the compile of generated code; nothing is compiled if a kernel was vetoed."""
-
-    def load(interpreter: Any, code: Any) -> Any:
-        lowering = session.lowering()
-        if lowering is None:
-            return original(interpreter, code)
-        if not lowering.is_again and lowering.find_vetoed_nodes():
-            raise KernelsVetoed
-        for part in lowering.parts:
-            again = {b for b in part.writes if inductor_lowering.is_written_again(b)}
-            part.writes = {b: n for b, n in part.writes.items() if b not in again}
-        module = original(interpreter, code)
-        lowering.module = module if isinstance(module, ModuleType) else None
-        return module
-
-    return load
+def _load(lowering: Lowering, call: Call) -> Any:
+    """Compile generated code; nothing is compiled if a kernel was vetoed."""
+    if not lowering.is_again and lowering.find_vetoed_nodes():
+        raise KernelsVetoed
+    for part in lowering.parts:
+        again = {b for b in part.writes if inductor_lowering.is_written_again(b)}
+        part.writes = {b: n for b, n in part.writes.items() if b not in again}
+    module = call()
+    lowering.module = module if isinstance(module, ModuleType) else None
+    return module

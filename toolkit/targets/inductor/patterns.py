@@ -16,8 +16,8 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.same import state_of
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
-from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame
+from ctk.toolkit.targets.inductor.regions import fail_pass
 from ctk.toolkit.targets.inductor.snapshot import extract_lowered_body, remember_lowered
 
 

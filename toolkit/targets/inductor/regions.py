@@ -1,19 +1,45 @@
 """Stages and passes as regions of an observed compile: begun, timed, reported, or failed.
 
-The wrappers are in `hooks` and `freezing`.
+The wrapped functions are in `hooks`, `freezing` and `lowering_hooks`.
 """
 
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from ctk.compiler.observe import PassId
+from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
-from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
+from ctk.toolkit.targets.inductor.snapshot import snapshot
+from ctk.toolkit.targets.reporting import report
 
 Function = Callable[..., Any]
+Wrapper = Callable[[Any], Any]
+Hook = tuple[Site, Wrapper]
+Call = partial[Any]
+"""A call of a wrapped function, with its arguments."""
+
+
+def divert(find: Callable[[], object], region: Callable[[Any, Call], Any]) -> Wrapper:
+    """Return the wrapper that diverts the calls about an observed graph to a region.
+
+    Args:
+        find: Returns the record or the lowering that a call is about; None: it goes straight
+            through to the wrapped function.
+        region: Gets that record or lowering, and the call to make, whose arguments are positional.
+    """
+
+    def wrap(original: Function) -> Function:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            found, call = find(), partial(original, *args, **kwargs)
+            return call() if found is None else region(found, call)
+
+        return run
+
+    return wrap
 
 
 def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:
@@ -46,3 +72,19 @@ def failing_stage(session: CompileRecord, frame: Frame) -> Generator[None]:
         raise
     finally:
         session.drop(frame)
+
+
+def fail_pass(
+    session: CompileRecord,
+    frame: Frame,
+    error: BaseException,
+    *,
+    pass_id: PassId | None = None,
+    rewrite: RewriteId | None = None,
+    node: str | None = None,
+) -> None:
+    """Report an exception that left a pass, or a stage outside of any announced pass."""
+    session.end_run(frame)
+    graph = snapshot(frame.root, frame.swaps)
+    record = ErrorRecord(error, frame.stage, pass_id, rewrite, node=node, graph=graph)
+    report(session.observer, record)

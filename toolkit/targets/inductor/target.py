@@ -31,8 +31,8 @@ Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
 (`CompilerBisector`) asks about the same places, but recompiles once per question.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from torch.fx import GraphModule
 
@@ -44,65 +44,45 @@ from ctk.compiler.torch_compat.process.settings import INDUCTOR
 from ctk.repro_templates.graph.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Trial
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
-from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import install_hooks
-from ctk.toolkit.targets.inductor.kernels import observe_inner_compile, plain_inner_compile
+from ctk.toolkit.targets.inductor.kernels import observe_inner_compile
 from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
 from ctk.toolkit.targets.inductor.snapshot import snapshot
-from ctk.toolkit.targets.inductor.trials import trials
-from ctk.toolkit.targets.reporting import report
+from ctk.toolkit.targets.inductor.switches import SWITCHES
+from ctk.toolkit.targets.reporting import raise_innermost, report
 
 
-def compile_inductor(
-    gm: GraphModule,
-    example_inputs: Sequence[object],
-    *,
-    config: Mapping[str, object],
-    observer: Observer | None,
-) -> Compiled:
-    """Compile one captured graph with Inductor.
-
-    Args:
-        gm: Captured graph; Inductor may change it in place.
-        example_inputs: One value per placeholder, real or fake (symbolic sizes come from fake
-            ones).
-        config: Inductor options.
-        observer: Gets the events, also those of a backward graph that is compiled at the first
-            backward call.
-
-    Raises:
-        ConfigError: A config key or value that Inductor does not know.
-        Exception: Inductor's own, unwrapped; with an observer its attribute `ctk_where` names the
-            place.
-    """
-    patches = config_patches(config)
-    if observer is None:
-        return _compile_unobserved(gm, example_inputs, patches)
-    session = CompileRecord(observer)
-    captured = snapshot(gm)
-    observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
-    with install_hooks(session):
-        try:
-            return inductor.compile_graph(
-                gm,
-                example_inputs,
-                config_patches=patches,
-                inner_compile=observe_inner_compile(session),
-            )
-        except Exception as error:
-            report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
-            reraise(error)
+def _of_code(option: str, value: object, *culprits: str, trace: str = "") -> Trial:
+    return Trial(option, value, culprits, is_of_code=True, trace=trace)
 
 
-def _compile_unobserved(
-    gm: GraphModule, example_inputs: Sequence[object], patches: Mapping[str, object]
-) -> Compiled:
-    try:
-        return inductor.compile_graph(
-            gm, example_inputs, config_patches=patches, inner_compile=plain_inner_compile()
-        )
-    except Exception as error:
-        reraise(error)
+TRIALS: tuple[Trial, ...] = (
+    Trial("pattern_matcher", False, ("joint/", "frozen/", "forward/", "backward/")),
+    Trial("joint_graph_constant_folding", False, ("joint/constant_fold",)),
+    Trial("use_pre_grad_passes", False, ("pre_grad/",)),
+    Trial("use_joint_graph_passes", False, ("joint/",)),
+    Trial("use_post_grad_passes", False, ("forward/", "backward/")),
+    Trial("freezing", False, ("frozen/",)),
+    _of_code("epilogue_fusion", False, "lowered/fusion"),
+    _of_code("prologue_fusion", False, "lowered/fusion"),
+    _of_code("max_fusion_size", 1, "lowered/fusion"),
+    *(_of_code(s.option, s.off, f"lowered/{s.name}", trace=s.trace) for s in SWITCHES),
+    _of_code("emulate_precision_casts", True),
+    Trial("fallback_random", True),
+    _of_code("use_fast_math", False),
+    _of_code("cpp.enable_unsafe_math_opt_flag", False),
+    Trial("cpp.weight_prepack", False),
+    _of_code("online_softmax", False),
+    Trial("optimize_scatter_upon_const_tensor", False),
+    _of_code("constant_and_index_propagation", False),
+    Trial("reorder_for_locality", False, ("forward/reorder_for_locality",)),
+    Trial("shape_padding", False),
+)
+"""Options that may matter to a failure, each at the value at which Inductor does less.
+
+Not here: options that make a compile slow (`max_autotune`) or change random numbers; nor
+`fallback_by_default`, with which nothing is lowered: bisection leaves out single lowerings.
+"""
 
 
 class Inductor(Target):
@@ -114,10 +94,7 @@ class Inductor(Target):
     has_modes = True
     defaults = COMPARABLE
     settings = INDUCTOR
-
-    @property
-    def repro_backend(self) -> Callable[[str, Path], object]:
-        return registered_backend
+    repro_backend = staticmethod(registered_backend)
 
     def compile(
         self,
@@ -127,7 +104,31 @@ class Inductor(Target):
         config: Mapping[str, object],
         observer: Observer | None,
     ) -> Compiled:
-        return compile_inductor(gm, example_inputs, config=config, observer=observer)
+        """Compile one captured graph with Inductor.
+
+        Args:
+            observer: Gets the events, also those of a backward graph that is compiled at the first
+                backward call.
+
+        Raises:
+            ConfigError: A config key or value that Inductor does not know.
+            Exception: Inductor's own, unwrapped; with an observer its attribute `ctk_where` names
+                the place.
+        """
+        patches = config_patches(config)
+        compile_graph = partial(inductor.compile_graph, gm, example_inputs, config_patches=patches)
+        if observer is None:
+            with raise_innermost():
+                return compile_graph(inner_compile=raise_innermost()(inductor.inner_compile()))
+        session = CompileRecord(observer)
+        captured = snapshot(gm)
+        observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
+        with raise_innermost(), install_hooks(session):
+            try:
+                return compile_graph(inner_compile=observe_inner_compile(session))
+            except Exception as error:
+                report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
+                raise
 
     def check_config(self, config: Mapping[str, object]) -> None:
         check_options(config)
@@ -146,7 +147,13 @@ class Inductor(Target):
         return config.get("freezing", inductor.known_options()["freezing"][0]) is True
 
     def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
-        return trials(config)
+        known, patches = inductor.known_options(), config_patches(config)
+
+        def is_other(trial: Trial) -> bool:
+            default = known[trial.option][0]
+            return patches.get(trial.option, default) != trial.value
+
+        return [trial for trial in TRIALS if trial.option in known and is_other(trial)]
 
 
 TARGET = Inductor()
