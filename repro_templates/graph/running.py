@@ -94,9 +94,9 @@ def results(
 
 
 def leaves(value: object) -> list[object]:
-    """Return the values in nested tuples, lists and dicts, in order."""
-    if isinstance(value, dict):
-        value = list(cast("dict[object, object]", value).values())
+    """Return the values in nested tuples, lists and mappings, in order."""
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[object, object]", value).values())
     if not isinstance(value, (tuple, list)):
         return [value]
     return [leaf for item in cast("Sequence[object]", value) for leaf in leaves(item)]

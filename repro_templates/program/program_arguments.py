@@ -20,6 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ctk.repro_templates.graph.running import leaves
 from ctk.repro_templates.numbers.errors import identical
 
 SMALLEST = 2
@@ -52,7 +53,7 @@ def resize_arguments(arguments: Arguments) -> list[Arguments]:
     Args:
         arguments: Of the last call; values without a batch are shared with it.
     """
-    tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
+    tensors = _tensors_of(arguments)
     batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
     if batch < SMALLEST or not _are_apart(tensors):
         return []
@@ -65,7 +66,7 @@ def exchange_values(arguments: Arguments) -> list[Arguments]:
     Args:
         arguments: Of the last call; values without numbers to exchange are shared with it.
     """
-    tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
+    tensors = _tensors_of(arguments)
     if not _are_apart(tensors) or all(identical(_roll(t), t) for t in tensors):
         return []
     return [_change(arguments, _roll)]
@@ -88,14 +89,9 @@ def _change(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Argumen
     return Arguments(tuple(_map_tensors(each, change) for each in arguments.args), kwargs)
 
 
-def _tensors_in(value: object) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return _tensors_in(list(cast("Mapping[object, object]", value).values()))
-    if isinstance(value, list | tuple):
-        return [t for each in cast("list[object]", value) for t in _tensors_in(each)]
-    return []
+def _tensors_of(arguments: Arguments) -> list[Tensor]:
+    found = leaves([arguments.args, arguments.kwargs])
+    return [each for each in found if isinstance(each, Tensor)]
 
 
 def _is_numbers(tensor: Tensor) -> bool:

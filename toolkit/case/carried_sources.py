@@ -11,7 +11,7 @@ holds only the code that the names need (`usercode.slicing`).
 """
 
 import importlib.util
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -22,8 +22,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder, replace_file
 from ctk.toolkit.case.formats.scrub import find_scrubbed_lines, scrub
 from ctk.toolkit.case.graphs.callables import is_file, registering_files
-from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
-from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in
+from ctk.toolkit.case.manifest import Manifest, map_strings
+from ctk.toolkit.case.usercode.named_sources import place_sources, references_in, source_files
 from ctk.toolkit.case.usercode.slicing import slice_files
 from ctk.toolkit.case.usercode.source_file import NOTE
 
@@ -51,8 +51,7 @@ class SourcePlan:
     @property
     def references(self) -> tuple[str, ...]:
         """The strings in the options that have the form `place:function`."""
-        found = (text for text in strings_in(self.config) if Reference.parse(text))
-        return tuple(dict.fromkeys(found))
+        return tuple(f"{each.place}:{each.attribute}" for each in references_in(self.config))
 
 
 def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
@@ -73,19 +72,16 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     cut = _cut(case, files, placed, operators)
     copies = {place: path for place, path in placed.items() if path in cut}
 
-    def rename(text: str) -> str:
-        reference = Reference.parse(text)
-        if reference is None or not (modules or reference.is_file):
-            return text
-        found = _copy_of(reference, copies)
-        return f"{found}:{reference.attribute}" if found else text
+    def rename(reference: Reference) -> str | None:
+        found = _copy_of(reference, copies) if modules or reference.is_file else None
+        return f"{found}:{reference.attribute}" if found else None
 
-    config = cast("dict[str, object]", map_strings(case.config, rename))
+    target, config = _map_references(case.target, case.config, rename)
     listed = tuple(place for place, path in copies.items() if path in files)
     texts = {place: cut[path] for place, path in copies.items()}
     names = {path.name for path in operators}
     registering = tuple(place for place in listed if copies[place].name in names)
-    return SourcePlan(rename(case.target), config, copies, listed, texts, registering)
+    return SourcePlan(target, config, copies, listed, texts, registering)
 
 
 def _registering(case: Case) -> dict[Path, set[str]]:
@@ -104,16 +100,15 @@ def _cut(
     """Return the content to copy of each file: all of it if only the case lists the file."""
     names: dict[Path, set[str]] = {path: set() for path in files}
     spaces = {space for found in operators.values() for space in found}
-    for text in (case.target, *strings_in(case.config)):
-        reference = Reference.parse(text)
-        place = reference and _copy_of(reference, placed)
-        if reference and place and placed[place] in names:
+    for reference in references_in(case.target, case.config):
+        place = _copy_of(reference, placed)
+        if place and placed[place] in names:
             names[placed[place]].add(reference.attribute.partition(".")[0])
+    wanted = {
+        path: frozenset(found) if found or path in operators else None
+        for path, found in names.items()
+    }
     try:
-        wanted = {
-            path: frozenset(found) if found or path in operators else None
-            for path, found in names.items()
-        }
         return slice_files(wanted, spaces)
     except OSError as error:
         raise CaseError(
@@ -125,14 +120,11 @@ def _files(case: Case, operators: Collection[Path]) -> list[Path]:
     """Return the sources of a case and the files of its references; the first copy counts."""
     listed = [path.resolve() for path in case.sources]
     names = {path.name for path in listed}
-    references = map(Reference.parse, (case.target, *strings_in(case.config)))
-    by_path = {each.path() for each in references if each and each.is_file}
+    references = references_in(case.target, case.config)
+    by_path = {each.path() for each in references if each.is_file}
     found = (*source_files(case.target, case.config, Path.cwd()), *operators)
-    return list(
-        dict.fromkeys(
-            [*listed, *(path for path in found if path in by_path or path.name not in names)]
-        )
-    )
+    others = (path for path in found if path in by_path or path.name not in names)
+    return list(dict.fromkeys([*listed, *others]))
 
 
 def copy_sources(plan: SourcePlan, folder: Path) -> None:
@@ -183,31 +175,41 @@ def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
 def absolute_references(case: Case) -> tuple[str, dict[str, object]]:
     """Return target and options with absolute paths, for a process in another folder."""
 
-    def absolute(text: str) -> str:
-        reference = Reference.parse(text)
-        if reference is None or not reference.is_file:
-            return text
-        return f"{reference.path()}:{reference.attribute}"
+    def absolute(reference: Reference) -> str | None:
+        return f"{reference.path()}:{reference.attribute}" if reference.is_file else None
 
-    return absolute(case.target), cast("dict[str, object]", map_strings(case.config, absolute))
+    return _map_references(case.target, case.config, absolute)
 
 
 def resolve_references(manifest: Manifest, folder: Path) -> tuple[str, dict[str, object]]:
     """Return target and options of a loaded case: copies by absolute path, `~` expanded."""
     places = {name: (folder / name).resolve() for name in manifest.sources}
 
-    def resolve(text: str) -> str:
-        reference = Reference.parse(text)
-        if reference is None:
-            return text
+    def resolve(reference: Reference) -> str:
         place = reference.place if reference.is_file else f"{FOLDER}/{reference.place}.py"
         if place in places and (reference.is_file or not _is_importable(reference.place)):
             return f"{places[place]}:{reference.attribute}"
-        return expand_home(text)
+        is_in_home = reference.place.startswith("~/")
+        found = Path(reference.place).expanduser() if is_in_home else reference.place
+        return f"{found}:{reference.attribute}"
 
-    return resolve(manifest.target), cast(
-        "dict[str, object]", map_strings(manifest.config, resolve)
-    )
+    return _map_references(manifest.target, manifest.config, resolve)
+
+
+def _map_references(
+    target: str, config: Mapping[str, object], change: Callable[[Reference], str | None]
+) -> tuple[str, dict[str, object]]:
+    """Return target and options with other references; `change` returns None for the same one.
+
+    Raises:
+        CaseError: An option is not a JSON value.
+    """
+
+    def renamed(text: str) -> str:
+        reference = Reference.parse(text)
+        return (reference and change(reference)) or text
+
+    return renamed(target), cast("dict[str, object]", map_strings(config, renamed))
 
 
 def _is_importable(module: str) -> bool:

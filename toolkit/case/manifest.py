@@ -199,11 +199,6 @@ def map_strings(value: object, change: Callable[[str], str], where: str = "confi
     )
 
 
-def expand_home(text: str) -> str:
-    """Replace `~` at the start of a path by the home folder: `~/passes.py:fold`."""
-    return str(Path(text).expanduser()) if text.startswith("~/") else text
-
-
 def file_record(path: Path) -> FileRecord:
     """Return size and hash of a file."""
     digest = hashlib.sha256()

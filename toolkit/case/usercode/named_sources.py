@@ -4,13 +4,13 @@ No file is loaded, but finding `a.b:function` imports the package `a`, as Python
 """
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 from ctk import compiler, toolkit
 from ctk.compiler.usercode.python_files import is_installed
 from ctk.compiler.usercode.references import Reference, files_of, search_last
+from ctk.repro_templates.graph.running import leaves
 
 
 def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
@@ -19,9 +19,7 @@ def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
     Understands `module:function` and `path/to/file.py:function`, relative to the working folder or
     to `folder`. Code that is installed (site-packages, the standard library) does not count.
     """
-    texts = dict.fromkeys((target, *strings_in(config)))
-    references = [reference for text in texts if (reference := Reference.parse(text))]
-    found = (_source_file(reference, folder) for reference in references)
+    found = (_source_file(reference, folder) for reference in references_in(target, config))
     return tuple(dict.fromkeys(path for path in found if path is not None))
 
 
@@ -36,28 +34,19 @@ def place_sources(files: Sequence[Path]) -> dict[str, Path]:
     """
     placed: dict[str, Path] = {}
     for number, file in enumerate(files):
-        group = {path.relative_to(path_root(file)).as_posix(): path for path in files_of(file)}
+        group = {
+            path.relative_to(file.resolve().parent).as_posix(): path for path in files_of(file)
+        }
         is_taken = any(placed.get(place, path) != path for place, path in group.items())
         prefix = f"{number}/" if is_taken else ""
         placed |= {f"{prefix}{place}": path for place, path in group.items()}
     return placed
 
 
-def path_root(file: Path) -> Path:
-    """Return the folder of a file and its neighbours."""
-    return file.resolve().parent
-
-
-def strings_in(value: object) -> Iterator[str]:
-    """Yield the strings in nested mappings and sequences, in order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (
-            s for item in cast("Mapping[object, object]", value).values() for s in strings_in(item)
-        )
-    elif isinstance(value, tuple | list):
-        yield from (s for item in cast("Sequence[object]", value) for s in strings_in(item))
+def references_in(*values: object) -> list[Reference]:
+    """Return the references among the strings in nested mappings and sequences, each once."""
+    texts = (leaf for leaf in leaves(values) if isinstance(leaf, str))
+    return [found for text in dict.fromkeys(texts) if (found := Reference.parse(text))]
 
 
 def _source_file(reference: Reference, folder: Path) -> Path | None:
