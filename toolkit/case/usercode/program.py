@@ -34,7 +34,7 @@ from ctk.compiler.torch_compat.fx.libraries import register_once
 from ctk.compiler.torch_compat.process.settings import is_setting, may_be
 from ctk.compiler.usercode.python_files import is_loaded, load_file
 from ctk.compiler.usercode.references import near_file, search_last, user_traceback
-from ctk.repro_templates.program.program_arguments import Arguments
+from ctk.repro_templates.program.program_arguments import Arguments, arguments_of
 from ctk.repro_templates.program.program_play import seed_all, settings_of
 
 USAGE = "a program is FILE.py or FILE.py:build,example"
@@ -157,11 +157,7 @@ def _function(module: ModuleType, name: str, path: Path) -> Callable[..., object
     found = getattr(module, name, None)
     if callable(found):
         return found
-    own = [
-        key
-        for key, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__
-    ]
+    own = [key for key in vars(module) if _own_function(module, key)]
     listed = f"it has {', '.join(f'{key}()' for key in own)}" if own else "it has no functions"
     raise ProgramError(
         f"{path.name} has no function {name}(){nearest(name, own)}; {listed}. "
@@ -179,14 +175,9 @@ def _call(function: Callable[..., object], name: str, path: Path, *arguments: ob
 
 
 def _arguments(value: object, name: str, path: Path) -> Arguments:
-    if isinstance(value, torch.Tensor):
-        return Arguments((value,))
-    if isinstance(value, tuple):
-        return Arguments(cast("tuple[object, ...]", value))
-    if isinstance(value, dict) and all(
-        isinstance(key, str) for key in cast("dict[object, object]", value)
-    ):
-        return Arguments((), cast("dict[str, object]", value))
+    keys = cast("dict[object, object]", value) if isinstance(value, dict) else ()
+    if isinstance(value, torch.Tensor | tuple | dict) and all(isinstance(key, str) for key in keys):
+        return arguments_of(value)
     raise ProgramError(
         f"{name}() in {path.name} returned {_describe(value)}; it must return a tuple of "
         "positional arguments, one tensor, or a dict of keyword arguments"
@@ -194,10 +185,7 @@ def _arguments(value: object, name: str, path: Path) -> Arguments:
 
 
 def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
-    function = _own_function(module, "warmups")
-    if function is None:
-        return ()
-    value = _call(function, "warmups", path)
+    value = _own_result(module, "warmups", path, ())
     if not isinstance(value, list | tuple):
         raise ProgramError(
             f"warmups() in {path.name} returned {_describe(value)}; it must return a list with "
@@ -211,6 +199,12 @@ def _call_function(module: ModuleType, name: str, path: Path) -> Callable[..., o
     """Return a function of the file, if it has one; its exceptions become errors of the program."""
     function = _own_function(module, name)
     return partial(_call, function, name, path) if function is not None else None
+
+
+def _own_result(module: ModuleType, name: str, path: Path, default: object) -> object:
+    """Return the result of a function of the file; `default` if it has none of this name."""
+    function = _own_function(module, name)
+    return default if function is None else _call(function, name, path)
 
 
 def _own_function(module: ModuleType, name: str) -> Callable[..., object] | None:
@@ -230,7 +224,9 @@ _KEYWORDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
-    table = _with_names(getattr(module, "COMPILE", None))
+    value: object = getattr(module, "COMPILE", None)
+    named = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    table = {key: each for key, each in named.items() if isinstance(key, str)}
     if not set(table) & set(_KEYWORDS):
         return {}
     for name, value in table.items():
@@ -252,17 +248,8 @@ def _settings(module: ModuleType, path: Path) -> dict[str, object]:
     return found
 
 
-def _with_names(value: object) -> dict[str, object]:
-    """Return a dict whose keys are all names; any other value is an empty one."""
-    table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
-    return {k: v for k, v in table.items() if isinstance(k, str)}
-
-
 def _config(module: ModuleType, path: Path) -> dict[str, object]:
-    function = _own_function(module, "config")
-    if function is None:
-        return {}
-    value = _call(function, "config", path)
+    value = _own_result(module, "config", path, {})
     try:
         json.dumps(value)
     except (TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ statement is never cut (`A, SECRET = 1, "..."` is kept), and no code is run.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,7 +89,7 @@ class _Slicer:
 
     def ask(self, path: Path, names: Iterable[str] | None) -> None:
         file = self._file(path)
-        if names is None or file.statements is None:
+        if names is None or not file.is_python:
             file.is_whole = True
         else:
             file.asked.update(names)
@@ -106,8 +106,8 @@ class _Slicer:
     def _file(self, path: Path) -> SourceFile:
         if path not in self.files:
             self.files[path] = file = read_source(path, self.folder)
-            file.is_whole = self.cuts_nothing or file.statements is None
-            file.is_whole |= path.name == "__init__.py"
+            is_package = path.name == "__init__.py"
+            file.is_whole = self.cuts_nothing or is_package or not file.is_python
         return self.files[path]
 
     # --- keeping --------------------------------------------------------------------------------
@@ -115,14 +115,15 @@ class _Slicer:
     def _keep_more(self, file: SourceFile) -> bool:
         """Keep the statements that are needed by now; return whether there were new ones."""
         before = len(file.kept)
-        for number, statement in enumerate(file.statements or ()):
+        for number, statement in enumerate(file.statements):
             if number not in file.kept and self._is_needed(file, number, statement):
-                file.kept.add(number)
-                self._follow(file, number, statement)
+                self._keep(file, number)
         return len(file.kept) > before
 
-    def _follow(self, file: SourceFile, number: int, statement: Statement) -> None:
-        """Want the names that a kept statement looks up, here and in the neighbours."""
+    def _keep(self, file: SourceFile, number: int) -> None:
+        """Keep a statement; want the names that it looks up, here and in the neighbours."""
+        file.kept.add(number)
+        statement = file.statements[number]
         file.wanted |= statement.uses
         if _is_second_name(statement, file.data_names()):
             file.wanted |= statement.binds
@@ -133,7 +134,7 @@ class _Slicer:
         self.packages |= {each.package for each in (*used, *file.imports.get(number, ()))}
         for each in file.imports.get(number, ()):
             self._import(each)
-        for name in {node.id for node in nodes if isinstance(node, ast.Name)}:
+        for name in _names_of(nodes):
             for each in file.meanings(name):
                 if each.file and not each.attribute:
                     self.ask(each.file, _attributes_of(name, nodes))
@@ -161,13 +162,9 @@ class _Slicer:
         is_assignment = isinstance(node, (ast.Assign, ast.AnnAssign))
         if not is_definition and not is_assignment and statement.uses & own:
             return True
-        if any(
-            name in own or self._is_used(file, name) for each in run for name in names_stored(each)
-        ):
-            return True
-        if any(
-            isinstance(each, ast.Expr) and self._is_used(file, root(each.value)) for each in run
-        ):
+        stored = {name for each in run for name in names_stored(each)}
+        called = {root(each.value) for each in run if isinstance(each, ast.Expr)}
+        if stored & own or any(self._is_used(file, name) for name in stored | called):
             return True
         changed = may_change(iter(run)) & file.data_names()
         return bool(
@@ -181,7 +178,8 @@ class _Slicer:
     def _registers(self, file: SourceFile, node: ast.stmt, own: set[str]) -> bool:
         """Return whether a decorator or a base class may register a definition in kept code."""
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-        of_a_kept = any(root(each) in own for each in decorators if _is_method(each))
+        calls = (each.func if isinstance(each, ast.Call) else each for each in decorators)
+        of_a_kept = any(root(each) in own for each in calls if isinstance(each, ast.Attribute))
         bases = {root(each) for each in getattr(node, "bases", ())} & own
         return of_a_kept or any(
             "__init_subclass__" in words_of or "__subclasses__" in self.words or is_meta
@@ -221,9 +219,9 @@ class _Slicer:
     def _find_operators(self) -> bool:
         """Keep the imports that may register used operators; return whether there were any."""
         missing = self.operators - _OPERATORS_OF_TORCH
-        for file in list(self.files.values()):
-            for number in file.kept:
-                missing -= namespaces((file.statements or ())[number].walk())
+        for file in self.files.values():
+            for statement in file.kept_statements():
+                missing -= namespaces(statement.walk())
         found = [
             (file, number)
             for file in self.files.values()
@@ -231,8 +229,7 @@ class _Slicer:
             if missing and number not in file.kept and _may_register(imports, missing)
         ]
         for file, number in found:
-            file.kept.add(number)
-            self._follow(file, number, (file.statements or ())[number])
+            self._keep(file, number)
         return bool(found)
 
     def _mark_not_understood(self) -> bool:
@@ -244,26 +241,19 @@ class _Slicer:
         return bool(marked)
 
 
-def _attributes_of(name: str, nodes: Iterable[ast.AST]) -> set[str] | None:
+def _attributes_of(name: str, nodes: Sequence[ast.AST]) -> set[str] | None:
     """Return the attributes of a module that code names; None if it uses the module otherwise."""
-    nodes = list(nodes)
-    reads = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == name
-    ]
-    named = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
-    return {node.attr for node in reads} if len(reads) == named else None
+    uses = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
+    reads = [node for node in nodes if isinstance(node, ast.Attribute) and node.value in uses]
+    return {node.attr for node in reads} if len(reads) == len(uses) else None
 
 
 def _operator_namespaces(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield `my` of `torch.ops.my`."""
-    for node in nodes:
-        inner = node.value if isinstance(node, ast.Attribute) else None
-        if isinstance(node, ast.Attribute) and isinstance(inner, ast.Attribute):
-            yield from [node.attr] * (inner.attr == "ops")
+    attributes = (node for node in nodes if isinstance(node, ast.Attribute))
+    for node in attributes:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "ops":
+            yield node.attr
 
 
 def _may_register(imports: Iterable[Import], missing: set[str]) -> bool:
@@ -286,8 +276,7 @@ def _may_register(imports: Iterable[Import], missing: set[str]) -> bool:
 def _is_special(nodes: Iterable[ast.stmt]) -> bool:
     """Return whether an import always stays: of the future, and of all names of a module."""
     return any(
-        isinstance(node, ast.ImportFrom)
-        and (node.module == "__future__" or any(alias.name == "*" for alias in node.names))
+        isinstance(node, ast.ImportFrom) and (node.module == "__future__" or _is_star(node))
         for node in nodes
     )
 
@@ -303,7 +292,7 @@ def _is_second_name(statement: Statement, names: set[str]) -> bool:
 
 
 def _is_unused(file: SourceFile, imports: Iterable[Import]) -> bool:
-    used = {name for each in file.statements or () for name in each.uses}
+    used = {name for each in file.statements for name in each.uses}
     names = [each.name for each in imports]
     return bool(names) and not used.intersection(names)
 
@@ -316,11 +305,6 @@ def _calls_of(node: ast.stmt, run: Iterable[ast.AST]) -> set[str]:
     return {name for name in calls if name}
 
 
-def _is_method(decorator: ast.expr) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return isinstance(target, ast.Attribute)
-
-
 def _class_facts(statement: Statement) -> tuple[set[str], bool]:
     """Return the names of the functions in a class, and whether it has class keywords."""
     nodes = list(statement.walk())
@@ -329,25 +313,18 @@ def _class_facts(statement: Statement) -> tuple[set[str], bool]:
 
 
 def _is_not_understood(file: SourceFile) -> bool:
-    statements = file.statements or ()
-    if any(
-        isinstance(node, ast.Name) and node.id in _OPAQUE
-        for number in file.kept
-        for node in statements[number].walk()
-    ):
+    top = [node for statement in file.statements for node in statement.nodes]
+    run = (each for node in top if not is_main_block(node) for each in nodes_run(node))
+    kept = (node for statement in file.kept_statements() for node in statement.walk())
+    if _names_of(kept) & _OPAQUE or _names_of(run) & _OPAQUE_AT_TOP:
         return True
-    at_top = (
-        each
-        for statement in statements
-        for node in statement.nodes
-        if not is_main_block(node)
-        for each in nodes_run(node)
-    )
-    if any(isinstance(node, ast.Name) and node.id in _OPAQUE_AT_TOP for node in at_top):
-        return True
-    bound = {name for each in statements for name in each.binds}
-    has_star = any(_is_star(node) for each in statements for node in each.nodes)
+    bound = {name for each in file.statements for name in each.binds}
+    has_star = any(map(_is_star, top))
     return "__getattr__" in bound or not (has_star or file.asked <= bound)
+
+
+def _names_of(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def _is_star(node: ast.stmt) -> bool:

@@ -41,16 +41,21 @@ class Import:
 
 @dataclass(slots=True)
 class SourceFile:
-    """A file and its kept statements; `statements` is None if Python cannot read it."""
+    """A file and its kept statements; it has none if Python cannot read it."""
 
     path: Path
     data: bytes
-    statements: tuple[Statement, ...] | None
+    is_python: bool
+    statements: tuple[Statement, ...]
     imports: dict[int, list[Import]]
     is_whole: bool = False
     kept: set[int] = field(default_factory=set[int])
     wanted: set[str] = field(default_factory=set[str])
     asked: set[str] = field(default_factory=set[str])
+
+    def kept_statements(self) -> list[Statement]:
+        """Return the statements that stay."""
+        return [self.statements[number] for number in self.kept]
 
     def meanings(self, name: str) -> list[Import]:
         """Return the meanings of a name as an import, anywhere in the file."""
@@ -60,14 +65,14 @@ class SourceFile:
         """Return the statements that bind a name, other than imports."""
         return [
             each
-            for each in self.statements or ()
+            for each in self.statements
             if name in each.binds and not isinstance(each.nodes[0], IMPORTS)
         ]
 
     def locals(self) -> set[str]:
         """Return the file's own names in kept code: wanted ones, and kept definitions."""
-        kept = (self.statements[number] for number in self.kept) if self.statements else ()
-        names = (each.binds for each in kept if isinstance(each.nodes[0], DEFINITIONS))
+        kept = (each for each in self.kept_statements() if isinstance(each.nodes[0], DEFINITIONS))
+        names = (each.binds for each in kept)
         return {name for name in self.wanted if self.binding(name)}.union(*names)
 
     def data_names(self) -> set[str]:
@@ -78,10 +83,8 @@ class SourceFile:
 def _is_data(statement: Statement) -> bool:
     """Return whether a statement makes a mutable value: neither a function nor a plain literal."""
     node = statement.nodes[0]
-    is_literal = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
-        node.value, ast.Constant
-    )
-    return not isinstance(node, DEFINITIONS) and not is_literal
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+    return not isinstance(node, DEFINITIONS) and not isinstance(value, ast.Constant)
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -97,14 +100,13 @@ def read_source(path: Path, folder: Path) -> SourceFile:
     try:
         statements = statements_of(ast.parse(data))
     except (SyntaxError, ValueError, RecursionError):
-        return SourceFile(path, data, None, {})
+        return SourceFile(path, data, False, (), {})
     imports = {
-        number: list(_imports(statement, path, folder))
+        number: found
         for number, statement in enumerate(statements)
+        if (found := list(_imports(statement, path, folder)))
     }
-    return SourceFile(
-        path, data, statements, {key: found for key, found in imports.items() if found}
-    )
+    return SourceFile(path, data, True, statements, imports)
 
 
 def _imports(statement: Statement, path: Path, folder: Path) -> Iterator[Import]:
@@ -137,14 +139,12 @@ def _imports_from(node: ast.ImportFrom, path: Path, folder: Path) -> Iterator[Im
 
 def text_of(file: SourceFile) -> bytes:
     """Return a file with empty lines for dropped code; the whole file if the rest is not Python."""
-    if file.is_whole or file.statements is None:
+    if file.is_whole:
         return file.data
     encoding, _ = tokenize.detect_encoding(io.BytesIO(file.data).readline)
     lines = io.StringIO(file.data.decode(encoding), newline=None).read().split("\n")
-    stays = set[int]()
-    for number in file.kept:
-        first, last = file.statements[number].lines
-        stays |= set(range(first, last + 1))
+    spans = [range(each.lines[0], each.lines[1] + 1) for each in file.kept_statements()]
+    stays = set[int]().union(*spans)
     kept = [
         line if number in stays or _is_ours(number, line) else ""
         for number, line in enumerate(lines, 1)
