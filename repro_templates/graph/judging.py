@@ -93,19 +93,13 @@ def _judge_values(
     if certain and len(certain) == len(found):
         return RunJudgement("fails", certain, note)
     if unsteady := _unsteady(eager, eager_again):
-        return (
-            RunJudgement("fails", certain, note)
-            if certain
-            else RunJudgement("flaky", apart, unsteady)
-        )
+        chance = RunJudgement("flaky", apart, unsteady)
+        return RunJudgement("fails", certain, note) if certain else chance
     if not found:
         return RunJudgement("passes", detail=EXCUSED)
     believed = _believe(eager, compiled, found, eager_again)
-    return (
-        RunJudgement("fails", believed, note)
-        if believed
-        else RunJudgement("flaky", found, OTHER_DRAWS)
-    )
+    chance = RunJudgement("flaky", found, OTHER_DRAWS)
+    return RunJudgement("fails", believed, note) if believed else chance
 
 
 def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:

@@ -215,9 +215,7 @@ def _mismatch(
     relative = torch.where(size > 0, ours / size, 0.0)
     own_rms, our_rms = (float(each.square().mean().sqrt()) for each in (own, ours))
     ratio = our_rms / own_rms if own_rms else float("inf") if our_rms else 1.0
-    index = tuple(
-        int(i) for i in torch.unravel_index(torch.tensor(worst, device="cpu"), score.shape)
-    )
+    index = tuple(map(int, torch.unravel_index(torch.tensor(worst, device="cpu"), score.shape)))
     max_abs = float(ours.max())
     max_rel = float(torch.nan_to_num(relative, 0.0, 0.0, 0.0).max())
     where = f"at {list(index)}" if index else "in all"

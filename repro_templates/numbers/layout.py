@@ -61,10 +61,8 @@ def layout_of(outputs: Mapping[str, object], others: Mapping[str, Tensor]) -> La
         storages.setdefault((value.device, value.untyped_storage().data_ptr()), []).append(name)
     pairs = [pair for names in storages.values() for pair in combinations(names, 2)]
     shared = frozenset((a, b) for a, b in pairs if a in plain and share(known[a], known[b]))
-    grads = frozenset(
-        name for name, out in outputs.items() if isinstance(out, Tensor) and out.requires_grad
-    )
-    return Layout(shared, grads)
+    tensors = {name: out for name, out in outputs.items() if isinstance(out, Tensor)}
+    return Layout(shared, frozenset(name for name, out in tensors.items() if out.requires_grad))
 
 
 def layout_kinds(expected: str | None, *, strides: bool) -> tuple[str, ...]:
@@ -87,11 +85,7 @@ def compare_layouts(
     kinds: Collection[str],
 ) -> tuple[Mismatch, ...]:
     """Return every mismatch of the given kinds between two runs."""
-    found = (
-        *_stride_mismatches(eager, compiled),
-        *_alias_mismatches(layouts, known=compiled.keys() & eager.keys()),
-        *_grad_mismatches(layouts, known=compiled.keys() & eager.keys()),
-    )
+    found = (*_stride_mismatches(eager, compiled), *_other_mismatches(*layouts, eager, compiled))
     return tuple(mismatch for mismatch in found if mismatch.kind in kinds)
 
 
@@ -123,26 +117,23 @@ def _stride_mismatches(
             yield found
 
 
-def _alias_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> Iterator[Mismatch]:
-    eager, compiled = layouts
-    for name, other in sorted(eager.shared ^ compiled.shared):
+def _other_mismatches(
+    ours: Layout, theirs: Layout, eager: Mapping[str, object], compiled: Mapping[str, object]
+) -> Iterator[Mismatch]:
+    """Yield shared memory and gradients of results that both runs have."""
+    known = compiled.keys() & eager.keys()
+    for name, other in sorted(ours.shared ^ theirs.shared):
         if name in known and other in known:
-            where = "in eager only" if (name, other) in eager.shared else "compiled only"
+            where = "in eager only" if (name, other) in ours.shared else "compiled only"
             yield Mismatch(name, "alias", f"shares memory with {other} {where}")
-
-
-def _grad_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> Iterator[Mismatch]:
-    eager, compiled = layouts
-    for name in sorted(eager.differentiable ^ compiled.differentiable):
-        if name in known:
-            where = "in eager only" if name in eager.differentiable else "compiled only"
-            yield Mismatch(name, "requires-grad", f"requires a gradient {where}")
+    for name in sorted((ours.differentiable ^ theirs.differentiable) & known):
+        where = "in eager only" if name in ours.differentiable else "compiled only"
+        yield Mismatch(name, "requires-grad", f"requires a gradient {where}")
 
 
 def has_memory(value: object) -> TypeGuard[Tensor]:
     """Return whether a value is a plain tensor with elements in memory that still exists."""
-    is_plain = isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter)
-    if not is_plain or not isinstance(value, Tensor):
+    if not isinstance(value, Tensor) or type(value) not in (Tensor, torch.nn.Parameter):
         return False
     is_dense = value.layout is torch.strided and value.numel() > 0 and value.device.type != "meta"
     return is_dense and not is_freed(value)

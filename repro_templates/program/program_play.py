@@ -63,7 +63,7 @@ SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
 
 COMPILING = ("BackendCompilerFailed", "InductorError")
-"""Wrappers of exceptions that were raised while a graph was compiled."""
+"""Wrappers of exceptions that were raised while a graph was compiled, besides those of Dynamo."""
 
 BROKEN_DEVICE = "AcceleratorError"
 """After it a device answers no more: neither state is read nor another call made."""
@@ -275,9 +275,9 @@ def one_call(
         raise
     except BaseException as caught:  # SystemExit as well: it is the program's
         error = caught
-    if error is None or describe_error(error).name != BROKEN_DEVICE:
+    said = None if error is None else describe_error(error)
+    if said is None or said.name != BROKEN_DEVICE:
         return what_is_left(model, given, before, result, error, earlier)
-    said = describe_error(error)  # the device answers no more in this process
     return Played(Run({}, before, drew_random=False), error=said, exception=error)
 
 
@@ -298,22 +298,23 @@ def what_is_left(
     """
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
-    keeps = state_of(model, arguments_named(given))
-    kept = tensors_of(model, arguments_named(given))
-    held = {f"held.{name}": tensor for name, tensor in kept.items()}
+    named = arguments_named(given)
+    keeps = state_of(model, named)
+    held = {f"held.{name}": tensor for name, tensor in tensors_of(model, named).items()}
     known = {f"earlier.{name}": tensor for name, tensor in (earlier or {}).items()}
     keeps |= {name: clone_value(tensor) for name, tensor in known.items()}
     keeps |= {f"state.torch.{name}": value for name, value in ambient_state().items()}
     if error is not None:
         run = Run(keeps, after, drew, layout=layout_of(held, known))
-        is_compiling = is_raised_compiling(error)
+        kind = type(error)
+        is_compiling = kind.__name__ in COMPILING or kind.__module__.startswith("torch._dynamo")
         return Played(run, "", describe_error(error), is_compiling, exception=error)
     outs = {name_of_result(leaf.path): leaf.value for leaf in leaves_of(result, "out")}
     values = {name: clone_value(as_value(value)) for name, value in outs.items()}
     layout = layout_of({**outs, **held}, known)
     if earlier is not None:
         earlier.clear()
-        reached = {**tensors_of(arguments_named(given)), **outs}
+        reached = {**tensors_of(named), **outs}
         earlier |= {n: each for n, each in reached.items() if is_in_memory(each)}
     return Played(Run(values | keeps, after, drew, layout=layout), form_of(result))
 
@@ -324,12 +325,6 @@ def name_of_result(path: str) -> str:
         return "out0"
     index, bracket, rest = path.removeprefix("out[").partition("]")
     return f"out{index}{rest}" if path.startswith("out[") and bracket else path
-
-
-def is_raised_compiling(error: BaseException) -> bool:
-    """Return whether the class or module of an exception shows that a compiler raised it."""
-    kind = type(error)
-    return kind.__name__ in COMPILING or kind.__module__.startswith("torch._dynamo")
 
 
 def propagate(result: object) -> None:

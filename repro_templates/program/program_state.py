@@ -13,6 +13,7 @@ Python, files, and state that only C++ knows are not read.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeGuard, cast
 
@@ -23,12 +24,7 @@ from torch.nn import Module
 from ctk.compiler.fx.clone import clone_value, is_freed
 from ctk.repro_templates.graph.code_owner import is_foreign, is_users
 from ctk.repro_templates.numbers.layout import has_memory
-from ctk.repro_templates.program.program_nested import (
-    Leaf,
-    as_value,
-    items_of,
-    leaves_of,
-)
+from ctk.repro_templates.program.program_nested import Leaf, as_value, items_of, leaves_of
 
 STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 """Classes of torch whose objects keep a program's state in attributes."""
@@ -107,16 +103,12 @@ def _state_items(value: Any) -> list[tuple[str, object]] | None:
     if found is not None and isinstance(value, Mapping):
         return [*found, (" in order", " ".join(name for name, _ in found))]
     if found is not None and not is_foreign(type(value).__module__):
-        return [*sorted(found, key=_path_of), *_own_type(value)]
+        return [*sorted(found, key=itemgetter(0)), *_own_type(value)]
     return found
 
 
 def _own_type(value: object) -> list[tuple[str, object]]:
     return [(" type", type(value).__qualname__), ("", type(value))]
-
-
-def _path_of(item: tuple[str, object]) -> str:
-    return item[0]
 
 
 def _module_items(module: Module) -> list[tuple[str, object]]:

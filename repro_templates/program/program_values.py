@@ -49,9 +49,7 @@ def pack_call(call: Played) -> tuple[object, ...]:
 def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
     """Return the call that `packed_call` packed."""
     values, generators, drew_random, is_seeded = pairs
-    shared, differentiable = (frozenset(each) for each in layout)
-    known = Layout(shared, differentiable)
-    run = Run(dict(values), generators, drew_random, is_seeded, known)
+    run = Run(dict(values), generators, drew_random, is_seeded, Layout(*map(frozenset, layout)))
     error = None if said is None else Raised(*said)
     is_compiling, drew, tape, more = rest
     return Played(run, form, error, is_compiling, drew, None if tape is None else list(tape), more)

@@ -4,6 +4,7 @@ Reads the manifest and the names in `graph.json`, as JSON; nothing that a case n
 looked up or run.
 """
 
+import contextlib
 import shlex
 from collections.abc import Collection
 from pathlib import Path
@@ -38,12 +39,10 @@ def demands_in(folder: Path) -> tuple[Demand, ...]:
         CaseError: Its manifest cannot be read.
     """
     manifest = read_manifest(folder)
-    try:
-        return demands_of(
-            code_names_of(manifest, read_json(folder / GRAPH, next_step="", limit=GRAPH_NBYTES))
-        )
-    except CaseError:
-        return demands_of(code_names_of(manifest, {}))
+    graph: Json = {}
+    with contextlib.suppress(CaseError):
+        graph = read_json(folder / GRAPH, next_step="", limit=GRAPH_NBYTES)
+    return demands_of(code_names_of(manifest, graph))
 
 
 def check_trust(

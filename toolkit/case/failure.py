@@ -105,10 +105,7 @@ class Signature:
         return self.where == other.where
 
     def __str__(self) -> str:
-        parts = [self.kind, self.exception, self.where and f"in {self.where}"]
-        parts += [
-            f"{self.signal}" if self.signal else None,
-            self.output and f"at {self.output}",
-        ]
+        where, output = self.where and f"in {self.where}", self.output and f"at {self.output}"
+        parts = (self.kind, self.exception, where, self.signal and str(self.signal), output)
         head = " ".join(part for part in parts if part)
         return f"{head}: {self.message}" if self.message else head

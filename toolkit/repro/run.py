@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -24,7 +24,7 @@ from ctk.toolkit.case.formats.files import raise_storage_errors, replace_file, w
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import shorten_paths
-from ctk.toolkit.repro.script import DATA_FILE, ReproScript, ScriptLimits, render_script
+from ctk.toolkit.repro.script import DATA_FILE, NOT_RUN, ScriptLimits, render_script
 
 Outcome = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -72,6 +72,7 @@ def write_repro(
     limits: ScriptLimits | None = None,
     *,
     failure: str | None = None,
+    clean_run: str = NOT_RUN,
 ) -> Path:
     """Write `repro.py` with its data file and `sources/` into an existing folder.
 
@@ -79,11 +80,29 @@ def write_repro(
         folder: Exists. Files are written under temporary names and renamed, the script last.
         limits: Of a program that hangs or whose memory grows.
         failure: The failure in the header; None: the signature of the case.
+        clean_run: The result of a run in a clean process, for the header.
 
     Raises:
         CaseError: The graph, an input or a source cannot be written.
     """
-    return _write(case, folder, culprit_pass, "not run", limits, failure)
+    plan = plan_sources(case, modules=True)
+    script = render_script(
+        case,
+        plan,
+        culprit_pass=culprit_pass,
+        clean_run=clean_run,
+        limits=limits,
+        failure=failure,
+    )
+    copy_sources(plan, folder)
+    data = folder / DATA_FILE
+    if script.data:
+        replace_file(data, save(dict(script.data)))
+    else:
+        with raise_storage_errors(data):
+            data.unlink(missing_ok=True)
+    write_text(folder / REPRO, script.text)
+    return folder / REPRO
 
 
 def write_verified_repro(
@@ -105,7 +124,7 @@ def write_verified_repro(
     status = f"inputs synthetic: {result.outcome}" if case.synthetic else result.outcome
     verdict = result.verdict or f"no verdict, exit code {result.exit_code}"
     clean_run = f"{status} on {today} ({shorten_paths(verdict)})"
-    return _write(case, folder, culprit_pass, clean_run, limits), result
+    return write_repro(case, folder, culprit_pass, limits, clean_run=clean_run), result
 
 
 def run_repro(
@@ -147,13 +166,19 @@ def _exit_code(
     while (left := deadline - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(min(left, LINGER_SECONDS))
-        for line in _text_of(out).splitlines():
-            for prefix, (code, _) in _VERDICTS.items():
-                if line.startswith(prefix):
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        return process.wait(LINGER_SECONDS)
-                    return code
+        for _, code, _ in _verdicts(_text_of(out)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(LINGER_SECONDS)
+            return code
     return None
+
+
+def _verdicts(stdout: str) -> Iterator[tuple[str, int, Outcome]]:
+    """Yield the verdicts that a script printed: the line, the exit code for it, the outcome."""
+    for line in stdout.splitlines():
+        prefix = next((each for each in _VERDICTS if line.startswith(each)), None)
+        if prefix is not None:
+            yield line, *_VERDICTS[prefix]
 
 
 def _text_of(file: BinaryIO) -> str:
@@ -165,46 +190,12 @@ def _text_of(file: BinaryIO) -> str:
 def read_run(exit_code: int, stdout: str, stderr: str) -> ReproRun:
     """Read the output of a script; a verdict counts only with its exit code."""
     output = stdout + stderr
-    for prefix, (code, says) in _VERDICTS.items():
-        for line in stdout.splitlines():
-            if line.startswith(prefix) and exit_code == code:
-                return ReproRun(exit_code, output, says, line)
+    for line, code, outcome in _verdicts(stdout):
+        if exit_code == code:
+            return ReproRun(exit_code, output, outcome, line)
     return ReproRun(exit_code, output, "cannot tell")
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return only the variables that a program needs to run and compile."""
     return {name: environ[name] for name in _KEPT_VARIABLES if name in environ}
-
-
-def _write(
-    case: Case,
-    folder: Path,
-    culprit_pass: str | None,
-    clean_run: str,
-    limits: ScriptLimits | None,
-    failure: str | None = None,
-) -> Path:
-    plan = plan_sources(case, modules=True)
-    script = render_script(
-        case,
-        plan,
-        culprit_pass=culprit_pass,
-        clean_run=clean_run,
-        limits=limits,
-        failure=failure,
-    )
-    copy_sources(plan, folder)
-    _write_data(script, folder)
-    path = folder / REPRO
-    write_text(path, script.text)
-    return path
-
-
-def _write_data(script: ReproScript, folder: Path) -> None:
-    path = folder / DATA_FILE
-    if script.data:
-        replace_file(path, save(dict(script.data)))
-    else:
-        with raise_storage_errors(path):
-            path.unlink(missing_ok=True)

@@ -23,7 +23,6 @@ from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
 from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls
 from ctk.toolkit.case.inputs import named_inputs
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
@@ -52,7 +51,7 @@ CARRIED = (
 )
 """The modules that define the names of a script."""
 
-_NOT_RUN = "not run"
+NOT_RUN = "not run"
 _IS_TORCH = re.compile(r"(from|import) torch\b")
 _NAMES_DTYPES = re.compile(
     r"\btorch\.(b?float|complex|u?int|half|double|bool|q|(set|get)_default)|Tensor[\"']"
@@ -111,7 +110,7 @@ def render_script(
     plan: SourcePlan,
     *,
     culprit_pass: str | None = None,
-    clean_run: str = _NOT_RUN,
+    clean_run: str = NOT_RUN,
     versions: Versions | None = None,
     limits: ScriptLimits | None = None,
     failure: str | None = None,
@@ -261,7 +260,8 @@ def _program_arguments(
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
     ends_process = case.signature is not None and case.signature.ends_process
     breaks_eager = case.signature is not None and case.signature.breaks_eager
-    is_random = not breaks_eager and _draws(run_eager(case))
+    eager = None if breaks_eager else run_eager(case)
+    may_draw = eager is not None and (eager.drew_random or eager.run is None)
     has_autocast = case.modes.autocast or "autocast" in module.classes
     is_needed = {
         "default_device": case.modes.default_device,
@@ -274,7 +274,7 @@ def _program_arguments(
         f"states=({', '.join(states)},),": states,
         "casts=InFloat64,": names_dtypes,
         "shares_memory=True,": shares_memory,
-        "draws=same_draws,": is_random,
+        "draws=same_draws,": may_draw,
         f"crash=lambda: crash_of_child({limits.seconds:g}, {limits.nbytes}),": ends_process,
         f"survives=lambda: survives_in_child({limits.seconds:g}, {limits.nbytes}),": breaks_eager,
         **dict.fromkeys(_measure(case.signature), True),
@@ -291,11 +291,6 @@ def _measure(signature: Signature | None) -> list[str]:
         "peak-memory": f"peak_failure(program, {signature.limit!r})",
     }
     return [f"measure=lambda program: {calls[signature.kind]},"] if signature.is_measured else []
-
-
-def _draws(eager: Outcome) -> bool:
-    """Return whether a program draws random numbers, or may: its eager run failed."""
-    return eager.drew_random or eager.run is None
 
 
 def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
@@ -321,12 +316,8 @@ def _functions(plan: SourcePlan, target: Target) -> list[str]:
 
 
 def _expected_failure(case: Case) -> dict[str, object]:
-    signature = case.signature
-    return {
-        "kind": signature.kind if signature else None,
-        "exception": signature.exception if signature else None,
-        "signal": signature.signal if signature else None,
-    }
+    names = ("kind", "exception", "signal")
+    return {name: getattr(case.signature, name, None) for name in names}
 
 
 def literal(value: object, room: int = 80) -> str:

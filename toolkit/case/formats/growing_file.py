@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, read_bounded
-from ctk.toolkit.case.formats.files import storage_error
+from ctk.toolkit.case.formats.files import raise_storage_errors, storage_error
 from ctk.toolkit.processes.closeable import Closeable
 
 MAX_BYTES = 1 << 28
@@ -93,13 +93,11 @@ def reopen(path: Path) -> GrowingFile:
     """
     descriptor = _open(path, 0)
     try:
-        data = _read(path, descriptor)
-        whole = data[: data.rfind(b"\n") + 1]
-        lines, last = _check_digests(path, whole)
-        os.ftruncate(descriptor, len(whole))
-    except OSError as error:
-        os.close(descriptor)
-        raise storage_error(path, error) from error
+        with raise_storage_errors(path):
+            data = _read(path, descriptor)
+            whole = data[: data.rfind(b"\n") + 1]
+            lines, last = _check_digests(path, whole)
+            os.ftruncate(descriptor, len(whole))
     except BaseException:
         os.close(descriptor)
         raise

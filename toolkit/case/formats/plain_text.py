@@ -27,7 +27,10 @@ def one_line(text: str, limit: int = LINE_LENGTH) -> str:
         text = f"{text[:half]} ... {text[-half:]}"
     if text.isprintable():
         return text
-    return "".join(part if part.isprintable() else _escape(part) for part in text)
+    return "".join(
+        part if part.isprintable() else part.encode("unicode_escape").decode("ascii")
+        for part in text
+    )
 
 
 def many_lines(text: str) -> str:
@@ -51,7 +54,3 @@ def is_plain(text: str, limit: int = TEXT_LENGTH) -> bool:
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a table."""
     return tuple(text.split())
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

@@ -14,7 +14,6 @@ machines.)
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -29,7 +28,6 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.formats.tensor_content import (
     Content,
     ContentRun,
-    Number,
     build_content,
     number_from,
     short_content,
@@ -190,17 +188,13 @@ def _write(recipe: WrittenRecipe, numel: int, dtype: torch.dtype, where: str) ->
         if not 0 <= piece.start < piece.stop <= numel:
             span = quote_value((piece.start, piece.stop))
             raise CaseError(f"{where}: elements {span} are not among {numel}")
-        runs.append(ContentRun(piece.start, piece.stop, _number(piece, dtype, where)))
+        try:
+            number = number_from(piece.value, dtype)
+        except ValueError as error:
+            shown = quote_value(piece.value)
+            raise CaseError(f"{where}: {shown} is not a number of {dtype}") from error
+        runs.append(ContentRun(piece.start, piece.stop, number))
     return build_content(Content(recipe.base, tuple(runs)), (numel,), dtype)
-
-
-def _number(piece: Piece, dtype: torch.dtype, where: str) -> Number:
-    try:
-        return number_from(piece.value, dtype)
-    except ValueError as error:
-        raise CaseError(
-            f"{where}: {quote_value(piece.value)} is not a number of {dtype}"
-        ) from error
 
 
 def _draw_normal(
@@ -228,20 +222,16 @@ def _bell(count: int, generator: torch.Generator) -> Tensor:
 
 def _plant(values: Tensor, recipe: Normal, where: str) -> None:
     """Put NaN and infinities at evenly spaced places, the same on each load."""
-    counts: Mapping[float, int] = {
-        math.nan: recipe.nan,
-        math.inf: recipe.posinf,
-        -math.inf: recipe.neginf,
-    }
-    total = sum(counts.values())
-    if min(counts.values()) < 0 or total > values.numel():
-        numbers = list(counts.values())
+    counts = [recipe.nan, recipe.posinf, recipe.neginf]
+    total = sum(counts)
+    if min(counts) < 0 or total > values.numel():
         raise CaseError(
-            f"{where}: {quote_value(numbers)} special values do not fit {values.numel()} elements"
+            f"{where}: {quote_value(counts)} special values do not fit {values.numel()} elements"
         )
     if total == 0:
         return
-    special = [each for each, count in counts.items() for _ in range(count)]
+    pairs = zip((math.nan, math.inf, -math.inf), counts, strict=True)
+    special = [number for number, count in pairs for _ in range(count)]
     places = torch.arange(total, device="cpu") * values.numel() // total
     values[places] = torch.tensor(special, dtype=torch.float64, device="cpu").to(values.dtype)
 

@@ -15,12 +15,10 @@ from ctk.toolkit.case.formats.limits import DIMENSIONS, HEADER_NBYTES, INT64, TE
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.strict_json import expect, items, parse_json
 
-_NATIVE = frozenset(
-    (
-        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
-    )
-)
+_NATIVE = frozenset((
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+))  # fmt: skip
 """Dtypes that every version of safetensors writes; the others are written as bytes."""
 
 
@@ -82,14 +80,11 @@ def check_header(path: Path) -> None:
         check_at_most(length, min(HEADER_NBYTES, max(0, nbytes - 8)), f"{path.name}: header bytes")
         header = parse_json(file.read(length), where=f"{path.name}: header")
     check_at_most(len(header), TENSORS, f"{path.name}: tensors")
-    spans = sorted(_span(name, entry, path.name) for name, entry in header.items() if _holds(name))
+    header.pop("__metadata__", None)
+    spans = sorted(_span(name, entry, path.name) for name, entry in header.items())
     ends = [0, *(end for _, end in spans)]
     if [start for start, _ in spans] != ends[:-1] or ends[-1] != nbytes - 8 - length:
         raise CaseError(f"{path.name}: tensors overlap, leave gaps or end outside of the file")
-
-
-def _holds(name: str) -> bool:
-    return name != "__metadata__"
 
 
 def _span(name: str, entry: object, where: str) -> tuple[int, int]:

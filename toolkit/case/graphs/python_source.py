@@ -28,6 +28,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.walk import attribute_targets, children, fetch, input_names
+from ctk.toolkit.case.formats.plain_text import words
 from ctk.toolkit.case.formats.strict_json import prefix_errors
 from ctk.toolkit.case.graphs.allow_list import BUILTINS
 from ctk.toolkit.case.graphs.callables import names_of_calls, target_to_name
@@ -42,24 +43,18 @@ from ctk.toolkit.case.graphs.value_types import symbol_of, value_comment
 _RESERVED = frozenset({"torch", "operator", "math", "self", "constants", "graph", *BUILTINS})
 """Names that the text itself reads: no variable may hide them."""
 
-_CALLS_ITS_GRAPHS = frozenset(
-    "torch.ops.higher_order." + name
-    for name in (
-        *("cond", "while_loop", "scan", "map_impl", "associative_scan", "foreach_map"),
-        *("flex_attention", "flex_attention_backward"),
-    )
-)
+_HIGHER_ORDER = "torch.ops.higher_order."
+_CALLS_ITS_GRAPHS = words("""
+    cond while_loop scan map_impl associative_scan foreach_map flex_attention
+    flex_attention_backward
+""")
 """Higher-order operators that only call their sub-graph, so that a module class suffices."""
 
-_CAPTURED_AGAIN = frozenset(
-    "torch.ops.higher_order." + name
-    for name in (
-        *("associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond"),
-        *("hints_wrapper", "map_impl", "out_dtype", "print", "tag_activation_checkpoint"),
-        *("while_loop", "wrap", "wrap_activation_checkpoint", "wrap_with_autocast"),
-        *("wrap_with_set_grad_enabled",),
-    )
-)
+_CAPTURED_AGAIN = words("""
+    associative_scan auto_functionalized auto_functionalized_v2 cond hints_wrapper map_impl
+    out_dtype print tag_activation_checkpoint while_loop wrap wrap_activation_checkpoint
+    wrap_with_autocast wrap_with_set_grad_enabled
+""")
 """Higher-order operators that Dynamo captures again from the text."""
 
 Dynamic = Mapping[str, Sequence[str | None]]
@@ -106,8 +101,8 @@ def graph_to_python(
 
 def only_dynamo_writes(gm: GraphModule) -> bool:
     """Return whether Dynamo could not capture a graph's text again, because of an operator."""
-    names = (name for name in names_of_calls(gm) if name.startswith("torch.ops.higher_order."))
-    return any(name not in _CAPTURED_AGAIN for name in names)
+    names = (name for name in names_of_calls(gm) if name.startswith(_HIGHER_ORDER))
+    return any(name.removeprefix(_HIGHER_ORDER) not in _CAPTURED_AGAIN for name in names)
 
 
 def find_computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
@@ -150,7 +145,8 @@ def _add_class(
         )
     init = ["def __init__(self, constants):", "    super().__init__()"]
     for path, value in _attribute_texts(program, gm, class_name, prefix).items():
-        is_buffer = value.startswith("constants[") and not _is_parameter(gm, path)
+        is_parameter = isinstance(fetch(gm, path), torch.nn.Parameter)
+        is_buffer = value.startswith("constants[") and not is_parameter
         name = fields[path]
         line = f'self.register_buffer("{name}", {value})' if is_buffer else f"self.{name} = {value}"
         init.append(f"    {line}")
@@ -200,17 +196,14 @@ def _attribute_texts(
 
 def _only_called_attributes(gm: GraphModule) -> set[str]:
     """Return the attributes that are only called, so that a module class suffices."""
+    graph_callers = {f"{_HIGHER_ORDER}{name}" for name in _CALLS_ITS_GRAPHS}
     found: set[str] = set()
     for node in gm.graph.nodes:
         users = [user for user in node.users if user.op == "call_function"]
-        called = all(target_to_name(user.target) in _CALLS_ITS_GRAPHS for user in users)
+        called = all(target_to_name(user.target) in graph_callers for user in users)
         if node.op == "call_module" or (node.op == "get_attr" and called):
             found.add(str(node.target))
     return found
-
-
-def _is_parameter(gm: GraphModule, path: str) -> bool:
-    return isinstance(fetch(gm, path), torch.nn.Parameter)
 
 
 def _constant_text(gm: GraphModule, path: str, prefix: str, imports: set[str]) -> str:

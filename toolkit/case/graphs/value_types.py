@@ -80,11 +80,9 @@ def describe_dynamic(gm: GraphModule) -> dict[str, tuple[str | None, ...]]:
     """
     found: dict[str, tuple[str | None, ...]] = {}
     for node in gm.graph.find_nodes(op="placeholder"):
-        shape = _member(node_value_json(node), "shape")
-        if isinstance(shape, list):
-            symbols = tuple(_symbol(size) for size in cast("list[object]", shape))
-            if any(symbols):
-                found[node.name] = symbols
+        symbols = tuple(map(_symbol, _shape(node_value_json(node))))
+        if any(symbols):
+            found[node.name] = symbols
     return found
 
 
@@ -98,8 +96,7 @@ def symbol_hints(gm: GraphModule) -> dict[str, object]:
     found: dict[str, object] = {}
     for node in gm.graph.find_nodes(op="placeholder"):
         known = node_value_json(node)
-        shape = _member(known, "shape")
-        for part in [known, *(cast("list[object]", shape) if isinstance(shape, list) else [])]:
+        for part in [known, *_shape(known)]:
             symbol = _symbol(part)
             if symbol is not None:
                 found.setdefault(symbol, _member(part, "hint"))
@@ -126,6 +123,12 @@ def value_text(known: object) -> str:
 def _symbol(known: object) -> str | None:
     symbol = _member(known, "symbol")
     return symbol if isinstance(symbol, str) else None
+
+
+def _shape(known: object) -> list[object]:
+    """Return the sizes of a tensor; none for another value."""
+    shape = _member(known, "shape")
+    return cast("list[object]", shape) if isinstance(shape, list) else []
 
 
 def _member(known: object, key: str) -> object | None:
