@@ -1,6 +1,7 @@
 """The answers of one search: each question is asked once, through the top of the oracle stack."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -21,6 +22,15 @@ class SearchAborted(Exception):
     def __init__(self, who: str, error: Exception) -> None:
         super().__init__(f"{who} raised {error_line(error)}")
         self.error = error
+
+
+@contextmanager
+def aborting(who: str) -> Generator[None]:
+    """Raise `SearchAborted` from an exception of the oracle or of a callback."""
+    try:
+        yield
+    except Exception as error:
+        raise SearchAborted(who, error) from error
 
 
 @dataclass(slots=True)
@@ -81,10 +91,8 @@ class Answers:
             if len(wanted) == self.jobs:
                 break
         self.ahead = max(len(wanted) - 1, 0)
-        try:
+        with aborting("the oracle"):
             self.oracle.anticipate([Question(case) for case in wanted.values()])
-        except Exception as error:
-            raise SearchAborted("the oracle", error) from error
 
     @property
     def _whole_seconds(self) -> float | None:
@@ -92,22 +100,18 @@ class Answers:
         return oracle.limits.whole_seconds if isinstance(oracle, Deadlines) else None
 
     def _look_up(self, question: Question) -> Judgement | None:
-        try:
+        with aborting("the journal"):
             answer = look_up(self.oracle, question)
             if answer is not None and self.on_answer:
                 self.on_answer(question.case, answer)
-        except Exception as error:
-            raise SearchAborted("the journal", error) from error
         if answer is not None:
             self.ledger.count_remembered()
         return answer
 
     def _ask(self, question: Question) -> Judgement:
         self.ledger.charge()
-        try:
+        with aborting("the oracle"):
             answer = self.oracle.ask(question)
             if self.on_answer:
                 self.on_answer(question.case, answer)
-        except Exception as error:
-            raise SearchAborted("the oracle", error) from error
         return answer

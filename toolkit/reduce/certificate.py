@@ -12,6 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.plain_text import one_line
@@ -88,19 +89,17 @@ class Certificate:
 
     def skip(self, step: str, edit: Edit, why: str) -> None:
         """Record an edit that was refused without a question."""
-        self._note(Refusal(step, edit.says(), None, why, names_of(edit)))
+        text = edit.says()
+        self.refusals[step, text] = Refusal(step, text, None, why, names_of(edit))
 
     def refuse(self, step: str, edit: Edit, judgement: Judgement, candidate: Measured) -> None:
         """Record an edit that does not reproduce."""
         seen = _line(judgement.signature or judgement.detail)
         refusal = Refusal(step, edit.says(), judgement.verdict, seen, names_of(edit))
-        self._note(refusal)
+        self.refusals[step, refusal.edit] = refusal
         is_closer = self.neighbour is None or self.neighbour < candidate
         if judgement.verdict is Verdict.PASSES and is_closer:
             self.neighbour, self.neighbour_edit = candidate, refusal
-
-    def _note(self, refusal: Refusal) -> None:
-        self.refusals[refusal.step, refusal.edit] = refusal
 
 
 def _line(text: object) -> str:
@@ -112,31 +111,23 @@ def names_of(edit: Edit) -> tuple[str, ...]:
 
     RemoveNodes(("mul", "relu"))                              mul, relu
     Replace((("mul", "x"),))                                  mul     the first goes, x stays
-    SubgraphEdit(SubgraphPath(("true_0",)), RemoveNodes(...)) true_0.relu
+    SubgraphEdit(("true_0",), RemoveNodes(("relu",)))         true_0.relu
     """
     if isinstance(edit, SubgraphEdit):
-        path = ".".join(edit.focus.path)
+        path = ".".join(edit.path)
         return tuple(f"{path}.{name}" for name in names_of(edit.edit))
     if not dataclasses.is_dataclass(edit):
         return ()
-    found = (name for each in dataclasses.fields(edit) for name in _names(getattr(edit, each.name)))
-    return tuple(dict.fromkeys(found))
+    values = [getattr(edit, each.name) for each in dataclasses.fields(edit)]
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return tuple(dict.fromkeys(name for part in parts for name in _first_text(part)))
 
 
-def _names(value: object) -> Iterator[str]:
-    """Yield the texts of a field: itself, those of a tuple, the first of each part of it."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:  # pyright: ignore[reportUnknownVariableType]  # a tuple of anything
-            yield from _first(part)
-
-
-def _first(part: object) -> Iterator[str]:
-    if isinstance(part, str):
-        yield part
+def _first_text(part: object) -> list[str]:
+    """Return the first text of a tuple or dataclass, or the text itself; nothing if none is."""
+    values: Iterable[object] = (part,)
+    if isinstance(part, tuple):
+        values = cast("tuple[object, ...]", part)
     elif dataclasses.is_dataclass(part):
-        values = (getattr(part, each.name) for each in dataclasses.fields(part))
-        yield from [value for value in values if isinstance(value, str)][:1]
-    elif isinstance(part, tuple):
-        yield from [value for value in part if isinstance(value, str)][:1]  # pyright: ignore[reportUnknownVariableType]  # a tuple of anything
+        values = [getattr(part, each.name) for each in dataclasses.fields(part)]
+    return [value for value in values if isinstance(value, str)][:1]

@@ -8,7 +8,7 @@ The best case so far is always returned; only the first question, about the give
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,6 @@ from ctk.toolkit.execution.limited_rounds import Rounds
 from ctk.toolkit.oracle.repeated_runs import Flakiness
 from ctk.toolkit.reduce.answers import SearchAborted
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
-from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.lookahead import SearchState, SweepPlan, upcoming
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
@@ -185,7 +184,8 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> bool:
             continue
         try:
             for each in _levels_of(problem, step, effort):
-                _run(problem, step, each, _steps_in_sweep(problem, steps[place + 1 :], effort))
+                later = [s for s in steps[place + 1 :] if _levels_of(problem, s, effort)]
+                _run(problem, step, each, later)
         except (OutOfBudget, SearchAborted):
             raise
         except Exception as error:
@@ -200,10 +200,6 @@ def _levels_of(problem: Problem, step: Step, effort: Level) -> tuple[Level, ...]
     if not step.is_late(problem.best, problem.facts):
         return (effort,)
     return (coarse, single) if effort is single else ()
-
-
-def _steps_in_sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> list[Step]:
-    return [step for step in steps if _levels_of(problem, step, effort)]
 
 
 def _run(problem: Problem, step: Step, effort: Level, later: Sequence[Step]) -> None:
@@ -231,16 +227,14 @@ def _drive(problem: Problem, coming: SweepPlan, proposal: Proposal, effort: Leve
             candidate = coming.take(edit)
             is_parallel = problem.answers.jobs > 1
             if is_parallel and candidate is not None and problem.is_askable(candidate):
-                problem.answers.anticipate(candidate, _foresee(problem, place, edit, effort))
+                likelihood = problem.ledger.acceptance
+                coming_cases = upcoming(place, edit, effort, likelihood, problem.is_askable)
+                problem.answers.anticipate(candidate, coming_cases)
             answer = problem.consider(candidate, edit)
             place = place.after(edit, answer)
             edit = search.send(answer)
     except StopIteration:
         return
-
-
-def _foresee(problem: Problem, place: SearchState, edit: Edit, effort: Level) -> Iterator[Case]:
-    return upcoming(place, edit, effort, problem.ledger.acceptance, problem.is_askable)
 
 
 def continue_from(problem: Problem, before: Reduction) -> None:

@@ -70,13 +70,8 @@ def describe(value: object) -> object:
 
 def node_infos(case: Case) -> tuple[dict[str, object], frozenset[str]]:
     """Return the form of each node's value in eager, by node name, and the nodes that raised."""
-    infos: dict[str, object] = {}
-
-    def after(node: Node, env: Mapping[Node, object]) -> None:
-        infos[node.name] = describe(env[node])
-
-    run = _walk(case, after=after)
-    return infos, frozenset(node.name for node in run.raised)
+    run = _walk(case)
+    return run.infos, frozenset(node.name for node in run.raised)
 
 
 def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
@@ -96,7 +91,7 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
                 with outside_transforms():
                     values[value.name] = _clone_value(env[value])
 
-    _walk(case, before=before)
+    _walk(case, before)
     return values
 
 
@@ -108,21 +103,19 @@ def _clone_value(value: object) -> object:
     return value
 
 
-def _ignore(node: Node, env: Mapping[Node, object]) -> None:
-    """Do nothing at a node."""
-
-
 class _Run:
     """One run of a graph, node by node.
 
     Attributes:
         on_cpu: The nodes run on the CPU, with copies of their operands.
         raised: Nodes whose value is replaced by zeros.
+        infos: The form of each value, by node name.
     """
 
     def __init__(self, graph: GraphModule, inputs: Sequence[object], *, on_cpu: bool) -> None:
         self.graph, self.on_cpu = graph, on_cpu
         self.values: dict[Node, object] = {}
+        self.infos: dict[str, object] = {}
         self.raised: list[Node] = []
         self._inputs = iter(inputs)
         self._last_read = _last_reads(graph)
@@ -175,7 +168,7 @@ class _Run:
         def faked(value: Any) -> Any:
             return fake.to_fake(value, mode)
 
-        args, kwargs = (map_aggregate(values, faked) for values in (args, kwargs))
+        args, kwargs = map_aggregate((args, kwargs), faked)
         with fake.without_log(), fake.fake_compute(mode):
             value = call_node(self.graph, node, args, kwargs)
         return map_aggregate(value, _zeros)
@@ -228,12 +221,13 @@ def _zeros(value: Any) -> Any:
 
 
 def _walk(
-    case: Case,
-    *,
-    before: Callable[[Node, Mapping[Node, object]], None] = _ignore,
-    after: Callable[[Node, Mapping[Node, object]], None] = _ignore,
+    case: Case, before: Callable[[Node, Mapping[Node, object]], None] = lambda node, env: None
 ) -> _Run:
-    """Run the case once; on private copies if the graph changes any of its values."""
+    """Run the case once; on private copies if the graph changes any of its values.
+
+    Args:
+        before: Called with each node before it runs, and the values that later nodes read.
+    """
     graph, inputs = case.graph, case.inputs
     if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
         graph, inputs = private_copy(graph, inputs)
@@ -243,6 +237,6 @@ def _walk(
         for node in graph.graph.nodes:
             before(node, run.values)
             run.step(node)
-            after(node, run.values)
+            run.infos[node.name] = describe(run.values[node])
             run.let_go(node)
     return run

@@ -14,7 +14,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.answers.fingerprint import Digests
 from ctk.toolkit.oracle.question import DirectOracle, Oracle
 from ctk.toolkit.reduce.analysis import Facts, facts_of
-from ctk.toolkit.reduce.answers import Answers, OnAnswer, SearchAborted
+from ctk.toolkit.reduce.answers import Answers, OnAnswer, aborting
 from ctk.toolkit.reduce.certificate import Certificate
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.progress import Budget, Ledger, Progress
@@ -193,10 +193,8 @@ class Problem:
         self.certificate = Certificate()
         self.improvements += 1
         if self.on_improvement:
-            try:
+            with aborting("on_improvement"):
                 self.on_improvement(candidate)
-            except Exception as error:
-                raise SearchAborted("on_improvement", error) from error
 
     def leave_out(self, step: str, error: Exception) -> None:
         """Record that a step raised: the search goes on without it."""
@@ -205,15 +203,10 @@ class Problem:
 
     def _report(self, case: Case, verdict: Verdict) -> None:
         """Report progress; the answer counts already, even if the callback raises."""
-        if self.on_progress:
-            try:
-                self.on_progress(self._progress(case, verdict))
-            except Exception as error:
-                raise SearchAborted("on_progress", error) from error
-
-    def _progress(self, case: Case, verdict: Verdict) -> Progress:
+        if self.on_progress is None:
+            return
         ledger = self.ledger
-        return Progress(
+        progress = Progress(
             questions=ledger.questions,
             cached=ledger.cached,
             seconds=ledger.seconds,
@@ -226,6 +219,8 @@ class Problem:
             statistics=ledger.snapshot(),
             ahead=self.answers.ahead,
         )
+        with aborting("on_progress"):
+            self.on_progress(progress)
 
 
 def _is_empty(case: Case) -> bool:

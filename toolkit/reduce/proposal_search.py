@@ -19,10 +19,10 @@ from ctk.toolkit.search.boundaries import (
     strongest_true,
 )
 from ctk.toolkit.search.descents import least_landmark, least_number
-from ctk.toolkit.search.questions import Answer, Choice, Search, first_true, map_choices
+from ctk.toolkit.search.questions import Answer, Search, first_true, map_choices
 
-Questions = Generator[Edit, Answer, None]
-"""Yields the next edit to ask, and is sent the answer."""
+Questions = Generator[Edit, Answer, object]
+"""Yields the next edit to ask, and is sent the answer; the result of the search is not used."""
 
 Level = Callable[[Proposal], Questions]
 
@@ -31,16 +31,16 @@ def coarse(proposal: Proposal) -> Questions:
     """Ask for the cheapest big steps."""
     match proposal:
         case Guesses(edits):
-            yield from first_true(edits)
+            return first_true(edits)
         case Monotone(make, count, strongest_first):
             search = strongest_true(count) if strongest_first else largest_true(count)
-            yield from _edits(make, search)
+            return map_choices(search, make)
         case Descent(make, number):
-            yield from _edits(make, least_number(number))
-        case Subset(make, atoms) if atoms:
-            yield make(tuple(atoms))
-        case _:
-            pass
+            return map_choices(least_number(number), make)
+        case Subset(make, atoms):
+            return map_choices(first_true([tuple(atoms)] if atoms else []), make)
+        case GaveUp():
+            return first_true(())
 
 
 def thorough(
@@ -49,30 +49,29 @@ def thorough(
     """Ask until no block of edits, and no single one of a block, is known to be possible."""
     match proposal:
         case Guesses(edits):
-            yield from first_true(edits)
+            return first_true(edits)
         case Monotone(make, count, strongest_first):
             search = strongest_or_none(count) if strongest_first else find_integer(count)
-            yield from _edits(make, search)
+            return map_choices(search, make)
         case Descent(make, number):
-            rungs = strongest_or_none(number - 1)
-            yield from _edits(lambda rung: make(number - rung), rungs)
+            return map_choices(strongest_or_none(number - 1), lambda rung: make(number - rung))
         case Subset(make, atoms):
-            yield from _edits(make, subset(atoms))
+            return map_choices(subset(atoms), make)
         case GaveUp():
-            pass
+            return first_true(())
 
 
 def single(proposal: Proposal) -> Questions:
     """Ask for each of the smallest edits."""
     match proposal:
         case Guesses() | GaveUp():
-            pass
+            return first_true(())
         case Monotone(make, count, _):
-            yield from _edits(make, _boundary(count))
+            return map_choices(_boundary(count), make)
         case Descent(make, number):
-            yield from _edits(make, least_landmark(number))
+            return map_choices(least_landmark(number), make)
         case Subset(make, atoms):
-            yield from _edits(make, largest_subset_from_singles(atoms))
+            return map_choices(largest_subset_from_singles(atoms), make)
 
 
 def _boundary(count: int) -> Search[int, None]:
@@ -83,7 +82,3 @@ def _boundary(count: int) -> Search[int, None]:
             yield from map_choices(find_integer(count - rung), lambda more, rung=rung: rung + more)
         if answer is not None:
             return
-
-
-def _edits(make: Callable[[Any], Edit], search: Search[Choice, Any]) -> Questions:
-    yield from map_choices(search, make)

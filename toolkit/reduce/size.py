@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
+from ctk.compiler.fx.walk import CALLS, fetch, flat, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import ContentCache
 from ctk.toolkit.reduce.form_edits import CASTS
@@ -200,15 +200,11 @@ def layout_rank(tensor: torch.Tensor) -> int:
 
 
 def _whole_numbers(argument: object) -> Iterator[int]:
-    if isinstance(argument, (tuple, list)):
-        for item in cast("Sequence[object]", argument):
-            yield from _whole_numbers(item)
-    elif isinstance(argument, Mapping):
-        yield from _whole_numbers(list(cast("Mapping[str, object]", argument).values()))
-    elif isinstance(argument, slice):
-        yield from _whole_numbers((argument.start, argument.stop, argument.step))
-    elif type(argument) is int:
-        yield argument
+    for leaf in flat(argument):
+        if isinstance(leaf, slice):
+            yield from _whole_numbers((leaf.start, leaf.stop, leaf.step))
+        elif type(leaf) is int:
+            yield leaf
 
 
 def _complexity(argument: object) -> int:

@@ -1,14 +1,13 @@
 """Edit a sub-graph as a case of its own, with eager operands as inputs, and lift the edits.
 
-outer:  y = cond(p, true_0, false_0, [x])    SubgraphPath(("true_0",)) gives the case
+outer:  y = cond(p, true_0, false_0, [x])    inner_case(case, ("true_0",)) is the case
 true_0: relu(neg(x))                         relu(neg(x)), x being the operand of cond
-edit:   Replace((("neg", "x"),))             SubgraphEdit(path, edit) edits the whole case
+edit:   Replace((("neg", "x"),))             SubgraphEdit(("true_0",), edit) edits the whole case
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
@@ -38,39 +37,25 @@ from ctk.toolkit.reduce.proposal import (
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
 from ctk.toolkit.reduce.validity import can_run, foresee_facts
 
-
-@dataclass(frozen=True, slots=True)
-class SubgraphPath:
-    """The targets of `get_attr` that lead to a sub-graph of a case, from the outside in."""
-
-    path: tuple[str, ...]
-
-    def inner(self, case: Case) -> Case | None:
-        """Return the sub-graph as a case of its own; None if it is gone."""
-        inner: Case | None = case
-        for target in self.path:
-            found = inner and next((s for s in subgraphs(inner.graph) if s.target == target), None)
-            inner = _inner_case(inner, found) if inner and found else None
-        return inner
-
-    def replace(self, case: Case, graph: GraphModule) -> Case | None:
-        """Return the case with another graph in this place; None if the place is gone."""
-        whole = _replace_graph(case.graph, self.path, graph)
-        return dataclasses.replace(case, graph=whole) if whole else None
+SubgraphPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubgraphEdit:
-    """Apply an edit inside a sub-graph, and put the result back."""
+    """Apply an edit inside a sub-graph, and put the result back.
 
-    focus: SubgraphPath
+    Attributes:
+        path: The targets of `get_attr` that lead to the sub-graph, from the outside in.
+    """
+
+    path: SubgraphPath
     edit: Edit
 
     def says(self) -> str:
-        return f"in {'.'.join(self.focus.path)}: {self.edit.says()}"
+        return f"in {'.'.join(self.path)}: {self.edit.says()}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        inner = self.focus.inner(case)
+        inner = inner_case(case, self.path)
         if inner is None:
             return None
         facts = facts_of(inner, may_run=facts.may_run)
@@ -78,11 +63,21 @@ class SubgraphEdit:
         if changed is None or not _has_results_of(inner, facts, changed):
             return None
         graph = _with_inputs_of(inner.graph, changed.graph)
-        return self.focus.replace(case, graph) if graph else None
+        whole = _replace_graph(case.graph, self.path, graph) if graph else None
+        return dataclasses.replace(case, graph=whole) if whole else None
+
+
+def inner_case(case: Case, path: SubgraphPath) -> Case | None:
+    """Return a sub-graph as a case of its own; None if it is gone."""
+    inner: Case | None = case
+    for target in path:
+        found = inner and next((s for s in subgraphs(inner.graph) if s.target == target), None)
+        inner = _inner_case(inner, found) if inner and found else None
+    return inner
 
 
 def inner_cases(
-    case: Case, path: tuple[str, ...] = (), *, may_run: bool = True
+    case: Case, path: SubgraphPath = (), *, may_run: bool = True
 ) -> Iterator[tuple[SubgraphPath, Case, Facts]]:
     """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first."""
     for subgraph in subgraphs(case.graph):
@@ -90,7 +85,7 @@ def inner_cases(
         facts = inner and _facts(inner, may_run=may_run)
         if inner is not None and facts is not None:
             inner_path = (*path, subgraph.target)
-            yield SubgraphPath(inner_path), inner, facts
+            yield inner_path, inner, facts
             yield from inner_cases(inner, inner_path, may_run=may_run)
 
 
@@ -100,10 +95,10 @@ def lift_proposals(
     """Yield the lifted proposals of steps for each sub-graph; last, `GaveUp` for some."""
     seen = list(inner_cases(case, may_run=may_run))
     for step in steps:
-        for focus, inner, facts in seen:
+        for path, inner, facts in seen:
             for proposal in step.propose(inner, facts):
-                yield _lift(focus, proposal)
-    names = {".".join(focus.path) for focus, _, _ in seen}
+                yield _lift(path, proposal)
+    names = {".".join(path) for path, _, _ in seen}
     unseen = [path for path in graphs_by_path(case.graph) if path and path not in names]
     if unseen:
         yield GaveUp(f"{', '.join(unseen)}: does not run by itself on the operands of its call")
@@ -117,22 +112,16 @@ def _facts(inner: Case, *, may_run: bool) -> Facts | None:
         return None
 
 
-def _lift(focus: SubgraphPath, proposal: Proposal) -> Proposal:
+def _lift(path: SubgraphPath, proposal: Proposal) -> Proposal:
     match proposal:
         case Guesses(edits):
-            return Guesses(tuple(SubgraphEdit(focus, edit) for edit in edits))
-        case Monotone(make, count, strongest_first):
-            return Monotone(_lift_maker(focus, make), count, strongest_first)
-        case Descent(make, number):
-            return Descent(_lift_maker(focus, make), number)
-        case Subset(make, atoms):
-            return Subset(_lift_maker(focus, make), atoms)
+            return Guesses(tuple(SubgraphEdit(path, edit) for edit in edits))
         case GaveUp(why):
-            return GaveUp(f"in {'.'.join(focus.path)}: {why}")
-
-
-def _lift_maker(focus: SubgraphPath, make: Callable[[Any], Edit]) -> Callable[[Any], SubgraphEdit]:
-    return lambda chosen: SubgraphEdit(focus, make(chosen))
+            return GaveUp(f"in {'.'.join(path)}: {why}")
+        case Monotone(make) | Descent(make) | Subset(make):
+            return dataclasses.replace(
+                proposal, make=lambda chosen: SubgraphEdit(path, make(chosen))
+            )
 
 
 def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:

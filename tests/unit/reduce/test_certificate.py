@@ -6,7 +6,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.certificate import names_of
 from ctk.toolkit.reduce.edits import DropOutputs, Edit, Reconnect, RemoveNodes, Replace
-from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit, SubgraphPath
+from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,7 @@ def test_names() -> None:
         Reconnect(("mul",), (("mul", "x"),)): ("mul",),
         DropOutputs((0, 1)): (),
         Shrink((Resize("x", 0), Resize("y", 1))): ("x", "y"),
-        SubgraphEdit(SubgraphPath(("true_0", "body")), RemoveNodes(("relu",))): (
-            "true_0.body.relu",
-        ),
+        SubgraphEdit(("true_0", "body"), RemoveNodes(("relu",))): ("true_0.body.relu",),
     }
     for edit, names in expected.items():
         assert names_of(edit) == names, edit

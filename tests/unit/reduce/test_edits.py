@@ -22,7 +22,7 @@ from ctk.toolkit.reduce.edits import (
     Replace,
 )
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
-from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit, SubgraphPath
+from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit
 from ctk.toolkit.reduce.value_edits import SetValues
 from tests.helpers.reduce_graphs import captured, chain, op_names
 
@@ -348,7 +348,7 @@ class TestSubgraphs:
         inner = case.graph.cond_true_0.graph
         neg = next(n for n in inner.nodes if n.target == "neg")
         pairs = ((neg.name, neg.args[0].name),)
-        rest = applied(case, SubgraphEdit(SubgraphPath(("cond_true_0",)), Replace(pairs)))
+        rest = applied(case, SubgraphEdit(("cond_true_0",), Replace(pairs)))
         assert call_nodes(rest) == call_nodes(case) - 1
         assert torch.equal(outputs(rest)[0], X.relu() + (X + 1))
         assert torch.equal(outputs(case)[0], X.relu().neg() + (X + 1))

@@ -5,7 +5,8 @@ kept blocks into four each: one needed element of n costs about 2 log2(n) questi
 blocks are needed the search ends there.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import torch
 
@@ -52,15 +53,8 @@ def _blocks(name: str, shape: tuple[int, ...], content: Content) -> Iterator[Pro
         is_last = level == len(content.blocks) - 1
         if is_last or not is_few or len(blocks) < content.nonzeros:
             spans = [block_range(block, level, count) for block in blocks]
-            yield Subset(
-                _propose_zeros(name, shape), tuple((span.start, span.stop) for span in spans)
-            )
-
-
-def _propose_zeros(
-    name: str, shape: tuple[int, ...]
-) -> Callable[[tuple[tuple[int, int], ...]], ZeroElements]:
-    return lambda spans: ZeroElements(name, shape, spans)
+            atoms = tuple((span.start, span.stop) for span in spans)
+            yield Subset(partial(ZeroElements, name, shape), atoms)
 
 
 STEP = Step("fewest_nonzeros", propose)

@@ -1,6 +1,6 @@
 """Move the few elements that are not zero to the front: `x[6, 4] = 101` becomes `x[0, 0] = 101`."""
 
-from collections.abc import Callable
+from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import index_of
@@ -22,14 +22,8 @@ def propose(case: Case, facts: Facts) -> Proposals:
         for place in (place for run in content.runs for place in range(run.start, run.stop)):
             dims = tuple(dim for dim, index in enumerate(index_of(place, shape)) if index)
             if dims:
-                found.append(Subset(_move(name, shape, place), dims))
+                found.append(Subset(partial(MoveElement, name, shape, place), dims))
     return found
-
-
-def _move(
-    name: str, shape: tuple[int, ...], place: int
-) -> Callable[[tuple[int, ...]], MoveElement]:
-    return lambda dims: MoveElement(name, shape, place, dims)
 
 
 STEP = Step("move_elements", propose)

@@ -17,12 +17,12 @@ from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import GaveUp
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.reduce_subgraphs import INSIDE, OUTSIDE, STEP
-from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit, SubgraphPath, inner_cases
+from ctk.toolkit.reduce.subgraph_edits import SubgraphEdit, inner_cases
 from tests.helpers.reduce_graphs import FakeOracle, captured
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
 W = (torch.arange(16, dtype=torch.float64).reshape(4, 4) + 1) * 50.25
-TRUE = SubgraphPath(("cond_true_0",))
+TRUE = ("cond_true_0",)
 
 
 def branching():
@@ -56,14 +56,14 @@ def test_what_other_steps_would_do_with_the_branch_alone():
 
 def test_branches_of_branches():
     case = nested()
-    depths = {len(edit.focus.path) for each in proposals(STEP, case) for edit in edits(each)}
+    depths = {len(edit.path) for each in proposals(STEP, case) for edit in edits(each)}
     assert depths == {1, 2}
-    assert {len(focus.path) for focus, *_ in inner_cases(case)} == {1, 2}
+    assert {len(path) for path, *_ in inner_cases(case)} == {1, 2}
 
 
 def test_an_input_without_use_stays_and_the_program_computes_the_same():
     case = branching()
-    (true, false) = (inner for focus, inner, _ in inner_cases(case) if len(focus.path) == 1)
+    (true, false) = (inner for path, inner, _ in inner_cases(case) if len(path) == 1)
     add = next(node for node in true.graph.graph.nodes if "add" in node.name)
     edit = SubgraphEdit(TRUE, Replace(((add.name, add.args[1].name),)))
     result = edit.apply(case, facts_of(case))
@@ -80,7 +80,7 @@ def test_what_the_caller_would_notice_makes_no_sense():
     sin = next(n.name for n in case.graph.cond_true_0.graph.nodes if n.target == "sin")
     assert SubgraphEdit(TRUE, RemoveNodes((sin,))).apply(case, facts) is None
     assert SubgraphEdit(TRUE, DropOutputs((0,))).apply(case, facts) is None
-    assert SubgraphEdit(SubgraphPath(("nowhere",)), DropOutputs((0,))).apply(case, facts) is None
+    assert SubgraphEdit(("nowhere",), DropOutputs((0,))).apply(case, facts) is None
 
 
 def test_without_sub_graphs_there_is_nothing_to_propose():
@@ -125,7 +125,7 @@ def test_numbers_inside_are_folded():
     wrap = torch.ops.higher_order.tag_activation_checkpoint
     case = calling(wrap, lambda a: a * a.size(0), lambda x: x)
     found = [edit for each in proposals(STEP, case) for edit in edits(each)]
-    assert SubgraphEdit(SubgraphPath(("body",)), FoldNumbers(("size",))) in found
+    assert SubgraphEdit(("body",), FoldNumbers(("size",))) in found
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,7 @@ def test_an_edit_after_which_the_subgraph_raises_makes_no_sense():
     facts = facts_of(case)
 
     def changed(operand: str) -> Case | None:
-        return SubgraphEdit(SubgraphPath(("true",)), Replace(((total.name, operand),))).apply(
-            case, facts
-        )
+        return SubgraphEdit(("true",), Replace(((total.name, operand),))).apply(case, facts)
 
     assert changed("y") is not None
     assert changed("x") is None  # cholesky of zeros, of which fake tensors know nothing
