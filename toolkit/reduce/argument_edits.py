@@ -40,7 +40,7 @@ class UseDefaults:
         def change(node: Node) -> None:
             for key in keys.get(node.name, ()):
                 found = parameter(node, key)
-                if found is not None and _may_go(found):
+                if found is not None and may_go(node, key):
                     _set(node, key, found)
             if node.name in keys:
                 _trim(node)
@@ -52,7 +52,7 @@ class UseDefaults:
         nodes = by_name(case.graph)
         edges: dict[tuple[str, str], object] = {}
         for name, key in self.places:
-            value, found = _argument(nodes[name], key), parameter(nodes[name], key)
+            value, found = dict(_arguments(nodes[name]))[key], parameter(nodes[name], key)
             others = [v for k, v in _arguments(nodes[name]) if (name, k) not in self.places]
             is_read = any(leaf is value for other in others for leaf in flat(other))
             if isinstance(value, Node) and found is not None and not is_read:
@@ -133,7 +133,7 @@ def optional(node: Node) -> Iterator[Key]:
 def may_go(node: Node, key: Key) -> bool:
     """Return whether an argument is known to have a default, or may be None."""
     found = parameter(node, key)
-    return found is not None and _may_go(found)
+    return found is not None and (found.has_default or found.type.startswith("Optional["))
 
 
 def items_of(node: Node) -> int:
@@ -159,17 +159,8 @@ def parameter(node: Node, key: Key) -> Parameter | None:
     return None
 
 
-def _may_go(found: Parameter) -> bool:
-    """Return whether an argument has a default, or may be None."""
-    return found.has_default or found.type.startswith("Optional[")
-
-
 def _arguments(node: Node) -> list[tuple[Key, object]]:
     return [*enumerate(node.args), *node.kwargs.items()]
-
-
-def _argument(node: Node, key: Key) -> object:
-    return node.args[key] if isinstance(key, int) else node.kwargs[key]
 
 
 def _set(node: Node, key: Key, found: Parameter) -> None:

@@ -6,14 +6,14 @@ If the exception breaks a GPU for its process, the nodes run on the CPU, on copi
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import torch
-from torch.fx import GraphModule, Node
-from torch.fx.node import map_aggregate, map_arg
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.node import map_aggregate
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.effects import mutated_arguments
@@ -29,6 +29,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.limited_rounds import limit_rounds
 from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.private_copy import private_copy
+
+Before = Callable[[Node, Mapping[Node, object]], None]
+"""Called with each node before it runs, and the values that later nodes read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def _clone_value(value: object) -> object:
     return value
 
 
-class _Run:
+class _Run(Interpreter):
     """One run of a graph, node by node.
 
     Attributes:
@@ -112,48 +115,42 @@ class _Run:
         infos: The form of each value, by node name.
     """
 
-    def __init__(self, graph: GraphModule, inputs: Sequence[object], *, on_cpu: bool) -> None:
-        self.graph, self.on_cpu = graph, on_cpu
-        self.values: dict[Node, object] = {}
-        self.infos: dict[str, object] = {}
+    def __init__(self, graph: GraphModule, before: Before, *, on_cpu: bool) -> None:
+        super().__init__(graph)
+        self.extra_traceback = False
+        self.on_cpu, self._graph, self._before = on_cpu, graph, before
         self.raised: list[Node] = []
-        self._inputs = iter(inputs)
-        self._last_read = _last_reads(graph)
+        self.infos: dict[str, object] = {}
 
-    def step(self, node: Node) -> None:
-        """Run a node."""
-        if node.op == "placeholder":
-            self.values[node] = next(self._inputs)
-            return
-        args, kwargs = map_arg((node.args, node.kwargs), self._value)
+    def run_node(self, n: Node) -> object:
+        """Run a node, and describe its value."""
+        self._before(n, self.env)
+        value = next(self.args_iter) if n.op == "placeholder" else self._value(n)
+        self.infos[n.name] = describe(value)
+        return value
+
+    def _value(self, node: Node) -> object:
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
         try:
-            run = self._run_on_cpu if self.on_cpu else partial(call_node, self.graph)
-            self.values[node] = run(node, args, kwargs)
+            run = self._run_on_cpu if self.on_cpu else partial(call_node, self._graph)
+            return run(node, args, kwargs)
         except Exception:
             try:
-                self.values[node] = self._stand_in(node, args, kwargs)
+                value = self._stand_in(node, args, kwargs)
             except Exception:  # fake tensors do not know either
                 pass
             else:
                 self.raised.append(node)
-                return
+                return value
             raise
-
-    def _value(self, node: Node) -> Any:
-        return self.values[node]
-
-    def let_go(self, node: Node) -> None:
-        """Drop the values that no node behind this one reads."""
-        for unused in self._last_read.get(node, ()):
-            del self.values[unused]
 
     def _run_on_cpu(self, node: Node, args: Any, kwargs: Any) -> object:
         """Run a node with copies of its operands on the CPU; return its value on their device."""
         if node.op not in ("call_function", "call_method"):
-            return call_node(self.graph, node, args, kwargs)
+            return call_node(self._graph, node, args, kwargs)
         operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         args, kwargs = tree_map(_to_cpu, (args, kwargs))
-        value = call_node(self.graph, node, args, kwargs)
+        value = call_node(self._graph, node, args, kwargs)
         copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         if mutated_arguments(node):
             for operand, copy in zip(operands, copies, strict=True):
@@ -170,7 +167,7 @@ class _Run:
 
         args, kwargs = map_aggregate((args, kwargs), faked)
         with fake.without_log(), fake.fake_compute(mode):
-            value = call_node(self.graph, node, args, kwargs)
+            value = call_node(self._graph, node, args, kwargs)
         return map_aggregate(value, _zeros)
 
 
@@ -190,19 +187,6 @@ def call_node(gm: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
     return target(*args, **kwargs)
 
 
-def _last_reads(gm: GraphModule) -> dict[Node, list[Node]]:
-    """Return, by node, the values that no later node reads."""
-    last: dict[Node, Node] = {}
-    for node in gm.graph.nodes:
-        last[node] = node
-        for value in node.all_input_nodes:
-            last[value] = node
-    found: dict[Node, list[Node]] = {}
-    for value, reader in last.items():
-        found.setdefault(reader, []).append(value)
-    return found
-
-
 def _to_cpu(value: object) -> object:
     if isinstance(value, torch.device):
         return torch.device("cpu")
@@ -220,23 +204,13 @@ def _zeros(value: Any) -> Any:
     return torch.empty_strided(size, stride, dtype=value.dtype, device=value.device).zero_()
 
 
-def _walk(
-    case: Case, before: Callable[[Node, Mapping[Node, object]], None] = lambda node, env: None
-) -> _Run:
-    """Run the case once; on private copies if the graph changes any of its values.
-
-    Args:
-        before: Called with each node before it runs, and the values that later nodes read.
-    """
+def _walk(case: Case, before: Before = lambda node, env: None) -> _Run:
+    """Run the case once; on private copies if the graph changes any of its values."""
     graph, inputs = case.graph, case.inputs
     if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
         graph, inputs = private_copy(graph, inputs)
     on_cpu = case.signature is not None and case.signature.breaks_eager
-    run = _Run(graph, inputs, on_cpu=on_cpu)
+    run = _Run(graph, before, on_cpu=on_cpu)
     with apply_modes(case.modes), process_state_kept(), limit_rounds(graph):
-        for node in graph.graph.nodes:
-            before(node, run.values)
-            run.step(node)
-            run.infos[node.name] = describe(run.values[node])
-            run.let_go(node)
+        run.run(*inputs, enable_io_processing=False)
     return run

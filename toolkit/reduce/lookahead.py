@@ -123,13 +123,6 @@ class SearchState:
         return coming and SearchState(coming)
 
 
-@dataclass(order=True, slots=True)
-class _Branch:
-    cost: float
-    number: int
-    place: SearchState = field(compare=False)
-
-
 def upcoming(
     place: SearchState, edit: Edit, effort: Level, accepted: float, is_askable: IsAskable
 ) -> Iterator[Case]:
@@ -139,7 +132,7 @@ def upcoming(
         accepted: How likely an edit is to be accepted, between 0 and 1.
     """
     numbers = count()
-    branches: list[_Branch] = []
+    branches: list[tuple[float, int, SearchState]] = []  # cost, number to tell equal ones apart
     makers: dict[int, Callable[[Edit], Case | None]] = {}
 
     def made(where: SearchState, wanted: Edit) -> Case | None:
@@ -149,7 +142,7 @@ def upcoming(
 
     def push(after: SearchState | None, cost: float) -> None:
         if after is not None:
-            heapq.heappush(branches, _Branch(cost, next(numbers), after))
+            heapq.heappush(branches, (cost, next(numbers), after))
 
     def branch_out(before: SearchState, asked: Edit, likelihood: float) -> None:
         push(before.after(asked, False), -likelihood * (1 - accepted))
@@ -160,21 +153,20 @@ def upcoming(
     for _ in range(MOST):
         if not branches:
             return
-        branch = heapq.heappop(branches)
-        where, likelihood = branch.place, -branch.cost
+        cost, _, where = heapq.heappop(branches)
         proposal = where.coming.proposal(where.index)
         if proposal is None:
             continue
         wanted = _next_question(proposal, effort, where)
         if wanted is None:
-            push(where.next(), branch.cost)
+            push(where.next(), cost)
             continue
         candidate = made(where, wanted)
         if candidate is None or not is_askable(candidate):
-            push(where.after(wanted, None), branch.cost)
+            push(where.after(wanted, None), cost)
             continue
         yield candidate
-        branch_out(where, wanted, likelihood)
+        branch_out(where, wanted, -cost)
 
 
 def _next_question(proposal: Proposal, effort: Level, place: SearchState) -> Edit | None:

@@ -1,6 +1,6 @@
 """Suspected nodes: a step that tries them first, and a search for the first wrong one."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.rebuild import Change
@@ -40,12 +40,13 @@ def _neighbours(case: Case, names: set[str]) -> set[str]:
 
 
 def first_wrong_node(case: Case) -> tuple[str, ...]:
-    """Return the first captured node whose compiled value is wrong; None if the failure hides.
+    """Return the first captured node whose compiled value is wrong; empty if the failure hides.
 
     Costs one compile, with every value as an output. That changes the fusions: it is only a hint.
     """
     facts = facts_of(case)
-    names = _tensor_nodes(facts)
+    nodes = (name for unit in facts.units for name in unit)
+    names = [name for name in nodes if isinstance(facts.infos[name], TensorInfo)]
     probe = change_graph(case, Change(outputs=tuple(names))) if names else None
     if probe is None:
         return ()
@@ -59,9 +60,3 @@ def first_wrong_node(case: Case) -> tuple[str, ...]:
     wrong = compare_runs(eager.values, compiled.values, run_reference(probe, eager).values)
     positions = [int(m.name[3:]) for m in wrong if m.name.startswith("out")]
     return (names[min(positions)],) if positions else ()
-
-
-def _tensor_nodes(facts: Facts) -> Sequence[str]:
-    return [
-        name for unit in facts.units for name in unit if isinstance(facts.infos[name], TensorInfo)
-    ]

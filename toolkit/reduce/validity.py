@@ -12,8 +12,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.reduce.analysis import Facts, facts_from, facts_of
 from ctk.toolkit.reduce.dimensions.propagation import Propagation
+from ctk.toolkit.reduce.dimensions.relations import Assignment
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace
-from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import strides_for
 from ctk.toolkit.reduce.value_edits import tensors_of
 

@@ -15,8 +15,8 @@ from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.dimensions.relations import Assignment
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace, literals_of, map_arguments
-from ctk.toolkit.reduce.dimensions.size_solver import Assignment
 from ctk.toolkit.reduce.dimensions.windows import narrow, window
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.graph_changes import forget_value

@@ -15,10 +15,16 @@ import torch
 from ctk.compiler.fx.walk import CALLS, graphs_by_path
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.dimension_edits import CutDimensions, Resize, ShrinkDimensions
+from ctk.toolkit.reduce.dimensions.dimension_edits import (
+    CutDimensions,
+    Resize,
+    ShrinkDimensions,
+    Sizing,
+    Untraceable,
+    sizing_of,
+)
 from ctk.toolkit.reduce.dimensions.relations import Relations
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace, literals_of, placed_values
-from ctk.toolkit.reduce.dimensions.sizing import Sizing, Untraceable, sizing_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import (
     Descent,

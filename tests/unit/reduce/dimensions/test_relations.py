@@ -4,9 +4,8 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
+from ctk.toolkit.reduce.dimensions.relations import Relations, assignments, solve_relations
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_literals
-from ctk.toolkit.reduce.dimensions.size_solver import assignments
 from ctk.toolkit.reduce.dimensions.size_trace import size_expression_of, trace_sizes
 from tests.helpers.reduce_graphs import captured
 
