@@ -11,7 +11,6 @@ from itertools import islice
 from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.bisect.crashes import find_deadly
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
-from ctk.toolkit.bisect.culprit_sets import partners, several_suspects, smallest_set
 from ctk.toolkit.bisect.elimination import (
     by_decomposition,
     by_fuel,
@@ -19,6 +18,9 @@ from ctk.toolkit.bisect.elimination import (
     by_kernel,
     by_meta_implementation,
     by_partition,
+    partners,
+    several_suspects,
+    smallest_set,
     the_kernel,
 )
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt

@@ -1,14 +1,32 @@
-"""Strategies that leave parts out and compile again, for failures that no observed value shows.
+"""Strategies that leave parts out and compile again; the result may be several culprits.
 
 A search runs every kernel in eager if the case fails then too: no code is generated. Its result is
-proved by a full compile with nothing else left out.
+proved by a full compile with nothing else left out. Several culprits are a set that is sufficient,
+without unneeded members:
+
+1. `several_suspects`: independent culprits. Each round leaves out all suspects so far, observes,
+   and adds the steps that are wrong then, until the case passes. Then each is put back alone: if
+   the case still passes, it was not needed.
+2. `smallest_set`: no value is wrong. The smallest set of passes, decompositions and kernels without
+   which the case passes, by halves.
+3. `partners`: one culprit was found, but the case also passes without another pass. They fail only
+   together: the culprit alone, with every other pass left out, does no harm.
+
+    culprits      without   without   with only   with only
+                  A         B         A           B
+    independent   fails     fails     fails       fails
+    together      passes    passes    passes      passes
+
+Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002). Here the
+items are the steps of a compile, and a set must be proved by the full compile.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from torch.fx import Node
+
 from ctk.toolkit.bisect.culprit import Culprit
-from ctk.toolkit.bisect.culprit_sets import units
 from ctk.toolkit.bisect.questions import (
     NO_KERNELS,
     CulpritSet,
@@ -18,6 +36,8 @@ from ctk.toolkit.bisect.questions import (
     veto_of,
 )
 from ctk.toolkit.bisect.suspects import (
+    from_check,
+    from_errors,
     list_names,
     of_kernel,
     of_pass,
@@ -25,14 +45,16 @@ from ctk.toolkit.bisect.suspects import (
     of_rewrite,
     whole_pass,
 )
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatches
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
-from ctk.toolkit.search.blocks import likely_cause, single_cause
+from ctk.toolkit.search.blocks import likely_cause, single_cause, smallest_subset
 from ctk.toolkit.search.boundaries import verify_boundary
 from ctk.toolkit.search.questions import run_search
 
 PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
+MAX_ROUNDS = 8
 
 
 def by_fuel(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
@@ -116,7 +138,7 @@ def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | 
     With every pass, kernel and decomposition left out the case fails; if the captured graph is not
     functionalized either, it passes. The two differ in that step only.
     """
-    every_pass = veto_of(units(seen.log, kernels=False))
+    every_pass = veto_of(_units(seen.log, kernels=False))
     everything = join_vetoes(every_pass, NO_KERNELS, Veto(passes=frozenset({PARTITION})))
     if not ask.fails(everything, "with nothing but the trace"):
         return None
@@ -128,16 +150,16 @@ def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | 
     return CulpritSet("elimination", (replace(culprit, captured=writes),), reason=reason)
 
 
-def _writes(node: object) -> bool:
+def _writes(node: Node) -> bool:
     """Return whether a captured node is an in-place operator or a view with explicit strides."""
-    target = getattr(node, "target", None)
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    is_dunder = name.startswith("__")
-    in_place = (name.endswith("_") and not is_dunder) or name in ("setitem", "as_strided")
-    is_operator = name.startswith("i") and getattr(target, "__module__", "") == "_operator"
-    return getattr(node, "op", "").startswith("call_") and (
-        in_place or (is_operator and name in ("iadd", "imul", "isub", "itruediv"))
-    )
+    if not node.op.startswith("call_"):
+        return False
+    name = str(getattr(node.target, "__name__", node.target))
+    if name.endswith("_"):
+        return not name.startswith("__")
+    is_operator = getattr(node.target, "__module__", "") == "_operator"
+    in_place = ("iadd", "imul", "isub", "itruediv") if is_operator else ()
+    return name in ("setitem", "as_strided", *in_place)
 
 
 _OF_NUMBERS = ("accuracy", "nan")
@@ -174,3 +196,101 @@ def _may_matter(wrong: MetaMismatch, seen: ObservedCompile) -> bool:
     if signature is None or signature.kind not in _OF_NUMBERS:
         return True
     return wrong.mismatch.kind != "stride" or not wrong.is_of_torch
+
+
+def several_suspects(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
+    """Return all steps that are wrong or raise, if the case passes without all of them."""
+    found: list[Culprit] = []
+    for _ in range(MAX_ROUNDS):
+        known = {culprit.veto for culprit in found}
+        suspects = [*from_errors(seen.log), *from_check(ask.case, seen.log)]
+        new = _one_a_pass([s for s in suspects if s.veto not in known and s.veto != Veto()])
+        if not new:
+            return None
+        found += new
+        seen = ask.observe(veto_of(found), f"without {' and '.join(map(str, found))}")
+        if seen.judgement.verdict is Verdict.PASSES:
+            needed = _drop_unneeded(ask, found)
+            relation = "independent" if len(needed) > 1 else None
+            return CulpritSet("check", needed, relation)
+    return None
+
+
+def _one_a_pass(suspects: list[Culprit]) -> list[Culprit]:
+    """Return the first suspect of each pass: it may explain the later ones."""
+    first: dict[str, Culprit] = {}
+    for suspect in suspects:
+        first.setdefault(suspect.where, suspect)
+    return list(first.values())
+
+
+def _drop_unneeded(ask: Questions, found: list[Culprit]) -> tuple[Culprit, ...]:
+    """Drop each culprit that may stay: with all others left out the case passes.
+
+    Rewrites of other passes are left out as whole passes: without one, later rewrites may get other
+    numbers.
+    """
+    for culprit in list(found):
+        others = [
+            c if c.where == culprit.where else whole_pass(c) for c in found if c is not culprit
+        ]
+        if others and ask.passes(veto_of(others), f"without all suspects but {culprit}"):
+            found = [c for c in found if c is not culprit]
+    return tuple(found)
+
+
+def smallest_set(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
+    """Return the smallest set of passes, decompositions and kernels that must be left out."""
+    base = ask.cheapest()
+    items = list(_units(seen.log, kernels=not base.kernels))
+
+    def passes_without(some: Sequence[Culprit]) -> bool:
+        return ask.passes(join_vetoes(veto_of(some), base), f"without {len(some)} steps")
+
+    found = run_search(smallest_subset(items), passes_without)
+    if not found or not ask.passes(veto_of(found), f"without {len(found)} steps alone"):
+        return None
+    return CulpritSet("elimination", found, "independent" if len(found) > 1 else None)
+
+
+def _units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:
+    """Return everything that a compile can leave out, as whole passes."""
+    passes = [
+        of_pass(record)
+        for record in log.passes()
+        if not record.vetoed and (kernels or record.id.stage != "lowered")
+    ]
+    made = [of_kernel(str(kernel.id), kernel.nodes) for kernel in log.kernels()] if kernels else []
+    return [*passes, *made]
+
+
+def partners(ask: Questions, culprit: Culprit, log: CompileLog) -> tuple[Culprit, ...]:
+    """Return the passes without which the culprit does no harm, each proved by a full compile."""
+    own, base = whole_pass(culprit), NO_KERNELS
+    if culprit.is_kernel:
+        own, base = culprit, Veto()
+    others = [
+        of_pass(record)
+        for record in log.passes()
+        if str(record.id) != own.where
+        and not record.vetoed
+        and record.id.stage not in ("dispatch", "lowered")
+    ]
+    if not others:
+        return ()
+    if base != Veto() and not ask.fails(base, "with every kernel in eager"):
+        return ()
+    if ask.fails(join_vetoes(veto_of(others), base), f"with no pass but {own.where}"):
+        return ()
+
+    def fails_with(some: Sequence[Culprit]) -> bool:
+        out = [other for other in others if other not in some]
+        what = f"with no pass but {own.where} and {len(some)} more"
+        return ask.fails(join_vetoes(veto_of(out), base), what)
+
+    needed = run_search(smallest_subset(others), fails_with)
+    return tuple(
+        replace(other, evidence="without it the case passes too")
+        for other in needed or ()
+        if ask.passes(other.veto, f"without {other.where}")
+    )

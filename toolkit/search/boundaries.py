@@ -4,7 +4,9 @@ Source: `find_integer` and the demand that progress be deterministic are from Hy
 and Donaldson, Test-Case Reduction via Test-Case Generation, ECOOP 2020).
 """
 
-from ctk.toolkit.search.questions import Search, map_choices
+from collections.abc import Iterable
+
+from ctk.toolkit.search.questions import Answer, Search, map_choices
 
 
 def find_integer(count: int) -> Search[int, int]:
@@ -65,30 +67,26 @@ def verify_boundary(count: int) -> Search[int, int | None]:
 
 def strongest_true(count: int) -> Search[int, int]:
     """Return the number of `largest_true`; `count` is asked first: one question if it is true."""
-    for strongest in range(count, 0, -1):
-        answer = yield strongest
-        if answer:
-            return strongest
-        if answer is False:
-            return (yield from largest_true(strongest - 1))
-    return 0
+    strongest, answer = yield from _first_answered(range(count, 0, -1))
+    return (yield from largest_true(strongest - 1)) if answer is False else strongest
 
 
 def strongest_or_none(count: int) -> Search[int, int]:
     """Return the number of `strongest_true`, in two questions if nothing is possible."""
-    for strongest in range(count, 0, -1):
-        answer = yield strongest
-        if answer:
-            return strongest
-        if answer is False:
-            for mildest in range(1, strongest):
-                answer = yield mildest
-                if answer is not None:
-                    return (yield from _between(mildest, strongest)) if answer else 0
-            return 0
-    return 0
+    strongest, answer = yield from _first_answered(range(count, 0, -1))
+    if answer is not False:
+        return strongest
+    mildest, answer = yield from _first_answered(range(1, strongest))
+    if not answer:
+        return 0
+    more = map_choices(largest_true(strongest - mildest - 1), lambda more: mildest + more)
+    return mildest + (yield from more)
 
 
-def _between(low: int, high: int) -> Search[int, int]:
-    more = map_choices(largest_true(high - low - 1), lambda more: low + more)
-    return low + (yield from more)
+def _first_answered(numbers: Iterable[int]) -> Search[int, tuple[int, Answer]]:
+    """Return the first number that is a candidate, with its answer; 0 and None if none is."""
+    for number in numbers:
+        answer = yield number
+        if answer is not None:
+            return number, answer
+    return 0, None

@@ -69,17 +69,13 @@ class _Renaming(ast.NodeVisitor):
             self.visit(node)
         self._scopes.pop()
 
-    def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         node.name = self._other(node.name)
         for outside in (*node.decorator_list, node.args, *([node.returns] if node.returns else ())):
             self.visit(outside)
         self._within(_parameters(node.args) | _names_bound(node.body), node.body)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._visit_function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._visit_function(node)
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self.visit(node.args)
