@@ -13,7 +13,7 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
-from ctk.toolkit.operations.minify import Failing, open_reduction, reduce_failing
+from ctk.toolkit.operations.minify import open_reduction, reduce_failing
 from ctk.toolkit.operations.options import ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.running_operation import Operation
@@ -46,11 +46,8 @@ def diagnose(subject: Subject, inputs: Inputs | None, options: ReduceOptions) ->
             return explain_failing_program(run, run.folder / "minimal", terms.budget)
         if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:
             return run.finish()
-        search = with_wrong_node(run, found.case, found.search)
-        run.write(search=search)
-        return reduce_failing(
-            run, Failing(found.case, search), run.folder / "minimal", terms, with_options=True
-        )
+        run.write(search=with_wrong_node(run, found.case, found.search))
+        return reduce_failing(run, run.folder / "minimal", terms, with_options=True)
 
 
 @document

@@ -93,31 +93,6 @@ class Terms:
     on_progress: OnProgress | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
-    """A case that fails, and its bisection."""
-
-    case: Case
-    search: Search
-
-
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    """A reduction of a bisected case.
-
-    Attributes:
-        reduction: The reduction.
-        search: The bisection of the case that was given, without a culprit if it fails at random.
-        minimal: The bisection of the smallest case; None when there is none.
-        is_interrupted: Whether Ctrl-C has ended it.
-    """
-
-    reduction: Reduction
-    search: Search
-    minimal: Search | None
-    is_interrupted: bool
-
-
 @contextmanager
 def open_reduction(
     name: Literal["minify", "diagnose"],
@@ -163,38 +138,31 @@ def _minify_first(run: Operation, terms: Terms) -> Diagnosis:
     diagnosis = run.bisect_cases()
     if diagnosis.is_shown_by_no_graph:
         return explain_failing_program(run, run.folder / "case", terms.budget)
-    failing = diagnosis if diagnosis.judgement.fails else ask_again(run)
-    if failing is None or failing.case is None:
+    if not diagnosis.judgement.fails and ask_again(run) is None:
         discard(run)
         return replace(diagnosis, folder=None, state="finished")
-    return reduce_failing(run, Failing(failing.case, failing.search), run.folder / "case", terms)
+    return reduce_failing(run, run.folder / "case", terms)
 
 
 @quiet()
 def reduce_failing(
-    run: Operation,
-    failing: Failing,
-    folder: Path,
-    terms: Terms,
-    *,
-    with_options: bool = False,
+    run: Operation, folder: Path, terms: Terms, *, with_options: bool = False
 ) -> Diagnosis:
-    """Reduce a failing case that was bisected, and write the result; finishes the operation.
+    """Reduce the failing case, which was bisected, and write the result; finishes the operation.
 
     Args:
         run: The operation, which has recorded the failing case.
-        failing: The case and its bisection.
         folder: For the smallest case.
         terms: Budget, progress callback, and the rule for equal failures.
         with_options: Also ask which options of the target matter.
     """
     work = start_work(run, folder, terms.budget, terms.on_progress)
-    result = _reduce_by_culprit(work, failing, terms.choice.same)
-    is_over = result.reduction.reason in ("questions", "seconds")
+    case, _ = run.failing
+    reduction, minimal, is_interrupted = _reduce_by_culprit(work, terms.choice.same)
+    is_over = reduction.reason in ("questions", "seconds")
 
     def write(smallest: Case, is_interrupted: bool) -> Written:
-        is_same = not is_other(failing.case, smallest)
-        culprit = guilty_pass(result.minimal, result.search if is_same else None)
+        culprit = guilty_pass(minimal, None if is_other(case, smallest) else run.failing[1])
         script, seen, is_interrupted = write_graph_repro(
             run, smallest, folder, culprit, is_interrupted=is_interrupted
         )
@@ -202,53 +170,41 @@ def reduce_failing(
             is_interrupted = not ask_options(run, smallest)
         return script, seen, is_interrupted
 
-    return finish_reduction(
-        work, result.reduction, write, result.minimal, is_interrupted=result.is_interrupted
-    )
+    return finish_reduction(work, reduction, write, minimal, is_interrupted=is_interrupted)
 
 
-def _reduce_by_culprit(work: Work, failing: Failing, rule: SameRule | None) -> Reduced:
-    """Reduce the case; the culprit's nodes are tried first."""
-    run, case, search = work.run, failing.case, failing.search
+def _reduce_by_culprit(work: Work, rule: SameRule | None) -> tuple[Reduction, Search | None, bool]:
+    """Reduce the failing case; the culprit's nodes are tried first.
+
+    Returns:
+        The reduction, the bisection of the smallest case if there is one, and whether Ctrl-C has
+        ended it. A case that fails at random loses its culprit.
+    """
+    run = work.run
+    case, search = run.failing
     base = _without_code(run, case, search)
     stack = _stack(run, search.judgement, SameFailure(case, run.oracle, None, base, rule))
-    if stack.repeated is None:
-        hints = search.culprit.captured if search.culprit else ()
-        reduction = work.attempt(case, stack, hints, _guilty(search))
-    else:
-        reduction = work.attempt(case, stack)
-    is_interrupted = reduction.reason == "interrupted"
+    culprit = search.culprit if stack.repeated is None else None
+    reduction = work.attempt(case, stack, culprit.captured if culprit else (), _guilty(culprit))
     if reduction.flakiness is not None:
-        by_chance = Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles)
-        run.write(search=by_chance)
-        return Reduced(reduction, by_chance, None, is_interrupted)
+        run.write(search=Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles))
+        return reduction, None, reduction.reason == "interrupted"
     minimal = None
     try:
-        if not is_interrupted:
+        if reduction.reason != "interrupted":
             minimal = _bisect_again(run, reduction)
-        is_held = rule not in ("type", "any")
-        culprit = search.culprit
-        if (
-            minimal is not None
-            and culprit is not None
-            and is_held
-            and _has_slipped(search, minimal)
-        ):
-            reduction, minimal = _hold_to_culprit(work, case, culprit, reduction, minimal, rule)
+        is_held = search.culprit is not None and rule not in ("type", "any")
+        if minimal is not None and is_held and _has_slipped(search, minimal):
+            reduction, minimal = _hold_to_culprit(work, reduction, minimal, rule)
     except DoesNotReproduce as error:
         run.record_problems(f"the smallest case may fail for another reason: {error}")
     except KeyboardInterrupt:
-        return Reduced(reduction, search, None, is_interrupted=True)
-    return Reduced(reduction, search, minimal, reduction.reason == "interrupted")
+        return reduction, None, True
+    return reduction, minimal, reduction.reason == "interrupted"
 
 
 def _hold_to_culprit(
-    work: Work,
-    case: Case,
-    culprit: Culprit,
-    slipped: Reduction,
-    minimal: Search,
-    rule: SameRule | None,
+    work: Work, slipped: Reduction, minimal: Search, rule: SameRule | None
 ) -> tuple[Reduction, Search | None]:
     """Reduce the case again, held to its culprit, within the rest of the budget.
 
@@ -256,21 +212,22 @@ def _hold_to_culprit(
         DoesNotReproduce: The case passes without its culprit, or does not fail with it.
     """
     run = work.run
+    case, search = run.failing
+    assert search.culprit is not None
+    where = search.culprit.where
     if slipped.reason in ("questions", "seconds"):
-        run.record_problems(f"the smallest case fails for another reason than {culprit.where}")
+        run.record_problems(f"the smallest case fails for another reason than {where}")
         return slipped, minimal
     run.say("the smallest case fails for another reason: reduce again, holding the culprit")
     work.best.start_again()
-    cause = Veto(passes=frozenset({culprit.where}))
-    same = SameFailure(case, run.oracle, cause, None, rule)
+    same = SameFailure(case, run.oracle, Veto(passes=frozenset({where})), None, rule)
     reduction = work.attempt(case, stack_for(run, same), before=slipped)
     is_bisected = reduction.reason != "interrupted" and reduction.flakiness is None
     return reduction, _bisect_again(run, reduction) if is_bisected else None
 
 
-def _guilty(search: Search) -> frozenset[str]:
+def _guilty(culprit: Culprit | None) -> frozenset[str]:
     """Return the guilty pass, if a pass is to blame."""
-    culprit = search.culprit
     is_pass = culprit is not None and not culprit.is_kernel
     return frozenset({_base(culprit.where)}) if culprit is not None and is_pass else frozenset()
 

@@ -12,7 +12,7 @@ from ctk.toolkit.bisect import culprit_search as find
 from ctk.toolkit.case.formats import growing_file
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.as_json import read_json
-from ctk.toolkit.operations.session import best_case
+from ctk.toolkit.operations.session import case_reduction
 from ctk.toolkit.operations.session import running_operation as at_work
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.repro.run import ReproRun, write_repro
@@ -111,7 +111,7 @@ def test_a_save_that_fails_is_said_once_and_made_up_for_by_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    save, tried = best_case.save_case, []
+    save, tried = case_reduction.save_case, []
 
     def sometimes(*arguments: Any, **more: Any) -> Any:
         tried.append(arguments)
@@ -119,7 +119,7 @@ def test_a_save_that_fails_is_said_once_and_made_up_for_by_a_later_one(
             raise error
         return save(*arguments, **more)
 
-    monkeypatch.setattr(best_case, "save_case", sometimes)
+    monkeypatch.setattr(case_reduction, "save_case", sometimes)
     found = ctk.minify(**subject)
     assert found.reduction is not None and found.minimal is not None
     assert found.reduction.finished and found.is_saved and not found.problems
@@ -149,7 +149,7 @@ def test_what_is_not_on_disk_in_the_end_is_said_with_125(
     def full(*arguments: object, **more: object) -> object:
         raise StorageError("disk full")
 
-    monkeypatch.setattr(best_case, "save_case", full)
+    monkeypatch.setattr(case_reduction, "save_case", full)
     monkeypatch.setattr(at_work, "write_json", full)
     said = command("minify", "program.py", "--target", "backend.py:compile", "--out", "out")
     assert said.code == 125, said.out

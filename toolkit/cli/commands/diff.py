@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.console import RenderableType
 
@@ -93,7 +93,7 @@ def diff(options: DiffOptions) -> Answer:
     if options.other is not None:
         return diff_cases(options, options.other)
     left, right = sides_of(options.target or [], options.config or [])
-    for_both = keywords_of(options) | {"target": left.target, "config": None}
+    for_both: dict[str, Any] = keywords_of(options) | {"target": left.target, "config": None}
     with progress() as say:
         report = diff_program(options.subject, left=left, right=right, say=say, **for_both)
     return answer_of(report)

@@ -17,8 +17,13 @@ from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import document, read_document, write_document
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.operations.report.diagnosis import Diagnosis, OtherFailure, ProgramSize, State
+from ctk.toolkit.operations.report.diagnosis import (
+    Diagnosis,
+    KeptEntry,
+    OtherFailure,
+    ProgramSize,
+    State,
+)
 from ctk.toolkit.oracle.repeated_runs import Flakiness
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes

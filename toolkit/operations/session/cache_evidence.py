@@ -24,7 +24,7 @@ from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.execution.cache_key import compute_key
-from ctk.toolkit.operations.report.cache_report import KeptEntry
+from ctk.toolkit.operations.report.diagnosis import KeptEntry
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.answers.journal import Journal
 from ctk.toolkit.oracle.question import Oracle, Question
@@ -39,14 +39,13 @@ def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -
     known = journal.recall(KeptEntry, name)
     if known is not None:
         return known
-    store, keys = _find_entries(case)
-    if store is None or not keys:
+    entries = _find_entries(case)
+    if entries is None:
         return None
-    found = KeptEntry(case.name, tuple(key.digest for key in keys))
+    found, store, keys = entries
     if search.confirmed and search.culprit is not None:
-        found = _drop_entries(
-            store, keys, found, f"ctk has proved {search.culprit.where} guilty of it"
-        )
+        why = f"ctk has proved {search.culprit.where} guilty of it"
+        found = _drop_entries(store, keys, found, why)
     journal.note(name, found)
     return found
 
@@ -69,19 +68,17 @@ def of_passing(
 
 
 def _ask_cached(case: Case, oracle: Oracle) -> KeptEntry | None:
-    store, keys = _find_entries(case)
-    if store is None or not keys:
+    entries = _find_entries(case)
+    if entries is None:
         return None
-    found = KeptEntry(case.name, tuple(key.digest for key in keys))
+    found, store, keys = entries
     as_used = replace(case, target=UNWATCHED.name, signature=None)
     answer = oracle.ask(Question(as_used))
     found = replace(found, loaded=answer.verdict)
     if answer.verdict is not Verdict.REPRODUCES:
         return found
-    recompiled = replace(as_used, config={**case.config, "cache": False})
-    if (
-        oracle.ask(Question(recompiled)).verdict is not Verdict.PASSES
-    ):  # it draws: nothing is comparable
+    recompiled = oracle.ask(Question(replace(as_used, config={**case.config, "cache": False})))
+    if recompiled.verdict is not Verdict.PASSES:  # it draws: nothing is comparable
         return replace(found, loaded=Verdict.FLAKY)
     why = f"loaded from it {case.name} fails ({answer.signature}); compiled again it passes"
     return _drop_entries(store, keys, found, why)
@@ -93,17 +90,20 @@ def _drop_entries(store: Store, keys: Sequence[Key], found: KeptEntry, why: str)
     return replace(found, removed="" if any(store.has(key) for key in keys) else why)
 
 
-def _find_entries(case: Case) -> tuple[Store | None, list[Key]]:
-    """Return the cache and the keys of a case's entries in it, without creating or loading any."""
+def _find_entries(case: Case) -> tuple[KeptEntry, Store, list[Key]] | None:
+    """Return a case's entries in the cache with their keys, without creating or loading any."""
     folder = cache_settings().folder
     if case.target != TARGET.name or folder is None or not folder.is_dir():
-        return None, []
+        return None
     store = open_store()
     if store is None:
-        return None, []
+        return None
     try:
         key = compute_key(case)
     except Uncacheable as error:
         logger.debug("%s is never cached: %s", case.name, first_line(error))
-        return store, []
-    return store, [each for each in (key, *variants(key)) if store.has(each)]
+        return None
+    keys = [each for each in (key, *variants(key)) if store.has(each)]
+    return (
+        (KeptEntry(case.name, tuple(each.digest for each in keys)), store, keys) if keys else None
+    )

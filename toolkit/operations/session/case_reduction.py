@@ -3,19 +3,27 @@
 After a search the smallest case must fail as often as the given one. If it passes in some runs, the
 answers were chance, and a second search continues from it with several runs for each question. All
 searches of a reduction share one budget.
+
+The smallest case so far is on disk before the search goes on:
+
+    FOLDER/certificate.json    the outcome of each edit that would make it smaller
+    FOLDER/../neighbour/       the closest case that passes
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.bisect import Search, confirm_options, options_that_matter
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR, write_certificate
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.best_case import BestCase
 from ctk.toolkit.operations.session.history import History, OnProgress
 from ctk.toolkit.operations.session.oracle_stack import OracleStack, searching, with_repeats
 from ctk.toolkit.operations.session.other_failures import Others
@@ -35,9 +43,71 @@ from ctk.toolkit.reduce.driver import (
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce.proposal import Step
+from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these
 from ctk.toolkit.reduce.suspected_nodes import suspects_step
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Best:
+    """A smaller case that is on disk."""
+
+    fingerprint: str
+    nodes: int
+
+
+class BestCase:
+    """Keeps the smallest case so far in a folder, and notes it in the journal.
+
+    A resumed search visits the same cases again. Cases in the journal are skipped, so that the
+    folder never returns to a larger one.
+    """
+
+    def __init__(self, run: Operation, folder: Path) -> None:
+        self.folder = folder
+        self._run = run
+        self._attempt = 0
+
+    def start_again(self) -> None:
+        """Begin another reduction of the same case; its journal keys are new."""
+        self._attempt += 1
+
+    def save_smaller(self, case: Case) -> bool:
+        """Write a smaller case now; return whether it is on disk."""
+        run, known = self._run, fingerprint(case, self._run.digests)
+        key = f"{self._attempt} {known}"
+        if run.journal.recall(Best, key) and not self._is_lost(key):
+            return True
+
+        def save() -> None:
+            (self.folder / CERTIFICATE).unlink(missing_ok=True)  # it belongs to the old case
+            save_case(case, self.folder, inputs=run.keep, overwrite=True)
+            run.journal.note(key, Best(known, call_nodes(case)))
+
+        is_saved = run.save("the smallest case", save)
+        if is_saved:
+            run.write(state="reducing", best=case, minimal=self.folder)
+        return is_saved
+
+    def certify(self, reduction: Reduction) -> None:
+        """Write the outcome of each edit of the smallest case, and the closest case that passes."""
+        if not self.save_smaller(reduction.best):
+            return
+        self._run.save(CERTIFICATE, lambda: write_certificate(reduction, self.folder))
+        passing = reduction.neighbour
+        if passing is None:
+            return
+        passing = replace(passing, signature=None, name=f"{passing.name}_{NEIGHBOUR}")
+        folder = self.folder.parent / NEIGHBOUR
+        keep = self._run.keep
+        self._run.save(NEIGHBOUR, lambda: save_case(passing, folder, inputs=keep, overwrite=True))
+
+    def _is_lost(self, key: str) -> bool:
+        """Return whether the last written case is damaged."""
+        is_last = key == self._run.journal.last(Best)
+        return is_last and (not self.folder.is_dir() or describe(self.folder).problem is not None)
 
 
 @dataclass(slots=True)
@@ -147,15 +217,12 @@ def start_work(
     run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
 ) -> Work:
     """Return the reduction of the failing case of an operation."""
-    assert run.found is not None and run.found.case is not None
-    history = History(run, run.found.case, on_progress)
+    history = History(run, run.failing[0], on_progress)
     return Work(run, BestCase(run, folder), Others(run), budget, history)
 
 
-class WriteScript(Protocol):
-    """Writes the script of the smallest case, and runs it unless interrupted."""
-
-    def __call__(self, smallest: Case, is_interrupted: bool) -> Written: ...
+WriteScript = Callable[[Case, bool], Written]
+"""Writes the script of the smallest case, and runs it unless the reduction was interrupted."""
 
 
 def finish_reduction(
@@ -189,12 +256,11 @@ def finish_reduction(
 
 def ask_options(run: Operation, smallest: Case) -> bool:
     """Record the options that matter to the smallest case and to the whole; False after Ctrl-C."""
-    assert run.found is not None
-    search, case = run.found.search, run.found.case
+    case, search = run.failing
     try:
         culprit = search.culprit if search.confirmed else None
         found = options_that_matter(smallest, run.oracle, run.say, culprit=culprit)
-        if case is not None and found.effects:
+        if found.effects:
             found = confirm_options(case, found, run.oracle, run.say)
     except KeyboardInterrupt:
         return False

@@ -17,16 +17,14 @@ from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_
 from ctk.toolkit.operations.command.plan import Suspect
 from ctk.toolkit.operations.session.operation_folder import (
     PREFIXES,
-    create_journal,
     digest_of,
-    reopen_journal,
+    leave,
+    open_journal,
     variables,
 )
 from ctk.toolkit.operations.session.running_operation import Done
-from ctk.toolkit.oracle.answers.journal import JOURNAL, Header, Journal
-from ctk.toolkit.oracle.answers.resume_command import resume_command
+from ctk.toolkit.oracle.answers.journal import Header, Journal
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.processes.link import report_resumable
 
 Run = Callable[..., CommandRun]
 
@@ -51,20 +49,14 @@ def bisect_with_journal(
     """
     header = _header(words, seconds)
     default = f"{PREFIXES['bisect-pass']}_{_name(words)}"
-    open_journal = reopen_journal if resume else create_journal
-    journal, folder = open_journal(out, default, header)
-    with journal:
-        go_on = resume_command(header, folder)
-        report_resumable(folder, go_on)
-        if journal.remembered:
-            say(f"{journal.remembered} answers and results of an earlier run are remembered")
+    with open_journal(out, default, header, resume=resume, say=say) as (journal, folder, go_on):
         try:
             found = bisect_command(
                 words, seconds=seconds, say=say, run=_run_with_journal(journal, run)
             )
             journal.note("", Done())
         except BaseException as error:
-            _leave(journal, folder, go_on, error)
+            leave(journal, folder, go_on, error)
             raise
     return found, folder
 
@@ -93,16 +85,6 @@ def _run_with_journal(journal: Journal, run: Run) -> Run:
         return known
 
     return ask
-
-
-def _leave(journal: Journal, folder: Path, go_on: str, error: BaseException) -> None:
-    """Add the kept folder to an exception; a folder without an answer is removed."""
-    if journal.is_empty:
-        (folder / JOURNAL).unlink(missing_ok=True)
-        folder.rmdir()
-        return
-    error.add_note(f"The results so far are kept: {folder}")
-    error.add_note(f"to go on: {go_on}")
 
 
 def _header(words: Sequence[str], seconds: float | None) -> Header:

@@ -21,6 +21,7 @@ from ctk.toolkit.case.formats.files import make_output_folder
 from ctk.toolkit.case.graphs.callables import modules_of_calls
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.options import BisectOptions
+from ctk.toolkit.operations.report.as_json import FILE
 from ctk.toolkit.operations.session.running_operation import Done, Operation
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.answers.journal import (
@@ -38,6 +39,7 @@ from ctk.toolkit.oracle.answers.journaled import journal_executor
 from ctk.toolkit.oracle.answers.resume_command import resume_command
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
 from ctk.toolkit.oracle.open_subject import open_subject
+from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.questions.choice import NOTHING_CHOSEN, Choice
 from ctk.toolkit.processes.link import report_resumable
 
@@ -52,6 +54,8 @@ _HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS
 
 UNTOLD = ("trust",)
 """Options that the journal leaves out: the user decides again when it is resumed."""
+
+NO_OPTIONS: Mapping[str, object] = {}
 
 
 @contextmanager
@@ -83,19 +87,13 @@ def open_operation(
         header = _header(name, it.source.spec, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{it.source.name}"
-        open_journal = reopen_journal if options.resume else create_journal
-        journal, folder = open_journal(options.out, default, header)
-        with journal:
-            go_on = resume_command(header, folder, _untold_options(options.told))
-            report_resumable(folder, go_on)
-            if journal.remembered:
-                options.say(
-                    f"{journal.remembered} answers and results of an earlier run are remembered"
-                )
-            oracle = journal_executor(it.executor, journal, digests)
+        untold = {key: value for key, value in options.told.items() if key in UNTOLD}
+        with open_journal(
+            options.out, default, header, resume=options.resume, say=options.say, untold=untold
+        ) as (journal, folder, go_on):
             run = Operation(
                 it,
-                oracle,
+                journal_executor(it.executor, journal, digests),
                 journal,
                 digests=digests,
                 folder=folder,
@@ -106,57 +104,77 @@ def open_operation(
             try:
                 yield run
             except BaseException as error:
-                _leave(run, error)
+                leave(journal, folder, go_on, error, run.found and run.found.minimal)
                 raise
 
 
-def _leave(run: Operation, error: BaseException) -> None:
-    """Add the kept folder to an exception; a folder without an answer is removed."""
-    if run.journal.is_empty and run.found is None:
-        discard(run)
-        return
-    found = run.found
-    if found is not None and found.minimal is not None and found.minimal.is_dir():
-        error.add_note(f"The smallest case so far is kept: {found.minimal}")
+@contextmanager
+def open_journal(
+    out: str | Path | None,
+    default: str,
+    header: Header,
+    *,
+    resume: bool,
+    say: Say,
+    untold: Mapping[str, object] = NO_OPTIONS,
+) -> Generator[tuple[Journal, Path, str]]:
+    """Open the journal of a new folder or of an earlier run; it is locked until the end.
+
+    Yields:
+        The journal, its folder, and the command that resumes.
+
+    Raises:
+        CaseError: There is no such folder to resume, it is in use, its subject is another one, or
+            the new folder holds an earlier run.
+    """
+    if resume:
+        folder = Path(out).expanduser() if out is not None else _newest(default, header)
+    elif out is not None and (Path(out).expanduser() / JOURNAL).is_file():
+        raise CaseError(
+            f"{out} holds an earlier run; resume it: the same command with --resume, or name "
+            "another folder"
+        )
     else:
-        error.add_note(f"The results so far are kept: {run.folder}")
-    error.add_note(f"to go on: {run.go_on}")
+        folder = make_output_folder(out, default)
+    with resume_journal(folder, header) if resume else start_journal(folder, header) as journal:
+        go_on = resume_command(header, folder, untold)
+        report_resumable(folder, go_on)
+        if journal.remembered:
+            say(f"{journal.remembered} answers and results of an earlier run are remembered")
+        yield journal, folder, go_on
+
+
+def leave(
+    journal: Journal,
+    folder: Path,
+    go_on: str,
+    error: BaseException,
+    minimal: Path | None = None,
+) -> None:
+    """Add the kept folder to an exception; a folder without an answer is removed."""
+    if journal.is_empty and not (folder / FILE).exists():
+        _remove(folder)
+        return
+    if minimal is not None and minimal.is_dir():
+        error.add_note(f"The smallest case so far is kept: {minimal}")
+    else:
+        error.add_note(f"The results so far are kept: {folder}")
+    error.add_note(f"to go on: {go_on}")
 
 
 def discard(run: Operation) -> None:
     """Remove the folder of an operation that found nothing, unless it holds earlier answers."""
     if run.journal.remembered:
         run.say(f"{run.folder} is kept: an earlier run has its answers there")
-        return
+    else:
+        _remove(run.folder)
+
+
+def _remove(folder: Path) -> None:
     with suppress(OSError):
-        for file in (run.folder / JOURNAL, run.folder / "diagnosis.json"):
-            file.unlink(missing_ok=True)
-        run.folder.rmdir()
-
-
-def create_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
-    """Start the journal of a new folder; it is locked until it is closed.
-
-    Raises:
-        CaseError: The folder holds an earlier run.
-    """
-    if out is not None and (Path(out).expanduser() / JOURNAL).is_file():
-        raise CaseError(
-            f"{out} holds an earlier run; resume it: the same command with --resume, or name "
-            "another folder"
-        )
-    folder = make_output_folder(out, default)
-    return start_journal(folder, header), folder
-
-
-def reopen_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
-    """Open the journal to resume: that of a folder, or of the newest one of the same case.
-
-    Raises:
-        CaseError: There is none, it is in use, or its subject is another one.
-    """
-    folder = Path(out).expanduser() if out is not None else _newest(default, header)
-    return resume_journal(folder, header), folder
+        for name in (JOURNAL, FILE):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _newest(default: str, header: Header) -> Path:
@@ -207,10 +225,6 @@ def _header(
         sources=dict(_sources(cases)),
         variables=dict(variables()),
     )
-
-
-def _untold_options(options: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in options.items() if key in UNTOLD}
 
 
 def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:

@@ -24,8 +24,7 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.as_json import write_json
-from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.report.diagnosis import Diagnosis, KeptEntry
 from ctk.toolkit.operations.session import cache_evidence as kept_entry
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.answers.journal import Journal
@@ -70,6 +69,12 @@ class Operation:
         self._started = time.monotonic()
         self._problems: list[str] = []
         self._unsaved: dict[str, str] = {}
+
+    @property
+    def failing(self) -> tuple[Case, Search]:
+        """The failing case, and its bisection."""
+        assert self.found is not None and self.found.case is not None
+        return self.found.case, self.found.search
 
     def bisect_cases(self, *, captured: Path | None = None) -> Diagnosis:
         """Bisect each case until one shows its failure; on disk as soon as that was seen.

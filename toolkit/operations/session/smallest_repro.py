@@ -1,8 +1,8 @@
 """The script of the smallest case: written, and run in a clean process unless interrupted."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.bisect import Search
@@ -16,12 +16,8 @@ from ctk.toolkit.oracle.questions.user_command import CommandOracle
 from ctk.toolkit.repro.run import REPRO, Outcome, ReproRun, write_repro, write_verified_repro
 from ctk.toolkit.repro.script import limits_of
 
-
-class Write(Protocol):
-    """Writes a script, and runs it if `is_run`."""
-
-    def __call__(self, shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]: ...
-
+Write = Callable[[Case, bool], tuple[Path, ReproRun | None]]
+"""Writes the script of a case, and runs it if the flag is set."""
 
 Written = tuple[Path | None, ReproRun | None, bool]
 """The script, its run, and whether Ctrl-C was pressed."""
@@ -34,7 +30,7 @@ def write_graph_repro(
     subject = run.subject
     limits = limits_of(smallest.signature, subject.timeout_seconds, subject.memory_nbytes)
 
-    def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:
+    def write(shown: Case, is_run: bool) -> tuple[Path, ReproRun | None]:
         if not is_run:
             return write_repro(shown, folder, culprit, limits), None
         run.say("run the repro in a clean process")
@@ -57,7 +53,7 @@ def write_decided_repro(
     The command judges the files that the user gets; the header of the script names it.
     """
 
-    def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:
+    def write(shown: Case, is_run: bool) -> tuple[Path, ReproRun | None]:
         headline = f"{words} calls it a failure; this script compares with eager"
         script = write_repro(shown, folder, failure=headline)
         if not is_run or not isinstance(stack.judge, CommandOracle):
@@ -88,7 +84,7 @@ def _write_once(
         shown = smallest if run.keep == "full" else _as_saved(smallest, folder)
         if not is_interrupted:
             try:
-                script, seen = write(shown, is_run=True)
+                script, seen = write(shown, True)
             except KeyboardInterrupt:
                 is_interrupted = True
             else:
@@ -96,7 +92,7 @@ def _write_once(
                     run.journal.note(key, replace(seen, output=seen.output[-2000:]))
                 return script, seen, False
         run.record_problems("interrupted: the repro was written, but not run")
-        return (*write(shown, is_run=False), True)
+        return (*write(shown, False), True)
     except (StorageError, OSError) as error:
         run.record_unsaved(REPRO, error)
         return None, None, is_interrupted
