@@ -13,36 +13,23 @@ unchanged; random draws reach that late or never. The kinds alternate:
     calls      one less
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from random import Random
 from typing import cast
 
 from ctk.compiler.torch_compat.fx import arguments, operators
-from ctk.toolkit.verify_rules.drawing import (
-    constants_for,
-    with_dense_layouts,
-    with_sizes,
-    with_tensors,
-)
-from ctk.toolkit.verify_rules.draws import (
-    CallResult,
-    Draw,
-    DrawCall,
-    DrawProgram,
-    Neighbour,
-    Variable,
-    leaves,
-    map_leaves,
-)
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
+from ctk.toolkit.verify_rules.drawing import constants_for, with_dense_layouts, with_sizes
+from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram, Neighbour
 from ctk.toolkit.verify_rules.operands import (
     DTYPES,
     LAYOUTS,
+    PLACES,
     Constant,
     Operand,
-    SharedOperand,
-    TensorDraw,
+    Variable,
 )
 from ctk.toolkit.verify_rules.schemas import ArgumentRole, arguments_of
 
@@ -68,10 +55,10 @@ def list_boundary_draws(random: Random, draw: Draw) -> list[Draw]:
 def _dtypes(random: Random, draw: Draw) -> Iterator[Draw]:
     tensors = draw.tensors()
     for dtype in DTYPES:
-        yield with_tensors(draw, {k: replace(v, dtype=dtype) for k, v in tensors.items()})
+        yield draw.with_tensors(dtype=dtype)
     for name, each in tensors.items():
         for dtype in random.sample(DTYPES, 3):
-            yield with_tensors(draw, {name: replace(each, dtype=dtype)})
+            yield draw.bind({name: replace(each, dtype=dtype)})
 
 
 def _sizes(draw: Draw) -> Iterator[Draw]:
@@ -83,27 +70,23 @@ def _sizes(draw: Draw) -> Iterator[Draw]:
         for index in range(len(each.shape)):
             head, tail = each.shape[:index], each.shape[index + 1 :]
             for shape in ((*head, 1, *tail), (*head, *tail), (*head, 0, *tail)):
-                yield with_tensors(draw, {name: replace(each, shape=shape)})
-        yield with_tensors(draw, {name: replace(each, shape=())})
-        yield with_tensors(draw, {name: replace(each, shape=(2, *each.shape))})
+                yield draw.bind({name: replace(each, shape=shape)})
+        yield draw.bind({name: replace(each, shape=())})
+        yield draw.bind({name: replace(each, shape=(2, *each.shape))})
 
 
 def _operands(draw: Draw) -> Iterator[Draw]:
     tensors = draw.tensors()
     for name, each in tensors.items():
         for layout in LAYOUTS:
-            yield with_tensors(draw, {name: replace(each, layout=layout)})
-        for place in ("input", "constant", "view"):
-            yield with_tensors(draw, {name: _with_place(each, place)})
+            yield draw.bind({name: replace(each, layout=layout)})
+        for place in PLACES:
+            yield draw.bind({name: replace(each, place=place)})
         for other in tensors:
             if other != name:
-                yield replace(draw, bound={**draw.bound, name: SharedOperand(other)})
+                yield draw.bind({name: Variable(other)})
     for layout in LAYOUTS:
-        yield with_tensors(draw, {k: replace(v, layout=layout) for k, v in tensors.items()})
-
-
-def _with_place(tensor: TensorDraw, place: str) -> TensorDraw:
-    return replace(tensor, place=place)  # type: ignore[arg-type]  # one of its words
+        yield draw.with_tensors(layout=layout)
 
 
 def _neighbours(draw: Draw) -> Iterator[Draw]:
@@ -114,7 +97,7 @@ def _neighbours(draw: Draw) -> Iterator[Draw]:
             written = replace(draw, neighbours=(Neighbour("write", of, at),))
             yield written
             if isinstance(of, str):
-                yield with_tensors(written, {of: _with_place(draw.tensors()[of], "view")})
+                yield written.bind({of: replace(draw.tensors()[of], place="view")})
         yield replace(draw, neighbours=(Neighbour("return", of, count),))
         yield replace(draw, neighbours=(Neighbour("use", of, count),))
 
@@ -135,7 +118,7 @@ def _constants(random: Random, draw: Draw) -> Iterator[Draw]:
                 rank = max((len(one.shape) for one in draw.tensors().values()), default=0)
                 values += other_lists(cast("tuple[int, ...]", each.value), rank)
             for value in values:
-                yield replace(draw, bound={**draw.bound, name: Constant(value)})
+                yield draw.bind({name: Constant(value)})
 
 
 # --- other calls: other arguments, fewer calls ---------------------------------------------------
@@ -168,12 +151,12 @@ def _with_argument(random: Random, draw: Draw, number: int) -> Iterator[Draw]:
         if index is None:
             other = replace(call, kwargs={**call.kwargs, role.name: Variable(name)})
         else:
-            between = _defaults(call.target)[len(call.args) : index]
+            between = arguments.defaults_of(call.target)[len(call.args) : index]
             other = replace(call, args=(*call.args, *between, Variable(name)))
-        default = _defaults(call.target)[roles.index(role)]
+        default = arguments.defaults_of(call.target)[roles.index(role)]
         blank = _with_call(draw, number, other, {name: Constant(default)})
         for value in _other_constants(random, blank, name, default):
-            yield replace(blank, bound={**blank.bound, name: Constant(value)})
+            yield blank.bind({name: Constant(value)})
 
 
 def _other_constants(random: Random, draw: Draw, name: str, default: object) -> list[object]:
@@ -181,10 +164,6 @@ def _other_constants(random: Random, draw: Draw, name: str, default: object) -> 
     known.pop((type(default), repr(default)), None)
     first, rest = list(known.values())[:2], list(known.values())[2:]
     return first + random.sample(rest, min(len(rest), 4))
-
-
-def _defaults(target: object) -> Sequence[object]:
-    return arguments.defaults_of(target)
 
 
 def _with_tensors_moved(draw: Draw, number: int) -> Iterator[Draw]:
@@ -243,7 +222,7 @@ def _rename_uses(
 def with_fewer_calls(draw: Draw) -> Iterator[Draw]:
     """Yield draws without one call that no other reads; its operands become results."""
     calls = draw.program.calls
-    refs = [{each.number for each in _refs(call)} for call in calls]
+    refs = [_refs(call) for call in calls]
     read = set[int]().union(*refs)
     for number in range(len(calls) if len(calls) > 1 else 0):
         if number in read:
@@ -257,38 +236,32 @@ def with_fewer_calls(draw: Draw) -> Iterator[Draw]:
         yield replace(draw, program=program, bound=_read(draw.bound, program), neighbours=())
 
 
-def _refs(call: DrawCall) -> Iterator[CallResult]:
-    for argument in call.arguments:
-        yield from (each for each in leaves(argument) if isinstance(each, CallResult))
+def _refs(call: DrawCall) -> set[int]:
+    """Return the numbers of the calls whose results a call reads."""
+    parts = tree_leaves((call.args, dict(call.kwargs)))
+    return {each.number for each in parts if isinstance(each, CallResult)}
 
 
 def _with_numbers(call: DrawCall, numbers: Mapping[int, int]) -> DrawCall:
     def renumber(part: object) -> object:
         return CallResult(numbers[part.number]) if isinstance(part, CallResult) else part
 
-    args = tuple(map_leaves(each, renumber) for each in call.args)
-    return replace(
-        call, args=args, kwargs={k: map_leaves(v, renumber) for k, v in call.kwargs.items()}
-    )
+    return DrawCall(call.target, *tree_map(renumber, (call.args, dict(call.kwargs))))
 
 
 def _with_call(
     draw: Draw, number: int, call: DrawCall, bound: dict[str, Operand] | None = None
 ) -> Draw:
     """Return a draw with another call; variables that become unused are dropped."""
-    program = draw.program
-    calls = (*program.calls[:number], call, *program.calls[number + 1 :])
-    other = replace(program, calls=calls)
-    known = {**draw.bound, **(bound or {})}
-    return replace(draw, program=other, bound=_read(known, other))
+    calls = draw.program.calls
+    program = replace(draw.program, calls=(*calls[:number], call, *calls[number + 1 :]))
+    return replace(draw, program=program, bound=_read({**draw.bound, **(bound or {})}, program))
 
 
 def _read(bound: Mapping[str, Operand], program: DrawProgram) -> dict[str, Operand]:
-    """Return the operands that a program reads, directly or through a `SharedOperand`."""
+    """Return the operands that a program reads, directly or through another variable."""
     names = {*program.roles}
-    names |= {
-        each.name for k, each in bound.items() if k in names and isinstance(each, SharedOperand)
-    }
+    names |= {each.name for k, each in bound.items() if k in names and isinstance(each, Variable)}
     return {name: each for name, each in bound.items() if name in names}
 
 

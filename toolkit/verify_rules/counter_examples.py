@@ -92,9 +92,8 @@ def _declaration(finding: RuleFinding) -> list[str]:
     step, counter = finding.subject.step, finding.counter
     difference = counter.trial.difference if counter is not None else None
     is_plain = isinstance(step, FunctionPass) and not hasattr(step.function, "numerics")
-    if not is_plain or finding.subject.name != WHOLE or difference is None:
-        return []
-    if difference.kind != "value":
+    is_value = difference is not None and difference.kind == "value"
+    if not is_plain or finding.subject.name != WHOLE or not is_value:
         return []
     return [
         f'# bits are compared; if it may round otherwise: {step.name}.numerics = "reassociates"'
@@ -107,7 +106,7 @@ def render_counter_example(finding: RuleFinding) -> str:
     assert counter is not None
     subject, trial = finding.subject, counter.trial
     parts = [
-        f"# {subject.pass_name}: {subject.name} is refuted: {counter.summary}",
+        f"# {subject} is refuted: {counter.summary}",
         graph_text(trial.before, "Before"),
         graph_text(trial.after, "After"),
         inputs_text(counter).strip(),

@@ -6,7 +6,7 @@ fuzzers do; acceptance by the guard takes the role of coverage.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from random import Random
 
@@ -17,10 +17,11 @@ from ctk.toolkit.verify_rules.operands import (
     DENSE,
     DTYPES,
     LAYOUTS,
+    PLACES,
     Constant,
     Operand,
-    SharedOperand,
     TensorDraw,
+    Variable,
     draw_values,
 )
 from ctk.toolkit.verify_rules.schemas import ArgumentRole
@@ -49,25 +50,16 @@ CONDITIONS, INDICES = ("condition", "mask"), ("index", "indices")
 
 def draw_randomly(random: Random, program: DrawProgram) -> Draw:
     """Return a random draw: sizes from a pool of two, mostly one dtype."""
-    sizes, weights = (
-        (*SIZES, *_sizes(program.hints)),
-        (*WEIGHTS, *(2 for _ in _sizes(program.hints))),
-    )
-    pool = random.choices(sizes, weights, k=random.choice((1, 2, 2, 3)))
+    known = [each for each in program.hints if type(each) is int and 1 < each < 16]
+    hinted = [size for each in known for size in (each, each + 1)]
+    weights = (*WEIGHTS, *(2 for _ in hinted))
+    pool = random.choices((*SIZES, *hinted), weights, k=random.choice((1, 2, 2, 3)))
     base = tuple(random.choice(pool) for _ in range(random.choice((0, 1, 1, 2, 2, 2, 3, 4))))
-    dtype = random.choice(DTYPES)
-    bound = {
-        name: _operand(random, role, pool, base, dtype) for name, role in program.roles.items()
-    }
+    operands = _Operands(random, pool, base, random.choice(DTYPES))
+    bound = {name: operands.draw(role) for name, role in program.roles.items()}
     draw = Draw(program, bound, returned=random.random() < 0.5)
     draw = _with_neighbours(random, draw) if random.random() < 0.3 else draw
     return _symbols(random, draw) if random.random() < 0.2 else draw
-
-
-def _sizes(hints: Sequence[object]) -> list[int]:
-    """Return the sizes among the numbers that a rule mentions, and their successors."""
-    known = [each for each in hints if type(each) is int and 1 < each < 16]
-    return [size for each in known for size in (each, each + 1)]
 
 
 def draw_near(random: Random, draw: Draw) -> Draw:
@@ -87,12 +79,11 @@ def draws_with_hints(random: Random, program: DrawProgram) -> list[Draw]:
     combinations = list(islice(product(numbers, repeat=len(names)), 1000))
     chosen = random.sample(combinations, min(len(combinations), HINTED))
     for values, dtype in product(chosen, (torch.float32, random.choice(DTYPES))):
-        draw = draw_randomly(random, program)
+        draw = replace(draw_randomly(random, program), neighbours=())
         alike = {
             name: TensorDraw(dtype, (2, 3), values=draw_values(random)) for name in draw.tensors()
         }
-        numbered = {name: Constant(value) for name, value in zip(names, values, strict=True)}
-        draws.append(replace(draw, bound={**draw.bound, **alike, **numbered}, neighbours=()))
+        draws.append(draw.bind(alike | dict(zip(names, map(Constant, values), strict=True))))
     return draws
 
 
@@ -106,59 +97,62 @@ def _takes_number(role: ArgumentRole) -> bool:
     return not is_list and (role.name == "other" or is_number) and role.name not in CHOICES
 
 
-def _operand(
-    random: Random,
-    role: ArgumentRole,
-    pool: Sequence[int],
-    base: tuple[int, ...],
-    dtype: torch.dtype,
-) -> Operand:
-    if "Tensor" not in role.kind:
-        return Constant(_constant(random, role, base))
-    if role.kind.startswith("Optional") and random.random() < 0.3:
-        return Constant(None)
-    if "List" in role.kind:
-        return tuple(_tensor(random, role, pool, base, dtype) for _ in range(2))
-    numbers = [each for each in role.hints if type(each) in (int, float)]
-    if role.name == "other" and random.random() < (0.3 if numbers else 0.15):
-        is_hinted = numbers and random.random() < 0.6
-        return Constant(random.choice(numbers if is_hinted else SCALARS))  # instead of a tensor
-    return _tensor(random, role, pool, base, dtype)
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Draws the operands of one program, mostly alike.
 
+    Attributes:
+        pool: The sizes of its tensors.
+        base: Their usual shape.
+        dtype: Their usual dtype.
+    """
 
-def _tensor(
-    random: Random,
-    role: ArgumentRole,
-    pool: Sequence[int],
-    base: tuple[int, ...],
-    dtype: torch.dtype,
-) -> TensorDraw:
-    own = random.choice(DTYPES) if random.random() < 0.15 else dtype
-    values = draw_values(random)
-    if role.name in CONDITIONS and random.random() < 0.8:
-        own = torch.bool
-    if role.name in INDICES and random.random() < 0.8:
-        own, values = torch.int64, tuple(random.choices((0, 1, 2), (4, 2, 1), k=3))
-    shape = _shape(random, pool, base, role.rank)
-    layout = random.choice(tuple(LAYOUTS)) if random.random() < 0.4 else "contiguous"
-    place = random.choices(("input", "constant", "view"), (8, 1, 1))[0]
-    return TensorDraw(own, shape, layout, values, place)
+    random: Random
+    pool: Sequence[int]
+    base: tuple[int, ...]
+    dtype: torch.dtype
 
+    def draw(self, role: ArgumentRole) -> Operand:
+        random = self.random
+        if "Tensor" not in role.kind:
+            return Constant(_constant(random, role, self.base))
+        if role.kind.startswith("Optional") and random.random() < 0.3:
+            return Constant(None)
+        if "List" in role.kind:
+            return tuple(self._tensor(role) for _ in range(2))
+        numbers = [each for each in role.hints if type(each) in (int, float)]
+        if role.name == "other" and random.random() < (0.3 if numbers else 0.15):
+            is_hinted = numbers and random.random() < 0.6
+            return Constant(random.choice(numbers if is_hinted else SCALARS))  # not a tensor
+        return self._tensor(role)
 
-def _shape(
-    random: Random, pool: Sequence[int], base: tuple[int, ...], rank: int | None
-) -> tuple[int, ...]:
-    """Return the base shape, a shape that broadcasts with it, or any shape."""
-    if rank is not None and len(base) != rank and random.random() < 0.8:
-        return tuple(random.choice(pool) for _ in range(rank))
-    kind = random.random()
-    if kind < 0.5:
-        return base
-    if kind < 0.75:
-        kept = base[random.randint(0, len(base)) :]
-        return tuple(1 if random.random() < 0.3 else size for size in kept)
-    count = len(base) if kind < 0.9 else random.randint(0, 3)
-    return tuple(random.choice(pool) for _ in range(count))
+    def _tensor(self, role: ArgumentRole) -> TensorDraw:
+        random = self.random
+        dtype = random.choice(DTYPES) if random.random() < 0.15 else self.dtype
+        values = draw_values(random)
+        if role.name in CONDITIONS and random.random() < 0.8:
+            dtype = torch.bool
+        if role.name in INDICES and random.random() < 0.8:
+            dtype, values = torch.int64, tuple(random.choices((0, 1, 2), (4, 2, 1), k=3))
+        shape = self._shape(role.rank)
+        layout = random.choice(LAYOUTS) if random.random() < 0.4 else "contiguous"
+        return TensorDraw(dtype, shape, layout, values, random.choices(PLACES, (8, 1, 1))[0])
+
+    def _shape(self, rank: int | None) -> tuple[int, ...]:
+        """Return the base shape, a shape that broadcasts with it, or any shape."""
+        random, base = self.random, self.base
+        if rank is not None and len(base) != rank and random.random() < 0.8:
+            return self._sizes(rank)
+        kind = random.random()
+        if kind < 0.5:
+            return base
+        if kind < 0.75:
+            kept = base[random.randint(0, len(base)) :]
+            return tuple(1 if random.random() < 0.3 else size for size in kept)
+        return self._sizes(len(base) if kind < 0.9 else random.randint(0, 3))
+
+    def _sizes(self, count: int) -> tuple[int, ...]:
+        return tuple(self.random.choice(self.pool) for _ in range(count))
 
 
 def _constant(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> object:
@@ -239,33 +233,24 @@ def with_sizes(draw: Draw, change: Callable[[int], int]) -> Draw:
             return Constant(tuple(map(change, operand.value)))
         return operand
 
-    return replace(draw, bound={name: change_sizes(each) for name, each in draw.bound.items()})
-
-
-def with_tensors(draw: Draw, changed: Mapping[str, TensorDraw]) -> Draw:
-    """Return a draw with other tensors for some variables."""
-    return replace(draw, bound={**draw.bound, **changed})
+    return draw.bind({name: change_sizes(each) for name, each in draw.bound.items()})
 
 
 def with_dense_layouts(draw: Draw) -> Draw:
     """Return a draw whose operands have `DENSE` layouts."""
-    dense = {
-        name: each if each.layout in DENSE else replace(each, layout="contiguous")
-        for name, each in draw.tensors().items()
-    }
-    return with_tensors(draw, dense)
+    tensors = draw.tensors().items()
+    gaps = {name: each for name, each in tensors if each.layout not in DENSE}
+    return draw.bind({name: replace(each, layout="contiguous") for name, each in gaps.items()})
 
 
 def with_other_values(random: Random, draw: Draw) -> Draw:
     """Return a draw of the same graph with other numbers in its inputs."""
-    return with_tensors(
-        draw,
-        {
-            name: replace(each, values=draw_values(random))
-            for name, each in draw.tensors().items()
-            if each.place != "constant"
-        },
-    )
+    changed = {
+        name: replace(each, values=draw_values(random))
+        for name, each in draw.tensors().items()
+        if each.place != "constant"
+    }
+    return draw.bind(changed)
 
 
 def constants_for(random: Random, draw: Draw, name: str) -> list[object]:
@@ -294,14 +279,14 @@ def _one_tensor(
         if not tensors:
             return draw
         name = random.choice(list(tensors))
-        return with_tensors(draw, {name: change(random, tensors[name])})
+        return draw.bind({name: change(random, tensors[name])})
 
     return apply
 
 
 def _all_dtypes(random: Random, draw: Draw) -> Draw:
     dtype = random.choice(DTYPES)
-    return with_tensors(draw, {k: replace(v, dtype=dtype) for k, v in draw.tensors().items()})
+    return draw.with_tensors(dtype=dtype)
 
 
 def _other_shape(random: Random, tensor: TensorDraw) -> TensorDraw:
@@ -321,7 +306,7 @@ def _other_shape(random: Random, tensor: TensorDraw) -> TensorDraw:
 
 
 def _other_layout(random: Random, tensor: TensorDraw) -> TensorDraw:
-    return replace(tensor, layout=random.choice(tuple(LAYOUTS)))
+    return replace(tensor, layout=random.choice(LAYOUTS))
 
 
 def _other_values(random: Random, tensor: TensorDraw) -> TensorDraw:
@@ -333,7 +318,7 @@ def _other_dtype(random: Random, tensor: TensorDraw) -> TensorDraw:
 
 
 def _other_place(random: Random, tensor: TensorDraw) -> TensorDraw:
-    return replace(tensor, place=random.choice(("input", "constant", "view")))
+    return replace(tensor, place=random.choice(PLACES))
 
 
 def _other_constant(random: Random, draw: Draw) -> Draw:
@@ -344,21 +329,20 @@ def _other_constant(random: Random, draw: Draw) -> Draw:
     name = random.choice(names)
     role = draw.program.roles[name]
     value = Constant(_constant(random, role, random.choice(shapes)))
-    return draw if "Tensor" in role.kind else replace(draw, bound={**draw.bound, name: value})
+    return draw if "Tensor" in role.kind else draw.bind({name: value})
 
 
 def _repeat(random: Random, draw: Draw) -> Draw:
     """Share one node between two variables, or undo that."""
     tensors = draw.tensors()
-    repeated = [name for name, each in draw.bound.items() if isinstance(each, SharedOperand)]
-    if repeated:
-        original = draw.bound[repeated[0]]
-        known = tensors.get(original.name) if isinstance(original, SharedOperand) else None
-        return replace(draw, bound={**draw.bound, repeated[0]: known}) if known else draw
+    for name, each in draw.bound.items():
+        if isinstance(each, Variable):
+            known = tensors.get(each.name)
+            return draw.bind({name: known}) if known else draw
     if len(tensors) < 2:
         return draw
     one, *_, other = tensors
-    return replace(draw, bound={**draw.bound, other: SharedOperand(one)})
+    return draw.bind({other: Variable(one)})
 
 
 def _toggle_neighbours(random: Random, draw: Draw) -> Draw:
@@ -376,24 +360,16 @@ def _symbols(random: Random, draw: Draw) -> Draw:
 
 
 MUTATIONS: tuple[Callable[[Random, Draw], Draw], ...] = (
-    _one_tensor(_other_values),
-    _one_tensor(_other_values),
-    _one_tensor(_other_values),
+    *[_one_tensor(_other_values)] * 3,
     _one_tensor(_other_layout),
     _one_tensor(_other_shape),
     _one_tensor(_other_dtype),
     _one_tensor(_other_place),
-    _all_dtypes,
-    _all_dtypes,
-    _resize,
-    _resize,
-    _other_constant,
-    _other_constant,
-    _other_constant,
+    *[_all_dtypes] * 2,
+    *[_resize] * 2,
+    *[_other_constant] * 3,
     _repeat,
-    _toggle_neighbours,
-    _toggle_neighbours,
+    *[_toggle_neighbours] * 2,
     _toggle_returned,
-    _symbols,
-    _symbols,
+    *[_symbols] * 2,
 )

@@ -10,19 +10,13 @@ from the operators that a pass mentions (`pass_patterns.py`). `drawing.py` choos
 and `graphs.py` builds the graph.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Any, Literal
 
-from ctk.toolkit.verify_rules.operands import Operand, TensorDraw
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves
+from ctk.toolkit.verify_rules.operands import Operand, TensorDraw, Variable
 from ctk.toolkit.verify_rules.schemas import ArgumentRole, roles_of_call
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """An operand; the same name is the same operand everywhere."""
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +33,6 @@ class DrawCall:
     target: object
     args: tuple[object, ...]
     kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
-
-    @property
-    def arguments(self) -> tuple[object, ...]:
-        return (*self.args, *self.kwargs.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,26 +60,10 @@ def _roles(calls: tuple[DrawCall, ...]) -> dict[str, ArgumentRole]:
     roles: dict[str, ArgumentRole] = {}
     for call in calls:
         for role, argument in roles_of_call(call.target, call.args, call.kwargs):
-            for leaf in leaves(argument):
+            for leaf in tree_leaves(argument):
                 if isinstance(leaf, Variable):
                     roles.setdefault(leaf.name, role if leaf is argument else role.item)
     return roles
-
-
-def leaves(argument: object) -> Iterator[object]:
-    """Yield an argument, or the items of its nested lists."""
-    if isinstance(argument, (list, tuple)):
-        for item in cast("list[object]", argument):
-            yield from leaves(item)
-    else:
-        yield argument
-
-
-def map_leaves(argument: object, change: Callable[[object], object]) -> object:
-    """Return an argument with each of its `leaves` changed."""
-    if isinstance(argument, (list, tuple)):
-        return [map_leaves(item, change) for item in cast("list[object]", argument)]
-    return change(argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +102,11 @@ class Draw:
     def tensors(self) -> dict[str, TensorDraw]:
         """Return the operands that are one tensor, by name."""
         return {name: each for name, each in self.bound.items() if isinstance(each, TensorDraw)}
+
+    def bind(self, changed: Mapping[str, Operand]) -> "Draw":
+        """Return the draw with other operands for some variables."""
+        return replace(self, bound={**self.bound, **changed})
+
+    def with_tensors(self, **changes: Any) -> "Draw":
+        """Return the draw with these fields of each operand that is one tensor."""
+        return self.bind({name: replace(each, **changes) for name, each in self.tensors().items()})

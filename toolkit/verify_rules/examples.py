@@ -22,8 +22,8 @@ from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import Stage, first_line
 from ctk.compiler.rewriting.base import Example
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram, Variable
-from ctk.toolkit.verify_rules.operands import Constant, Operand, TensorDraw
+from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram
+from ctk.toolkit.verify_rules.operands import Constant, Operand, Place, TensorDraw, Variable
 
 
 def load_examples(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
@@ -61,62 +61,58 @@ def trace_example(
     return read_graph(graph, operands)
 
 
-def _tensor_draw(tensor: Tensor, place: str = "input") -> TensorDraw:
-    shape, values = tuple(tensor.shape), (1, 2, 3)
-    return TensorDraw(tensor.dtype, shape, values=values, place=place)  # type: ignore[arg-type]  # one of its words
+def _tensor_draw(tensor: Tensor, place: Place) -> TensorDraw:
+    return TensorDraw(tensor.dtype, tuple(tensor.shape), place=place)
 
 
-def read_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
+def read_graph(module: GraphModule, operands: Iterable[TensorDraw]) -> Draw:
     """Return the draw of a graph of calls; its constants become operands."""
-    reader = _GraphReader(iter(operands))
+    reader, given = _GraphReader(), iter(operands)
+    results: list[int] = []
     for node in module.graph.nodes:
-        reader.read(node, module)
-    return Draw(DrawProgram(tuple(reader.calls), tuple(reader.results)), reader.bound)
-
-
-class _GraphReader:
-    def __init__(self, operands: Iterable[TensorDraw]) -> None:
-        self.operands = iter(operands)
-        self.calls: list[DrawCall] = []
-        self.results: list[int] = []
-        self.bound: dict[str, Operand] = {}
-        self.parts: dict[Node, Variable | CallResult] = {}
-
-    def read(self, node: Node, module: GraphModule) -> None:
         if node.op == "placeholder":
-            self._bind(node, next(self.operands))
+            reader.bind(node, next(given))
         elif node.op == "get_attr":
-            self._bind(node, _tensor_draw(getattr(module, str(node.target)), "constant"))
+            reader.bind(node, _tensor_draw(getattr(module, str(node.target)), "constant"))
         elif node.op in ("call_function", "call_method"):
-            args = tuple(self._part(each, node, str(at)) for at, each in enumerate(node.args))
-            kwargs = {name: self._part(each, node, name) for name, each in node.kwargs.items()}
-            self.parts[node] = CallResult(len(self.calls))
-            self.calls.append(DrawCall(node.target, args, kwargs))
+            reader.call(node)
         elif node.op == "output":
-            refs = (self.parts[each] for each in node.all_input_nodes)
-            self.results += [each.number for each in refs if isinstance(each, CallResult)]
+            refs = (reader.parts[each] for each in node.all_input_nodes)
+            results = [each.number for each in refs if isinstance(each, CallResult)]
         else:
             raise ValueError(
                 f"an example calls {node.target!r} by {node.op}: call functions and methods"
             )
+    return Draw(DrawProgram(tuple(reader.calls), tuple(results)), reader.bound)
 
-    def _bind(self, node: Node, operand: TensorDraw) -> None:
+
+class _GraphReader:
+    def __init__(self) -> None:
+        self.calls: list[DrawCall] = []
+        self.bound: dict[str, Operand] = {}
+        self.parts: dict[Node, Variable | CallResult] = {}
+
+    def bind(self, node: Node, operand: TensorDraw) -> None:
         self.bound[node.name] = operand
         self.parts[node] = Variable(node.name)
+
+    def call(self, node: Node) -> None:
+        args = tuple(self._part(each, node, str(at)) for at, each in enumerate(node.args))
+        kwargs = {name: self._part(each, node, name) for name, each in node.kwargs.items()}
+        self.parts[node] = CallResult(len(self.calls))
+        self.calls.append(DrawCall(node.target, args, kwargs))
 
     def _part(self, value: object, node: Node, place: str) -> object:
         if isinstance(value, Node):
             return self.parts[value]
         if isinstance(value, Mapping):
             raise ValueError(f"{node.target} takes a mapping")
-        if isinstance(value, (list, tuple)) and not _is_numbers(value):
-            return [self._part(each, node, f"{place}_{at}") for at, each in enumerate(value)]
-        if not isinstance(value, (list, tuple, bool, int, float, torch.dtype)):
+        if isinstance(value, (list, tuple)):
+            if not all(isinstance(each, int) for each in value):
+                return [self._part(each, node, f"{place}_{at}") for at, each in enumerate(value)]
+            value = tuple(value)
+        if not isinstance(value, (tuple, bool, int, float, torch.dtype)):
             return value
         name = f"{node.name}_{place}"
-        self.bound[name] = Constant(tuple(value) if isinstance(value, (list, tuple)) else value)
+        self.bound[name] = Constant(value)
         return Variable(name)
-
-
-def _is_numbers(value: Sequence[object]) -> bool:
-    return all(isinstance(each, int) for each in value)

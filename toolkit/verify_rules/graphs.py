@@ -17,15 +17,9 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import Argument
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.toolkit.verify_rules.draws import (
-    CallResult,
-    Draw,
-    DrawCall,
-    Neighbour,
-    Variable,
-    map_leaves,
-)
-from ctk.toolkit.verify_rules.operands import Constant, Operand, SharedOperand, TensorDraw
+from ctk.compiler.torch_compat.fx.graphs import tree_map
+from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, Neighbour
+from ctk.toolkit.verify_rules.operands import Constant, Operand, TensorDraw, Variable
 
 aten = torch.ops.aten
 WRITTEN = 3
@@ -115,16 +109,12 @@ class _Builder:
 
     def _place(self, name: str, operand: Operand) -> None:
         """Add the nodes of tensors: first of all, because a graph starts with its placeholders."""
-        tensors = operand_tensors(operand)
         nodes = [
             self._tensor(f"{name}_{index}" if index else name, tensor)
-            for index, tensor in enumerate(tensors)
+            for index, tensor in enumerate(operand_tensors(operand))
         ]
         self.bases[name] = nodes[0]
-        if isinstance(operand, TensorDraw):
-            self.nodes[name] = nodes[0]
-        else:
-            self.nodes[name] = nodes
+        self.nodes[name] = nodes[0] if isinstance(operand, TensorDraw) else nodes
 
     def _tensor(self, name: str, draw: TensorDraw) -> Node:
         tensor = draw.tensor()
@@ -142,7 +132,7 @@ class _Builder:
         return node
 
     def _argument(self, operand: Operand) -> Argument:
-        if isinstance(operand, SharedOperand):
+        if isinstance(operand, Variable):
             return self.nodes[operand.name]
         value = cast(Constant, operand).value
         if not isinstance(value, tuple):
@@ -157,12 +147,7 @@ class _Builder:
         return self._add(aten.sym_size.int, (node, dim))
 
     def _call(self, call: DrawCall) -> Node:
-        args = tuple(self._value(each) for each in call.args)
-        kwargs = {name: self._value(each) for name, each in call.kwargs.items()}
-        return self._add(call.target, args, kwargs)
-
-    def _value(self, part: object) -> Argument:
-        return cast("Argument", map_leaves(part, self._operand))
+        return self._add(call.target, *tree_map(self._operand, (call.args, dict(call.kwargs))))
 
     def _operand(self, part: object) -> Argument:
         if isinstance(part, CallResult):
@@ -170,23 +155,21 @@ class _Builder:
         if not isinstance(part, Variable):
             return cast("Argument", part)
         operand = self.draw.bound[part.name]
-        if isinstance(operand, SharedOperand):
-            return self._operand(Variable(operand.name))
+        if isinstance(operand, Variable):
+            return self._operand(operand)
         base, is_view = self.bases.get(part.name), getattr(operand, "place", "") == "view"
         if is_view and base is not None and self.nodes[part.name] is base:
             self.nodes[part.name] = self._add(aten.alias.default, (base,))
         return self.nodes[part.name]
 
     def _neighbours(self, at: int) -> None:
+        """Add the nodes beside the program before a call; none of a value that is not built yet."""
         count = len(self.draw.program.calls)
         for each in self.draw.neighbours:
-            node = self._node(each.of)
+            known = self.bases if isinstance(each.of, str) else self.calls
+            node = cast("dict[str | int, Node]", known).get(each.of)
             if min(each.at, count) == at and node is not None:
                 self._neighbour(each, node)
-
-    def _node(self, of: str | int) -> Node | None:
-        """Return the node that a neighbour reads or writes; None before it is built."""
-        return self.bases.get(of) if isinstance(of, str) else self.calls.get(of)
 
     def _neighbour(self, each: Neighbour, node: Node) -> None:
         if each.kind == "write":

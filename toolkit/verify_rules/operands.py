@@ -4,70 +4,27 @@ A layout is a name for the strides of a shape. A value is a number or a word suc
 which each dtype resolves by itself: `max` is 127 in int8 and 65504 in float16.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import extent
+from ctk.compiler.fx.types import dense_strides
 
-Strides = tuple[int, ...]
-
-
-def contiguous(shape: Sequence[int]) -> Strides:
-    """Return row-major strides."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def _reverse_order(shape: Sequence[int]) -> Strides:
-    return contiguous(shape[::-1])[::-1]
-
-
-def _swap_last(shape: Sequence[int]) -> Strides:
-    if len(shape) < 2:
-        return contiguous(shape)
-    *outer, row, column = shape
-    *steps, a, b = contiguous((*outer, column, row))
-    return (*steps, b, a)
-
-
-def _skip_elements(shape: Sequence[int]) -> Strides:
-    return tuple(2 * step for step in contiguous(shape))
-
-
-def _expand_first(shape: Sequence[int]) -> Strides:
-    return (0, *contiguous(shape[1:])) if shape else ()
-
-
-def _expand_last(shape: Sequence[int]) -> Strides:
-    return (*contiguous(shape[:-1]), 0) if shape else ()
-
-
-def _overlap(shape: Sequence[int]) -> Strides:
-    return tuple(1 for _ in shape)
-
-
-LAYOUTS: Mapping[str, Callable[[Sequence[int]], Strides]] = {
-    "contiguous": contiguous,
-    "reversed": _reverse_order,
-    "swapped": _swap_last,
-    "sliced": _skip_elements,
-    "expanded": _expand_first,
-    "expanded last": _expand_last,
-    "overlapping": _overlap,
-}
+LAYOUTS = (
+    *("contiguous", "reversed", "swapped"),
+    *("sliced", "expanded", "expanded last", "overlapping"),
+)
 """The simplest first."""
 
-DENSE = ("contiguous", "reversed", "swapped")
+DENSE = LAYOUTS[:3]
 """Layouts that a tensor with symbolic sizes may have."""
+
+Place = Literal["input", "constant", "view"]
+PLACES: tuple[Place, ...] = get_args(Place)
 
 Value = int | float | str
 
@@ -94,6 +51,31 @@ SPECIAL: tuple[Value, ...] = (
 )
 SIMPLEST: tuple[Value, ...] = (*ORDINARY, *SPECIAL)
 """Every value, the simplest first: the order of shrinking."""
+
+
+def strides_of(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """Return the strides of a shape in a layout; a shape with too few dimensions is contiguous."""
+    match layout:
+        case "reversed":
+            return _dense(shape[::-1])[::-1]
+        case "swapped" if len(shape) > 1:
+            *outer, row, column = shape
+            *steps, a, b = _dense((*outer, column, row))
+            return (*steps, b, a)
+        case "sliced":
+            return tuple(2 * step for step in _dense(shape))
+        case "expanded" if shape:
+            return (0, *_dense(shape[1:]))
+        case "expanded last" if shape:
+            return (*_dense(shape[:-1]), 0)
+        case "overlapping":
+            return (1,) * len(shape)
+        case _:
+            return _dense(shape)
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dense_strides(shape))
 
 
 def draw_values(random: Random) -> tuple[Value, ...]:
@@ -126,7 +108,7 @@ class TensorDraw:
     """One tensor operand.
 
     Attributes:
-        layout: A key of `LAYOUTS`.
+        layout: One of `LAYOUTS`.
         values: Fill its storage, repeated.
         place: `input`: a placeholder; `constant`: an attribute of the graph; `view`: a view, made
             in the graph, of a placeholder.
@@ -136,11 +118,11 @@ class TensorDraw:
     shape: tuple[int, ...]
     layout: str = "contiguous"
     values: tuple[Value, ...] = (1, 2, 3)
-    place: Literal["input", "constant", "view"] = "input"
+    place: Place = "input"
 
     def tensor(self) -> Tensor:
         """Return the operand."""
-        strides = LAYOUTS[self.layout](self.shape)
+        strides = strides_of(self.shape, self.layout)
         values = [resolve_value(value, self.dtype) for value in self.values]
         repeated = [values[at % len(values)] for at in range(extent(self.shape, strides))]
         storage = torch.tensor(repeated, dtype=self.dtype, device="cpu")
@@ -155,10 +137,10 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedOperand:
-    """The operand of another variable: one node stands for two variables."""
+class Variable:
+    """An operand of a program; as the operand of another variable, one node stands for both."""
 
     name: str
 
 
-Operand = TensorDraw | Constant | SharedOperand | tuple[TensorDraw, ...]
+Operand = TensorDraw | Constant | Variable | tuple[TensorDraw, ...]

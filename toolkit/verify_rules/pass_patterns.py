@@ -12,7 +12,8 @@ from random import Random
 import torch
 
 from ctk.compiler.torch_compat.fx import operators
-from ctk.toolkit.verify_rules.draws import CallResult, DrawCall, DrawProgram, Variable
+from ctk.toolkit.verify_rules.draws import CallResult, DrawCall, DrawProgram
+from ctk.toolkit.verify_rules.operands import Variable
 from ctk.toolkit.verify_rules.schemas import ArgumentRole, arguments_of
 
 aten = torch.ops.aten
@@ -56,16 +57,12 @@ def programs_around(
     targets: Sequence[object], hints: tuple[object, ...] = ()
 ) -> tuple[DrawProgram, ...]:
     """Return each operator on variables, with and without its optional arguments, and in pairs."""
-    known = [each for each in targets if _makes_tensors(each)]
-    programs: list[DrawProgram] = []
-    for target in known:
-        plain, *others = _forms(target)
-        programs += [_build_chain((target, form), hints=hints) for form in (plain, *others)]
-    for above in known:
-        for below in known:
-            programs.append(
-                _build_chain((below, _forms(below)[0]), (above, _forms(above)[0]), hints=hints)
-            )
+    forms = {each: _forms(each) for each in targets if _makes_tensors(each)}
+    chains = [[(target, form)] for target, each in forms.items() for form in each]
+    chains += [
+        [(below, forms[below][0]), (above, forms[above][0])] for above in forms for below in forms
+    ]
+    programs = [_build_chain(chain, hints) for chain in chains]
     return tuple(each for each in programs if each.roles)
 
 
@@ -93,7 +90,7 @@ def _makes_tensors(target: object) -> bool:
 
 
 def _build_chain(
-    *steps: tuple[object, list[ArgumentRole]], hints: tuple[object, ...]
+    steps: Sequence[tuple[object, list[ArgumentRole]]], hints: tuple[object, ...]
 ) -> DrawProgram:
     """Return a chain: each call reads the previous one as its first tensor."""
     builder = _ProgramBuilder(hints)

@@ -11,9 +11,9 @@ from ctk.compiler.patterns.matcher import AnyRule
 from ctk.compiler.patterns.replacement import Replacement
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import arguments, operators, tracing
-from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram, Variable
+from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram
 from ctk.toolkit.verify_rules.examples import read_graph
-from ctk.toolkit.verify_rules.operands import TensorDraw
+from ctk.toolkit.verify_rules.operands import TensorDraw, Variable
 
 ORDERS = 8
 """The largest number of orders of swapped operands to try."""

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from ctk.toolkit.search.descents import descend
 from ctk.toolkit.search.questions import run_search
-from ctk.toolkit.verify_rules.drawing import with_sizes, with_tensors
+from ctk.toolkit.verify_rules.drawing import with_sizes
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.operands import (
     DTYPES,
     LAYOUTS,
     SIMPLEST,
     Constant,
-    SharedOperand,
     TensorDraw,
+    Variable,
 )
 
 MAX_TRIALS = 2000
@@ -36,7 +36,7 @@ def shrink(draw: Draw, differs: Callable[[Draw], bool]) -> Draw:
 def size_of(draw: Draw) -> tuple[object, ...]:
     """Return the size of a draw; a smaller tuple is a simpler draw."""
     tensors = draw.tensors().values()
-    same = sum(isinstance(each, SharedOperand) for each in draw.bound.values())
+    same = sum(isinstance(each, Variable) for each in draw.bound.values())
     return (
         len(draw.neighbours),
         draw.dynamic,
@@ -45,7 +45,7 @@ def size_of(draw: Draw) -> tuple[object, ...]:
         sum(len(each.shape) for each in tensors),
         sum(size + (size == 0) for each in tensors for size in each.shape),
         sum(each.place != "input" for each in tensors),
-        sum(list(LAYOUTS).index(each.layout) for each in tensors),
+        sum(LAYOUTS.index(each.layout) for each in tensors),
         sum(DTYPES.index(each.dtype) for each in tensors),
         sum(len(each.values) for each in tensors),
         sum(SIMPLEST.index(value) for each in tensors for value in each.values),
@@ -81,7 +81,8 @@ def simpler_draws(draw: Draw) -> Iterator[Draw]:
     yield from _fewer_dims(draw)
     yield from _smaller_sizes(draw)
     yield from _simpler_tensors(draw)
-    yield from _one_dtype(draw)
+    for dtype in DTYPES:
+        yield draw.with_tensors(dtype=dtype)
     yield from _simpler_constants(draw)
     if not draw.returned:
         yield replace(draw, returned=True)
@@ -89,21 +90,22 @@ def simpler_draws(draw: Draw) -> Iterator[Draw]:
 
 def _apart(draw: Draw) -> Iterator[Draw]:
     """Give a repeated operand a tensor of its own."""
+    tensors = draw.tensors()
     for name, operand in draw.bound.items():
-        if isinstance(operand, SharedOperand) and isinstance(draw.bound[operand.name], TensorDraw):
-            yield replace(draw, bound={**draw.bound, name: draw.bound[operand.name]})
+        if isinstance(operand, Variable) and operand.name in tensors:
+            yield draw.bind({name: tensors[operand.name]})
 
 
 def _fewer_dims(draw: Draw) -> Iterator[Draw]:
     tensors = draw.tensors()
     most = max((len(each.shape) for each in tensors.values()), default=0)
     for index in range(most):
-        cut = {k: replace(v, shape=_without(v.shape, index)) for k, v in tensors.items()}
-        yield with_tensors(draw, cut)
-        yield _shorter_lists(with_tensors(draw, cut), index)
+        cut = draw.bind({k: replace(v, shape=_without(v.shape, index)) for k, v in tensors.items()})
+        yield cut
+        yield _shorter_lists(cut, index)
     for name, each in tensors.items():
         for index in range(len(each.shape)):
-            yield with_tensors(draw, {name: replace(each, shape=_without(each.shape, index))})
+            yield draw.bind({name: replace(each, shape=_without(each.shape, index))})
 
 
 def _without(shape: tuple[int, ...], index: int) -> tuple[int, ...]:
@@ -116,7 +118,7 @@ def _shorter_lists(draw: Draw, index: int) -> Draw:
         for name, each in draw.bound.items()
         if isinstance(each, Constant) and isinstance(each.value, tuple)
     }
-    return replace(draw, bound={**draw.bound, **lists})
+    return draw.bind(lists)
 
 
 def _smaller_sizes(draw: Draw) -> Iterator[Draw]:
@@ -130,19 +132,19 @@ def _smaller_sizes(draw: Draw) -> Iterator[Draw]:
             for new in (1, 2):
                 shape = (*each.shape[:index], new, *each.shape[index + 1 :])
                 if new < old or old == 0:
-                    yield with_tensors(draw, {name: replace(each, shape=shape)})
+                    yield draw.bind({name: replace(each, shape=shape)})
 
 
 def _simpler_tensors(draw: Draw) -> Iterator[Draw]:
     for name, each in draw.tensors().items():
         for changed in _simpler(each):
-            yield with_tensors(draw, {name: changed})
+            yield draw.bind({name: changed})
 
 
 def _simpler(tensor: TensorDraw) -> Iterator[TensorDraw]:
     if tensor.place != "input":
         yield replace(tensor, place="input")
-    for layout in list(LAYOUTS)[: list(LAYOUTS).index(tensor.layout)]:
+    for layout in LAYOUTS[: LAYOUTS.index(tensor.layout)]:
         yield replace(tensor, layout=layout)
     for dtype in DTYPES[: DTYPES.index(tensor.dtype)]:
         yield replace(tensor, dtype=dtype)
@@ -156,18 +158,12 @@ def _simpler(tensor: TensorDraw) -> Iterator[TensorDraw]:
             yield replace(tensor, values=values)
 
 
-def _one_dtype(draw: Draw) -> Iterator[Draw]:
-    tensors = draw.tensors()
-    for dtype in DTYPES:
-        yield with_tensors(draw, {k: replace(v, dtype=dtype) for k, v in tensors.items()})
-
-
 def _simpler_constants(draw: Draw) -> Iterator[Draw]:
     for name, operand in draw.bound.items():
         if isinstance(operand, Constant) and not isinstance(operand.value, tuple):
             for value in (None, False, 0, 1, -1, 2, 3):
                 if type(value) is type(operand.value) or value is None:
-                    yield replace(draw, bound={**draw.bound, name: Constant(value)})
+                    yield draw.bind({name: Constant(value)})
         elif isinstance(operand, Constant):
             for value in ((), (0,), (1,), (-1,), (0, 1), (1, 0)):
-                yield replace(draw, bound={**draw.bound, name: Constant(value)})
+                yield draw.bind({name: Constant(value)})

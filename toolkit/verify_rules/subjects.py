@@ -72,6 +72,9 @@ class RuleSubject:
     def numerics(self) -> Numerics:
         return self.step.numerics
 
+    def __str__(self) -> str:
+        return f"{self.pass_name}: {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -101,6 +104,9 @@ def rule_subject(
 
 
 WHOLE = "any rewrite"
+
+GRAPH_NAMES = ("graph", "gm", "module", "rewriter", "graph_module")
+"""Names of the only parameter of a function that is a pass, where it has no annotation."""
 
 
 def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubject, ...]:
@@ -139,7 +145,9 @@ def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[
     """Return the passes of a module, instances and classes without one, with their mentions."""
     made = [each for each in values.values() if isinstance(each, Pass)]
     made = [each for each in made if type(each).__module__ == module.__name__]
-    made += [_instantiate(each) for each in values.values() if _is_own_pass(each, module, made)]
+    kinds = [each for each in values.values() if isinstance(each, type) and issubclass(each, Pass)]
+    own = [each for each in kinds if each.__module__ == module.__name__ and hasattr(each, "name")]
+    made += [each() for each in own if each not in map(type, made)]
     return {enable_pass(step): list(find_mentions(module, type(step).__name__)) for step in made}
 
 
@@ -160,7 +168,9 @@ def _function_passes(
     """Return the public functions of a module whose only argument is a graph to change."""
     helpers = set[str]() if is_named else helpers_of(module)
     return [
-        replace(cast("FunctionPass", resolve_pass(value)), numerics=numerics_of(value))
+        replace(
+            cast("FunctionPass", resolve_pass(value)), numerics=getattr(value, "numerics", "exact")
+        )
         for name, value in values.items()
         if isinstance(value, FunctionType)
         and value.__module__ == module.__name__
@@ -170,11 +180,6 @@ def _function_passes(
     ]
 
 
-def numerics_of(function: object) -> Numerics:
-    """Return the declared numerics of a function; exact by default."""
-    return getattr(function, "numerics", "exact")
-
-
 def _takes_graph(function: FunctionType) -> bool:
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) != 1:
@@ -182,13 +187,7 @@ def _takes_graph(function: FunctionType) -> bool:
     annotation = parameters[0].annotation
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     is_annotated = text.rpartition(".")[2] in ("Graph", "GraphModule", "Rewriter")
-    return is_annotated or parameters[0].name in (
-        "graph",
-        "gm",
-        "module",
-        "rewriter",
-        "graph_module",
-    )
+    return is_annotated or parameters[0].name in GRAPH_NAMES
 
 
 def _whole(module: ModuleType, step: Step) -> RuleSubject:
@@ -255,20 +254,6 @@ def _tables(values: Iterable[object]) -> list[RuleTable]:
     held = {id(rule) for table in found for rule in table.rules}
     alone = [rule for rule in known if id(rule) not in held]
     return [*found, RuleTable(*alone)] if alone else list(found)
-
-
-def _is_own_pass(value: object, module: ModuleType, made: list[Pass]) -> bool:
-    return (
-        isinstance(value, type)
-        and issubclass(value, Pass)
-        and value.__module__ == module.__name__
-        and hasattr(value, "name")
-        and not any(type(each) is value for each in made)
-    )
-
-
-def _instantiate(kind: object) -> Pass:
-    return cast("type[Pass]", kind)()
 
 
 def load_rules_module(name: str | Path | ModuleType) -> tuple[ModuleType, str | None]:

@@ -15,7 +15,7 @@ from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.verify_rules.draws import Draw
-from ctk.toolkit.verify_rules.graphs import DrawnGraph, add_types, build_graph, run_inputs
+from ctk.toolkit.verify_rules.graphs import add_types, build_graph, run_inputs
 from ctk.toolkit.verify_rules.judge import RuleDifference, find_difference, run_drawn
 from ctk.toolkit.verify_rules.rounding import numbers_judge
 from ctk.toolkit.verify_rules.subjects import RuleSubject
@@ -55,12 +55,6 @@ def try_draw(subject: RuleSubject, draw: Draw) -> RuleTrial:
         mode, fakes = add_types(drawn, dynamic=draw.dynamic)
     except Exception:  # an operator that has no types cannot be compiled
         return INVALID
-    return _apply(subject, draw, drawn, before, (mode, fakes, inputs))
-
-
-def _apply(
-    subject: RuleSubject, draw: Draw, drawn: DrawnGraph, before: Outcome, typed: tuple[object, ...]
-) -> RuleTrial:
     after = copy_graph_module(drawn.graph)
     numbering = Numbering(None, Config(codegen="eager"))  # as strict as all code generators
     try:
@@ -70,10 +64,9 @@ def _apply(
         return RuleTrial("differs", RuleDifference("crash", raised), drawn.graph)
     if not numbering.used and same_graph(drawn.graph, after):  # functions' changes go uncounted
         return IDLE
-    mode, fakes, inputs = typed
-    if draw.dynamic and not fake.guards_hold(mode, fakes, inputs):  # type: ignore[arg-type]  # as typed above
+    if draw.dynamic and not fake.guards_hold(mode, fakes, inputs):
         return IDLE
-    return _compare(subject, drawn.graph, after, before, inputs)  # type: ignore[arg-type]  # as typed above
+    return _compare(subject, drawn.graph, after, before, inputs)
 
 
 def try_other_values(subject: RuleSubject, trial: RuleTrial, draw: Draw) -> RuleTrial:

@@ -4,7 +4,7 @@ It proves nothing: `holds` means that a number of accepted draws showed no diffe
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.verify_rules.boundary_draws import list_boundary_draws
 from ctk.toolkit.verify_rules.drawing import (
     draw_near,
@@ -33,7 +34,6 @@ from ctk.toolkit.verify_rules.subjects import (
 from ctk.toolkit.verify_rules.trial import RuleTrial, try_draw, try_other_values
 
 Verdict = Literal["holds", "refuted", "never fired"]
-Say = Callable[[str], None]
 
 DRAWS = 300
 """How many accepted draws a rule gets by default."""
@@ -102,21 +102,16 @@ class VerifyReport:
         return [each for each in self.findings if each.verdict == verdict]
 
     def __str__(self) -> str:
-        refuted, idle = self.of("refuted"), self.of("never fired")
-        names = ", ".join(f"{each.subject.pass_name}: {each.subject.name}" for each in refuted)
-        if refuted:
-            return f"{len(refuted)} of {len(self.findings)} rule(s) refuted: {names}"
         if not self.findings:
             return "cannot tell: there is no rule and no pass"
+        refuted, idle = self.of("refuted"), self.of("never fired")
+        names = ", ".join(str(each.subject) for each in refuted or idle)
+        if refuted:
+            return f"{len(refuted)} of {len(self.findings)} rule(s) refuted: {names}"
         if idle:
-            names = ", ".join(f"{each.subject.pass_name}: {each.subject.name}" for each in idle)
             return f"cannot tell: {len(idle)} of {len(self.findings)} rule(s) never fired: {names}"
         accepted = sum(each.accepted for each in self.findings)
         return f"all {len(self.findings)} rule(s) hold on {accepted} accepted draws"
-
-
-def _silent(_text: str) -> None:
-    pass
 
 
 def verify_rules(
@@ -125,7 +120,7 @@ def verify_rules(
     draws: int = DRAWS,
     seed: int = 0,
     rules: Iterable[str] = (),
-    say: Say = _silent,
+    say: Say = silent,
 ) -> VerifyReport:
     """Try rules on drawn graphs and operands, and look for an observable difference.
 
@@ -144,7 +139,7 @@ def verify_rules(
     subjects = _select(subjects if modules else our_subjects(), tuple(rules))
     findings: list[RuleFinding] = []
     for subject in subjects:
-        say(f"{subject.pass_name}: {subject.name}")
+        say(str(subject))
         findings.append(verify_subject(subject, draws=draws, seed=seed))
     return VerifyReport(tuple(findings), seed)
 
@@ -172,9 +167,8 @@ def verify_subject(subject: RuleSubject, *, draws: int = DRAWS, seed: int = 0) -
         if trial.outcome == "same":
             draw, trial = _with_more_values(search.random, subject, draw, trial)
         if trial.outcome == "differs":
-            return RuleFinding(
-                subject, drawn, accepted, _shrink_counter_example(subject, draw, trial)
-            )
+            counter = _shrink_counter_example(subject, draw, trial)
+            return RuleFinding(subject, drawn, accepted, counter)
         search.learn(draw, trial)
     return RuleFinding(subject, drawn, accepted)
 
