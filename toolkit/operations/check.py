@@ -111,7 +111,8 @@ class CheckReport:
             return f"no failure: {self._agreement()}"
         if not seen.fails:
             is_cut_off = seen.signature is not None and seen.signature.is_cut_off
-            why = f"{seen.signature}" if is_cut_off else f"{seen.verdict.value}: {_why(seen)}"
+            why = f"{seen.verdict.value}: {seen.detail or seen.signature or ''}"
+            why = str(seen.signature) if is_cut_off else why
             return f"cannot tell: {graph.case.name}: {why}".splitlines()[0]
         if graph.wrong:
             first, others = graph.wrong[0], len(self.wrong) - 1
@@ -131,10 +132,6 @@ class CheckReport:
         steps = "1 step changes" if count == 1 else f"{count} steps change"
         where = f"{first.where} at {first.node}{', ...' if count > 1 else ''}"
         return f"results agree; {steps} values that the results do not show: {where}"
-
-
-def _why(seen: Judgement) -> str:
-    return seen.detail or str(seen.signature or "")
 
 
 @takes_keywords(CheckOptions)

@@ -59,17 +59,14 @@ def examine() -> list[Health]:
     """
     found: list[Health] = []
     for name, check in CHECKS:
-        found.append(_examine_one(name, check))
+        try:
+            found.append(check(name))
+        except (CtkError, ImportError, OSError, RuntimeError, ValueError) as error:
+            detail = f"{type(error).__name__}: {error}".splitlines()[0]
+            found.append(Health(name, False, detail))
         if check is check_torch and "torch" not in sys.modules:
             break
     return found
-
-
-def _examine_one(name: str, check: Callable[[str], Health]) -> Health:
-    try:
-        return check(name)
-    except (CtkError, ImportError, OSError, RuntimeError, ValueError) as error:
-        return Health(name, False, f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def check_python(name: str) -> Health:
@@ -199,12 +196,8 @@ def check_dump_folder(name: str) -> Health:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        return Health(
-            name,
-            False,
-            f"{detail}: {error.strerror}",
-            "set CTK_DUMP to a folder that you may write to",
-        )
+        advice = "set CTK_DUMP to a folder that you may write to"
+        return Health(name, False, f"{detail}: {error.strerror}", advice)
     if free < MINIMUM_FREE_NBYTES:
         return Health(name, False, detail, "free some space, or set CTK_DUMP to another disk")
     return Health(name, True, detail)

@@ -20,7 +20,7 @@ from typing import Literal
 
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.compiler.options.choices import SameRule
-from ctk.toolkit.bisect import Culprit, Search
+from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -185,7 +185,9 @@ def _reduce_by_culprit(work: Work, rule: SameRule | None) -> tuple[Reduction, Se
     base = _without_code(run, case, search)
     stack = _stack(run, search.judgement, SameFailure(case, run.oracle, None, base, rule))
     culprit = search.culprit if stack.repeated is None else None
-    reduction = work.attempt(case, stack, culprit.captured if culprit else (), _guilty(culprit))
+    hints = culprit.captured if culprit else ()
+    guilty = {_base(culprit.where)} if culprit and not culprit.is_kernel else set[str]()
+    reduction = work.attempt(case, stack, hints, frozenset(guilty))
     if reduction.flakiness is not None:
         run.write(search=Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles))
         return reduction, None, reduction.reason == "interrupted"
@@ -224,12 +226,6 @@ def _hold_to_culprit(
     reduction = work.attempt(case, stack_for(run, same), before=slipped)
     is_bisected = reduction.reason != "interrupted" and reduction.flakiness is None
     return reduction, _bisect_again(run, reduction) if is_bisected else None
-
-
-def _guilty(culprit: Culprit | None) -> frozenset[str]:
-    """Return the guilty pass, if a pass is to blame."""
-    is_pass = culprit is not None and not culprit.is_kernel
-    return frozenset({_base(culprit.where)}) if culprit is not None and is_pass else frozenset()
 
 
 _BY_CHANCE = "it fails in some runs only: a pass that is left out proves nothing"

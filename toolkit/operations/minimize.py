@@ -154,7 +154,9 @@ class _Searches:
                 found = minimize_problem(problem)
         except _Raised as raised:
             raise raised.describe_to_user(problem.best) from raised.error
-        _raise_again(found)
+        for raised in found.errors:
+            if isinstance(raised, _Raised):
+                raise raised.describe_to_user(found.best) from raised.error
         found = replace(found, flakiness=repeated.flakiness if repeated else None)
         return join_reductions(before, found) if before is not None else found
 
@@ -180,13 +182,6 @@ class _Searches:
 
 def _forget(judgement: Judgement) -> None:
     """Count nothing: a steady predicate is asked once about each candidate."""
-
-
-def _raise_again(found: Reduction) -> None:
-    """Raise the error of the predicate, with the smallest graph so far."""
-    for raised in found.errors:
-        if isinstance(raised, _Raised):
-            raise raised.describe_to_user(found.best) from raised.error
 
 
 class _Oracle:

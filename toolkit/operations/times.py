@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule
 
-from ctk.compiler.observe import Observer, PassRecord
+from ctk.compiler.observe import Observer
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import run_compiled
@@ -111,19 +111,21 @@ def time_case(case: Case) -> Times:
     steps = step_times(recorder.log)
     later = step_times(CompileLog(recorder.log.events[timed.events :]))
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else ""
-    return Times(
-        case.name,
-        case.target,
-        timed.seconds + sum(s.seconds for s in later),
-        steps,
-        error.partition("\n")[0],
-    )
+    seconds = timed.seconds + sum(step.seconds for step in later)
+    return Times(case.name, case.target, seconds, steps, error.partition("\n")[0])
 
 
 def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     """Return the time of each pass and code generator in a log."""
     single = [
-        StepTime(p.id.stage, p.id.name, 1, _count_rewrites(p), p.seconds, p.notes)
+        StepTime(
+            p.id.stage,
+            p.id.name,
+            1,
+            sum(not each.vetoed for each in p.rewrites),
+            p.seconds,
+            p.notes,
+        )
         for p in log.passes()
         if not p.vetoed and p.seconds
     ]
@@ -134,11 +136,6 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
         _sum(stage, name, [s for s in single if (s.stage, s.name) == (stage, name)])
         for stage, name in keys
     )
-
-
-def _count_rewrites(record: PassRecord) -> int:
-    """Return how many rewrites a pass made."""
-    return sum(not rewrite.vetoed for rewrite in record.rewrites)
 
 
 def _sum(stage: str, name: str, steps: Sequence[StepTime]) -> StepTime:

@@ -33,16 +33,12 @@ def cache_clear(
     removed = 0 if store is None else store.clear()
     left = [] if store is None else store.entries()
     if left:
-        said = (
-            f"cannot remove {count_entries_in_words(len(left))}; next: rm -r {left[0].path.parent}"
-        )
+        entries = count_entries_in_words(len(left))
+        said = f"cannot remove {entries}; next: rm -r {left[0].path.parent}"
         return Answer(ExitCode.CANNOT_TELL, said, {"removed": removed})
     where = "" if store is None else f" from {store.root}"
-    return Answer(
-        ExitCode.NO_FAILURE,
-        f"removed {count_entries_in_words(removed)}{where}",
-        {"removed": removed},
-    )
+    said = f"removed {count_entries_in_words(removed)}{where}"
+    return Answer(ExitCode.NO_FAILURE, said, {"removed": removed})
 
 
 COMMAND = Command("cache clear", cache_clear)

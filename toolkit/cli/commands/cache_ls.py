@@ -28,7 +28,8 @@ def cache_ls() -> Answer:
     found = [] if store is None else store.entries()
     if store is None or not found:
         said = "the persistent cache is empty" + (f": {store.root}" if store is not None else "")
-        return Answer(ExitCode.NO_FAILURE, said, {"folder": root_of(store), "entries": []})
+        folder = None if store is None else str(store.root)
+        return Answer(ExitCode.NO_FAILURE, said, {"folder": folder, "entries": []})
     rows = table("entry", *COLUMNS, "size", "used", "hits", "problem")
     for entry in found:
         said, parts = entry.label.about, entry.label.parts
@@ -41,23 +42,14 @@ def cache_ls() -> Answer:
         rows.add_row(*shown, entry.problem or "")
     nbytes = sum(entry.nbytes for entry in found)
     room = f"{spoken_size(nbytes)} of at most {spoken_size(store.limit_nbytes)}"
-    return Answer(
-        ExitCode.NO_FAILURE,
-        f"{count_entries_in_words(len(found))} in {store.root}, {room}",
-        {
-            "folder": str(store.root),
-            "nbytes": nbytes,
-            "limit_nbytes": store.limit_nbytes,
-            "entries": [as_data(entry) for entry in found],
-        },
-        (rows,),
-    )
-
-
-def root_of(store: object) -> str | None:
-    """Return the folder of a store, if there is one."""
-    root = getattr(store, "root", None)
-    return None if root is None else str(root)
+    data = {
+        "folder": str(store.root),
+        "nbytes": nbytes,
+        "limit_nbytes": store.limit_nbytes,
+        "entries": [as_data(entry) for entry in found],
+    }
+    said = f"{count_entries_in_words(len(found))} in {store.root}, {room}"
+    return Answer(ExitCode.NO_FAILURE, said, data, (rows,))
 
 
 def _short(text: str) -> str:

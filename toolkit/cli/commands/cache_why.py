@@ -45,17 +45,11 @@ def cache_why(
     if what is not None and Path(what).exists():
         return answer_for_subject(store, Path(what), trust=trust)
     found = None if store is None else explain(store, what)
+    if found is None and what is None:
+        return Answer(ExitCode.NO_FAILURE, "no miss is noted", {"miss": None})
     if found is None:
-        said = (
-            "no miss is noted"
-            if what is None
-            else (
-                f"no entry starts with {what!r}, and no file or folder is called so; "
-                "next: ctk cache ls"
-            )
-        )
-        code = ExitCode.NO_FAILURE if what is None else ExitCode.USAGE
-        return Answer(code, said, {"miss": None})
+        said = f"no entry starts with {what!r}, and no file or folder is called so"
+        return Answer(ExitCode.USAGE, f"{said}; next: ctk cache ls", {"miss": None})
     return Answer(ExitCode.NO_FAILURE, headline(found), data_of(found), nearest_of(found))
 
 
@@ -69,10 +63,9 @@ def answer_for_subject(store: "Store | None", subject: Path, *, trust: bool) -> 
     first = next((each for each in found if not each.is_kept), found[0])
     kept = sum(each.is_kept for each in found)
     said = f"{kept} of {len(found)} graphs are in the cache; {headline(first)}"
+    said = said if len(found) > 1 else headline(first)
     data = {"graphs": [data_of(each) for each in found]}
-    return Answer(
-        ExitCode.NO_FAILURE, said if len(found) > 1 else headline(first), data, nearest_of(first)
-    )
+    return Answer(ExitCode.NO_FAILURE, said, data, nearest_of(first))
 
 
 def nearest_of(found: "Explanation") -> tuple[RenderableType, ...]:

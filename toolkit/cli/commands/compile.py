@@ -95,9 +95,8 @@ def compile(
         "nbytes": found.nbytes,
         "seconds": found.seconds,
     }
-    return Answer(
-        ExitCode.NO_FAILURE, said, data, (f"look at it: ctk show {quote(str(found.path))}",)
-    )
+    look = f"look at it: ctk show {quote(str(found.path))}"
+    return Answer(ExitCode.NO_FAILURE, said, data, (look,))
 
 
 COMMAND = Command("compile", compile)

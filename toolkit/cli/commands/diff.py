@@ -117,10 +117,8 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
     found = compare_cases(Path(options.subject), other)
     body: list[RenderableType] = []
     if found.rows:
-        rows = table("differs", *SIDES)
-        for each in found.rows:
-            rows.add_row(each.what, each.left, each.right)
-        body.append(rows)
+        rows = ((each.what, each.left, each.right) for each in found.rows)
+        body.append(table("differs", *SIDES, rows=rows))
     if found.graph:
         body.append(highlight_code(found.graph, "diff"))
     headline = f"{options.subject} and {other} differ: {found}"

@@ -15,16 +15,14 @@ def doctor() -> Answer:
 
     findings = examine()
     problems = [health for health in findings if not health.is_fine]
-    rows = table("", "check", "found")
-    for health in findings:
-        rows.add_row("ok" if health.is_fine else "PROBLEM", health.name, health.detail)
+    cells = (("ok" if each.is_fine else "PROBLEM", each.name, each.detail) for each in findings)
+    rows = table("", "check", "found", rows=cells)
     advice = tuple(f"{health.name}: {health.advice}" for health in problems if health.advice)
     names = ", ".join(health.name for health in problems)
     headline = f"{len(problems)} problem(s): {names}" if problems else "everything is fine"
     code = ExitCode.FAILURE if problems else ExitCode.NO_FAILURE
-    return Answer(
-        code, headline, {"checks": [asdict(health) for health in findings]}, (rows, *advice)
-    )
+    data = {"checks": [asdict(health) for health in findings]}
+    return Answer(code, headline, data, (rows, *advice))
 
 
 COMMAND = Command("doctor", doctor)

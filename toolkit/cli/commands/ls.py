@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rich.console import RenderableType
 from rich.table import Table
 
 from ctk.compiler.errors import CaseError
@@ -15,6 +16,11 @@ from ctk.toolkit.cli.shell.options import argument
 if TYPE_CHECKING:
     from ctk.toolkit.case.case_listing import CaseEntry
     from ctk.toolkit.operations.session.operation_listing import OperationEntry
+
+UNUSABLE = (
+    "unusable: if its program has ended, run it again, with space on the disk of --out (or "
+    "CTK_DUMP); then remove the folder: rm -r"
+)
 
 
 def ls(
@@ -42,22 +48,17 @@ def ls(
     walk = Walk(root)
     entries, operations = find_cases(walk), find_operations(Walk(root))
     cut = f"there are more than {walk.limit:,} folders: the others were not looked into"
-    return Answer(
-        ExitCode.NO_FAILURE,
-        headline(root, entries, operations),
-        {
-            "folder": str(root),
-            "cases": [as_data(entry) for entry in entries],
-            "operations": [as_data(entry) for entry in operations],
-            "is_cut": walk.is_cut,
-        },
-        (
-            *((rows_of(root, entries),) if entries else ()),
-            *advice_on(entries),
-            *lines_of(root, operations),
-            *((cut,) if walk.is_cut else ()),
-        ),
-    )
+    data = {
+        "folder": str(root),
+        "cases": [as_data(entry) for entry in entries],
+        "operations": [as_data(entry) for entry in operations],
+        "is_cut": walk.is_cut,
+    }
+    body: list[RenderableType] = [rows_of(root, entries)] if entries else []
+    body += [UNUSABLE] if any(entry.problem for entry in entries) else []
+    body += [*lines_of(root, operations), *([cut] if walk.is_cut else [])]
+    said = headline(root, entries, operations)
+    return Answer(ExitCode.NO_FAILURE, said, data, tuple(body))
 
 
 def lines_of(root: Path, operations: "list[OperationEntry]") -> list[str]:
@@ -86,29 +87,14 @@ def headline(root: Path, entries: "list[CaseEntry]", operations: "list[Operation
     return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}{more if count else ''}"
 
 
-def advice_on(entries: "list[CaseEntry]") -> tuple[str, ...]:
-    """Return what to do about folders that cannot be used; nothing when there are none."""
-    if all(entry.problem is None for entry in entries):
-        return ()
-    return (
-        "unusable: if its program has ended, run it again, with space on the disk of --out (or "
-        "CTK_DUMP); then remove the folder: rm -r",
-    )
-
-
 def rows_of(root: Path, entries: "list[CaseEntry]") -> Table:
     """Return one row per case."""
     rows = table("case", "target", "calls", "age", "state")
     for entry in entries:
         state = entry.problem or entry.failure or "no failure recorded"
         calls = "" if entry.call_nodes is None else str(entry.call_nodes)
-        rows.add_row(
-            str(place_of(entry.path, root)),
-            entry.target,
-            calls,
-            spoken_age(entry.age_seconds),
-            state,
-        )
+        place, age = str(place_of(entry.path, root)), spoken_age(entry.age_seconds)
+        rows.add_row(place, entry.target, calls, age, state)
     return rows
 
 

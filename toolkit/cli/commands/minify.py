@@ -170,12 +170,12 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
 
 def statistics_table(reduction: "Reduction") -> "Table":
     """Return one row per step of the reducer: its questions and its gains."""
-    rows = table("step", "questions", "useful", "cached", "remembered")
-    for name, counts in reduction.statistics.items():
-        if counts.questions or counts.cached or counts.remembered:
-            cells = (counts.questions, counts.useful, counts.cached, counts.remembered)
-            rows.add_row(name, *(str(cell) for cell in cells))
-    return rows
+    rows = (
+        (name, each.questions, each.useful, each.cached, each.remembered)
+        for name, each in reduction.statistics.items()
+        if each.questions or each.cached or each.remembered
+    )
+    return table("step", "questions", "useful", "cached", "remembered", rows=rows)
 
 
 COMMAND = Command("minify", minify)

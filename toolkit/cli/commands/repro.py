@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
@@ -40,17 +38,15 @@ def repro(subject: SubjectArgument, options: ReproOptions) -> Answer:
 def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
     """Return the answer; the most severe judgement makes the first line, `steps` the last ones."""
     judgement = found.judgement
-    case = next((graph.case for graph in found.graphs if graph.judgement is judgement), None)
-    rows = table("graph", "target", "verdict", "what")
-    for graph in found.graphs:
-        seen = graph.judgement
-        rows.add_row(graph.case.name, graph.case.target, seen.verdict.value, line_of(seen))
+    judged = [(graph.case, graph.judgement) for graph in found.graphs]
+    case = next((case for case, seen in judged if seen is judgement), None)
+    rows = ((case.name, case.target, seen.verdict.value, line_of(seen)) for case, seen in judged)
+    shown = [table("graph", "target", "verdict", "what", rows=rows)] if len(judged) > 1 else []
     lines = [
         f"{graph.case.name}: python {quote(str(graph.script))}  # {graph.run.outcome}"
         for graph in found.graphs
         if graph.run
     ]
-    body: tuple[RenderableType, ...] = (*((rows,) if len(found.graphs) > 1 else ()), *lines)
     whole = found.end_to_end
     if case is not None:
         headline = f"{line_of(judgement)} [{case.name}, {case.target}]"
@@ -62,7 +58,7 @@ def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
         "end_to_end": document_data(whole),
         "next": list(steps),
     }
-    body = (*body, *evidence_lines(whole), *(f"next: {step}" for step in steps))
+    body = (*shown, *lines, *evidence_lines(whole), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(judgement), headline, data, body)
 
 

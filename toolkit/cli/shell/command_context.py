@@ -129,14 +129,8 @@ def verbose_log(command: str) -> Generator[None]:
 @contextlib.contextmanager
 def stdout_to_stderr() -> Generator[None]:
     """Redirect stdout to stderr: of Python, of C++ and of child processes."""
-    with contextlib.redirect_stdout(sys.stderr), _descriptor_to_stderr():
-        yield
-
-
-@contextlib.contextmanager
-def _descriptor_to_stderr() -> Generator[None]:
     if sys.__stdout__ is not None:
         sys.__stdout__.flush()
-    with keep_standard_streams():  # also of stderr: an answer may be for it
+    with contextlib.redirect_stdout(sys.stderr), keep_standard_streams():  # also of stderr
         os.dup2(2, 1)
         yield

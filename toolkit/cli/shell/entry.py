@@ -62,16 +62,7 @@ class Entry(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run a command line, print its output and exit.
-
-        Args:
-            args: The line without the program's name; None: that of this process.
-            prog_name: The program's name in help texts.
-            complete_var: The variable by which a shell asks for completions.
-            standalone_mode: Typer's: whether to exit at the end; this always does.
-            windows_expand_args: Typer's.
-            extra: Typer's further arguments.
-        """
+        """Run a command line, print its output and exit; the arguments are those of Typer."""
         line = list(sys.argv[1:] if args is None else args)
         prepare_streams()
         run = partial(super().main, line, prog_name, complete_var, standalone_mode=False, **extra)
@@ -144,9 +135,7 @@ class Entry(TyperGroup):
 def leave(said: Said) -> NoReturn:
     """Print the output and exit with a documented exit code, even if printing fails."""
     link = find_link()
-    if (
-        link is not None
-    ):  # a signal now would print a second document; the supervisor ends this process
+    if link is not None:  # a signal now would print a second document; the supervisor ends this
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
     try:
@@ -220,14 +209,10 @@ def message_of(error: typer.TyperException, context: typer.Context | None) -> st
         return error.format_message().rstrip(".")
     kind, name = unknown.groups()
     if isinstance(context.command, TyperGroup) and kind == "command":
-        hint = nearest_command(name, list(context.command.commands))
+        known = list(context.command.commands)
+        longer = next((each for each in known if name and each.startswith(name)), None)
+        hint = f"; did you mean {longer!r}?" if longer else nearest(name, known)
     else:
         known = [spelling for each in context.command.params for spelling in each.opts]
         hint = nearest(name, known)
     return f"no such {kind}: {name!r}{hint}"
-
-
-def nearest_command(name: str, known: Sequence[str]) -> str:
-    """Return a hint for an unknown command: a command with that prefix, or the nearest."""
-    starting = [each for each in known if name and each.startswith(name)]
-    return f"; did you mean {starting[0]!r}?" if starting else nearest(name, known)

@@ -10,6 +10,7 @@ that compile nothing have one.
 """
 
 import inspect
+import json
 import math
 import shlex
 import signal
@@ -17,13 +18,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctk.toolkit.cli.commands.crashed_script import answer_for_script
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.entry import Said, leave
 from ctk.toolkit.cli.shell.flatten import flatten_parameters
 from ctk.toolkit.processes.accelerator import LOST_CUDA
-from ctk.toolkit.processes.link import Watch
 from ctk.toolkit.processes.memory import format_size
 from ctk.toolkit.processes.scratch import sweep
 from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half, silence_allowed
@@ -102,13 +101,10 @@ def _further_options(command: Command, given: Sequence[str], end: End) -> list[s
         return []
     limit: tuple[str, ...] = ()
     if watch is not None and (end.exceeded == "time" or not watch.is_patient):
-        limit = ("--timeout", f"{_seconds_given(end, watch):g}")
+        # as long as this one has taken, its silence included
+        seconds = math.ceil(end.watched_seconds) if watch.is_patient else watch.seconds
+        limit = ("--timeout", f"{seconds:g}")
     return ["--isolate", *limit, *(("--resume", "--out", folder) if folder else ())]
-
-
-def _seconds_given(end: End, watch: Watch) -> float:
-    """Return how long a question may take: as long as this one has taken, its silence included."""
-    return math.ceil(end.watched_seconds) if watch.is_patient else watch.seconds
 
 
 def _what_happened(end: End) -> str:
@@ -142,7 +138,7 @@ def _exit_as(command: Command, end: End) -> None:
     if end.gave_up:
         answer = _gave_up(end)
     elif command.passes_arguments_on:
-        answer = answer_for_script(_what_happened(end), end)
+        answer = _answer_for_script(_what_happened(end), end)
     else:
         answer = _answer_killed(_what_happened(end), end)
     leave(Said(command.name, answer, end.notes.as_json))
@@ -181,3 +177,47 @@ def _what_is_kept(end: End) -> tuple[str, ...]:
         f"Results so far: {end.notes.resumable}",
         f"to go on: {end.notes.go_on}",
     )
+
+
+def _answer_for_script(ending: str, end: End) -> Answer:
+    """Return the answer of `ctk run`: a failure when a compile or a first call was at work.
+
+    The watched half saves each graph before it is compiled, reports when a compile or a first call
+    begins and ends, and writes each event of the compile as it comes.
+    """
+    works = end.notes.works
+    dumps = str(Path(next(iter(works))).parent) if works else None
+    data: dict[str, object] = {
+        "error": {"type": "Killed", "message": ending},
+        "graphs": len(works),
+        "failures": [],
+        "dumps": dumps,
+    }
+    body = (f"dumps: {dumps}",) if dumps else ()
+    case, work = next(((case, work) for case, work in works.items() if work.doing), ("", None))
+    if work is None:
+        where = f"after {len(works)} graph(s) had been compiled and called" if works else "early"
+        headline = f"cannot tell: the script ended {where}: {ending}"
+        return Answer(ExitCode.CANNOT_TELL, headline, data, body)
+    name = Path(case).name
+    summary = f"{ending} while {work.doing}{_after(Path(case))}"
+    saved = f"the case is saved in {case}" if work.command else "its case could not be saved"
+    failure = {"graph": name, "case": case if work.command else None, "summary": summary}
+    return Answer(
+        ExitCode.FAILURE,
+        f"failure: {name}: {summary}; {saved}",
+        data | {"failures": [failure]},
+        (*([work.command] if work.command else []), *body),
+    )
+
+
+def _after(case: Path) -> str:
+    """Return the last recorded step of the compile."""
+    try:
+        lines = (case / "events.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+        last = json.loads(lines[-1])
+    except (OSError, ValueError, IndexError):
+        return ""
+    kind = last.get("event") if isinstance(last, dict) else None
+    name = last.get(kind) or last.get(f"{kind}_") if kind else None
+    return f", after {kind} {name}" if isinstance(name, str) else ""

@@ -95,7 +95,10 @@ def _name_programs(programs: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for given in programs:
         match = None if Path(given).exists() else _NAMED.fullmatch(given)
-        name, spec = match.groups() if match else (_name_of(given, programs), given)
+        name, spec = match.groups() if match else ("", given)
+        if not name:
+            is_only = len(programs) == 1
+            name = DEFAULT if is_only else re.sub(r"\W+", "_", _stem(spec)).strip("_")
         if name in found:
             raise ConfigError(
                 f"two entry points are called {name!r}: {found[name]} and {spec}\n"
@@ -105,10 +108,6 @@ def _name_programs(programs: Sequence[str]) -> dict[str, str]:
     if not found:
         raise ConfigError("a package needs a program; next: ctk compile FILE.pt2 -o model.ctk")
     return found
-
-
-def _name_of(spec: str, programs: Sequence[str]) -> str:
-    return DEFAULT if len(programs) == 1 else re.sub(r"\W+", "_", _stem(spec)).strip("_")
 
 
 def _stem(spec: str) -> str:

@@ -7,7 +7,6 @@ them (`torch._dynamo.mark_dynamic`), else all of them on request.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
@@ -29,12 +28,10 @@ class Source:
     """A program to compile.
 
     Attributes:
-        path: The file that it comes from.
         program: Exported.
         config: Options that the file asks for.
     """
 
-    path: Path
     program: torch.export.ExportedProgram = field(repr=False)
     config: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -53,17 +50,14 @@ def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
         CaptureError: torch.export cannot trace it.
     """
     if exported.Archive.accepts(spec):
-        path = exported.find_archive(spec)
-        return Source(path, exported.read_archive(path, trust=trust))
+        return Source(exported.read_archive(exported.find_archive(spec), trust=trust))
     if not ProgramFile.accepts(spec):
         raise ProgramError(
             f"{spec!r} is nothing to compile: name a FILE.pt2 of torch.export, or a FILE.py with "
             "model() and inputs()"
         )
     program = load_program(spec)
-    return Source(
-        program.path, _export_program(program, dynamic), merge_options(program, "ctk", None)
-    )
+    return Source(_export_program(program, dynamic), merge_options(program, "ctk", None))
 
 
 def _export_program(program: UserProgram, dynamic: bool) -> torch.export.ExportedProgram:
@@ -71,7 +65,10 @@ def _export_program(program: UserProgram, dynamic: bool) -> torch.export.Exporte
     if isinstance(model, torch.export.ExportedProgram):
         return model
     with search_last(path.parent), set_options(program.settings), seed_all():
-        _play_before(program)
+        for each in program.warmups:
+            _call(program, each.args, each.kwargs)
+        if program.between is not None:
+            program.between(program.model)
         call = program.inputs, program.kwargs
         if program.dynamic_shapes is not None:
             shapes = program.dynamic_shapes()
@@ -83,31 +80,19 @@ def _export_program(program: UserProgram, dynamic: bool) -> torch.export.Exporte
         except CtkError:
             raise
         except Exception as error:
-            _refuse_broken(program)
+            _call(program, *call)  # it may not even run in eager
             raise CaptureError(
                 f"torch.export cannot trace {path.name}: {_shorten(user_traceback(error, path))}"
                 "\n  no backend of ctk is involved; see where: TORCH_LOGS=export"
             ) from error
 
 
-def _play_before(program: UserProgram) -> None:
-    """Make the earlier calls of a program, and run `between()` before the last.
+def _call(program: UserProgram, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+    """Call a program in eager.
 
     Raises:
-        EagerError: A call raises.
+        EagerError: The call raises.
     """
-    for each in program.warmups:
-        _call(program, each.args, each.kwargs)
-    if program.between is not None:
-        program.between(program.model)
-
-
-def _refuse_broken(program: UserProgram) -> None:
-    """Raise if a program does not even run in eager."""
-    _call(program, program.inputs, program.kwargs)
-
-
-def _call(program: UserProgram, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     try:
         with torch.no_grad():
             program.model(*args, **kwargs)
@@ -122,6 +107,6 @@ def _shorten(text: str) -> str:
     """Return a long message without its middle; the last line is the user's."""
     lines = [line for line in text.splitlines() if line.strip()]
     hidden = len(lines) - _MOST_LINES
-    if hidden <= 0:
-        return "\n".join(lines)
-    return "\n".join([*lines[: _MOST_LINES - 1], f"  ({hidden} more lines)", lines[-1]])
+    if hidden > 0:
+        lines[_MOST_LINES - 1 : -1] = [f"  ({hidden} more lines)"]
+    return "\n".join(lines)

@@ -9,7 +9,8 @@ line. A history that cannot be written stops nothing.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,12 +104,8 @@ def read_history(folder: Path) -> list[Answered]:
         text = read_bounded(path, EVENTS_NBYTES).decode(errors="replace")
     except (CaseError, OSError):  # the history is for display only
         return []
-    return list(_lines(text))
-
-
-def _lines(text: str) -> Iterator[Answered]:
+    lines: list[Answered] = []
     for line in text.splitlines():
-        try:
-            yield decode(Answered, line, where=HISTORY)
-        except CaseError:
-            continue
+        with suppress(CaseError):
+            lines.append(decode(Answered, line, where=HISTORY))
+    return lines

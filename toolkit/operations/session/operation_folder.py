@@ -250,7 +250,7 @@ def _files(choice: Choice) -> Iterator[tuple[str, str]]:
 def digest_of(path: Path) -> str:
     """Return the digest of a file; empty if it cannot be read."""
     try:
-        return _digest(path.read_bytes())
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:  # gone since it was imported, or packed into an archive
         return ""
 
@@ -260,8 +260,5 @@ def variables() -> Iterator[tuple[str, str]]:
     for name, value in os.environ.items():
         is_ours = name in ("CTK_FUEL", "CTK_DISABLE", "CTK_ON_FAILURE")
         if is_ours or (name.startswith("TORCHINDUCTOR_") and name not in _HARMLESS_VARIABLES):
-            yield name, _digest(value.encode(errors="surrogateescape"))
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+            data = value.encode(errors="surrogateescape")
+            yield name, hashlib.sha256(data).hexdigest()
