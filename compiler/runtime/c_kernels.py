@@ -17,13 +17,13 @@ import tempfile
 import threading
 import weakref
 from _ctypes import dlclose
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.runtime.stored_kernels import StoredKernel
+from ctk.compiler.runtime.stored_kernels import Blobs, StoredKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,7 @@ class CKernel:
         return StoredKernel(data, {library: binary})
 
 
-def load_kernels(
-    stored: Sequence[Any], blobs: Mapping[str, bytes | memoryview]
-) -> list[Callable[..., None]]:
+def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None]]:
     """Return the launchers of kernels that `CKernel.stored` has stored.
 
     A library is checked once, however many kernels it has.

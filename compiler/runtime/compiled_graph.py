@@ -12,10 +12,8 @@ from ctk.compiler.runtime import c_kernels, cuda_kernels
 from ctk.compiler.runtime.python_code import PythonCode, Takes
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of
 from ctk.compiler.runtime.steps import Launch, Schedule
-from ctk.compiler.runtime.stored_kernels import StoredKernel
+from ctk.compiler.runtime.stored_kernels import Blobs, StoredKernel
 from ctk.compiler.runtime.tensors import store_tensors, tensors_of
-
-Blobs = Mapping[str, bytes | memoryview]
 
 
 def _no_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None]]:

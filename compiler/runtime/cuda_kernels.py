@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.runtime.stored_kernels import Blobs
 from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import number_of
@@ -22,8 +23,6 @@ from ctk.compiler.torch_compat.gpu import cuda_launch
 from ctk.compiler.torch_compat.process.strided_tensors import empty
 
 ALIGNMENT = 16
-
-Blobs = Mapping[str, bytes | memoryview]
 
 
 def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None]]:

@@ -88,17 +88,13 @@ class PythonCode:
         lines.append(f"return {self._text(schedule.result)}")
         head, *body = lines
         self.text = "\n    ".join((head, *body))
-        self.function = self._compile(name)
+        exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # generated above
+        self.function: FunctionType = self._scope[name]
+        self.function.__module__ = "ctk_kernels"
 
     def bind(self, launches: Sequence[Callable[..., None]]) -> None:
         """Set the kernels of the function, by number."""
-        bind(self.function, launches)
-
-    def _compile(self, name: str) -> FunctionType:
-        exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # generated above
-        function = self._scope[name]
-        function.__module__ = "ctk_kernels"
-        return function
+        self._scope.update({f"_ctk_launch_{n}": each for n, each in enumerate(launches)})
 
     def _beginning(
         self, schedule: Schedule, *, is_boxed: bool, name: str, symbols: Sequence[str]
@@ -121,7 +117,8 @@ class PythonCode:
                 f"{step.symbol} = {source if step.axis is None else f'{source}.size({step.axis})'}"
             )
         if isinstance(step, Launch):
-            passed = [self._arguments_text(self._value(each)) for each in step.buffers]
+            suffix = ".data_ptr()" if self._takes == "address" else ""
+            passed = [f"{self._value(each)}{suffix}" for each in step.buffers]
             return f"_ctk_launch_{step.kernel}({', '.join((*passed, *step.sizes))})"
         return f"{self._local(step.name)} = {self._allocation(step)}"
 
@@ -143,9 +140,6 @@ class PythonCode:
             return f"{empty}({shape}, {strides}, {dtype})"
         empty, device = self._global(strided_tensors.empty, "empty_on"), self._global(step.device)
         return f"{empty}({shape}, {strides}, {dtype}, {device})"
-
-    def _arguments_text(self, value: str) -> str:
-        return f"{value}.data_ptr()" if self._takes == "address" else value
 
     def _text(self, argument: Argument) -> str:
         if isinstance(argument, Ref):
@@ -193,11 +187,6 @@ class PythonCode:
             self._globals[key] = name
             self._scope[name] = value
         return self._globals[key]
-
-
-def bind(function: FunctionType, launches: Sequence[Callable[..., None]]) -> None:
-    """Set the kernels of a function, by number."""
-    function.__globals__.update({f"_ctk_launch_{n}": each for n, each in enumerate(launches)})
 
 
 def last_uses(schedule: Schedule) -> dict[int, list[str]]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+Blobs = Mapping[str, bytes | memoryview]
+
 
 @dataclass(frozen=True, slots=True)
 class StoredKernel:
@@ -15,6 +17,4 @@ class StoredKernel:
     """
 
     data: Any
-    blobs: Mapping[str, bytes | memoryview] = field(
-        default_factory=dict[str, "bytes | memoryview"], repr=False
-    )
+    blobs: Blobs = field(default_factory=dict[str, "bytes | memoryview"], repr=False)

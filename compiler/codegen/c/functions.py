@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from ctk.compiler.codegen.c.float_functions import DECLARATIONS, FLOAT_FUNCTIONS
 from ctk.compiler.codegen.c.functions_of_types import OF_TYPES
-from ctk.compiler.codegen.c.narrow_functions import NARROW_FUNCTIONS
 from ctk.compiler.codegen.c.transpose import TRANSPOSES
 
 PREAMBLE = """\
@@ -24,7 +23,7 @@ typedef uint16_t f16;
 typedef uint16_t bf16;
 """
 
-FUNCTIONS = {**OF_TYPES, **NARROW_FUNCTIONS, **FLOAT_FUNCTIONS, **TRANSPOSES}
+FUNCTIONS = {**OF_TYPES, **FLOAT_FUNCTIONS, **TRANSPOSES}
 
 _WORD = re.compile(r"\b[a-z_]\w*\b")
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT
@@ -40,35 +40,12 @@ class LoadedLibrary:
     seconds: float
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The functions used last, by identity. A fork waits until none of them changes."""
+_kept: OrderedDict[str, LoadedLibrary] = OrderedDict()
+"""The functions used last, by identity. A fork waits until none of them changes."""
 
-    found: OrderedDict[str, LoadedLibrary] = field(default_factory=OrderedDict[str, LoadedLibrary])
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def get(self, key: str) -> LoadedLibrary | None:
-        with self.lock:
-            if key in self.found:
-                self.found.move_to_end(key)
-            return self.found.get(key)
-
-    def put(self, key: str, function: LoadedLibrary) -> None:
-        with self.lock:
-            self.found[key] = function
-            while len(self.found) > LIMIT:
-                self.found.popitem(last=False)
-
-    def clear(self) -> None:
-        with self.lock:
-            self.found.clear()
-
-
-_KEPT = _Kept()
+_lock = threading.Lock()
 os.register_at_fork(
-    before=_KEPT.lock.acquire,
-    after_in_parent=_KEPT.lock.release,
-    after_in_child=_KEPT.lock.release,
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
 )
 
 
@@ -82,23 +59,26 @@ def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[LoadedLibrar
     keys = [_key(code, command) for code in codes]
     found: dict[str, LoadedLibrary] = {}
     new: dict[str, KernelCode] = {}
-    for key, code in zip(keys, codes, strict=True):
-        kept = _KEPT.get(key)
-        if kept is None:
-            new.setdefault(key, code)
-        else:
-            found[key] = kept
-    seconds: dict[str, float] = {}
-    for key, function in zip(new, _compiled(list(new.values()), command), strict=True):
-        found[key] = replace(function, seconds=0.0)
-        seconds[key] = function.seconds
-        _KEPT.put(key, found[key])
-    return [replace(found[key], seconds=seconds.pop(key, 0.0)) for key in keys]
+    with _lock:
+        for key, code in zip(keys, codes, strict=True):
+            if key in _kept:
+                _kept.move_to_end(key)
+                found[key] = _kept[key]
+            else:
+                new.setdefault(key, code)
+    made = dict(zip(new, _compiled(list(new.values()), command), strict=True))
+    found |= {key: replace(function, seconds=0.0) for key, function in made.items()}
+    with _lock:
+        _kept.update((key, found[key]) for key in made)
+        while len(_kept) > LIMIT:
+            _kept.popitem(last=False)
+    return [made.pop(key, found[key]) for key in keys]
 
 
 def forget() -> None:
     """Drop all functions that are not bound."""
-    _KEPT.clear()
+    with _lock:
+        _kept.clear()
 
 
 def file_text(codes: Sequence[KernelCode]) -> str:

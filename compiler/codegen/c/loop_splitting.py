@@ -15,7 +15,7 @@ import torch
 
 from ctk.compiler.lowering.ir import Const, Guarded, Op, Position, Statement, Sweep, Value
 from ctk.compiler.lowering.walk import Rewriting, walk
-from ctk.compiler.sizes.index import Index, Var, is_nonnegative, of_atom
+from ctk.compiler.sizes.index import Index, Var, as_index, is_nonnegative, of_atom
 
 PIECES = 6
 
@@ -37,9 +37,8 @@ def pieces(loop: Var, sweeps: Sequence[Sweep]) -> list[tuple[Var, tuple[Sweep, .
 def _piece(
     loop: Var, sweeps: Sequence[Sweep], low: int, high: int
 ) -> tuple[Var, tuple[Sweep, ...]]:
-    part = Var(loop.name, of_atom(loop) * 0 + (high - low))
-    at = (of_atom(part) if high - low > 1 else of_atom(part) * 0) + low
-    rewriting = Rewriting({loop: at}, decided)
+    part = Var(loop.name, as_index(high - low))
+    rewriting = Rewriting({loop: of_atom(part) + low}, decided)
     return part, tuple(map(rewriting.sweep, sweeps))
 
 
@@ -93,7 +92,7 @@ def _number(value: Value) -> Index | None:
     if isinstance(value, Position):
         return value.index
     if isinstance(value, Const) and not value.dtype.is_floating_point:
-        return Index((((), int(value.value)),)) if value.value else Index(())
+        return as_index(int(value.value))
     return None
 
 

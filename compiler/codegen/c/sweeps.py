@@ -133,10 +133,10 @@ class SweepPrinter:
         with self.lanes():
             self.values.block.lines.append(f"{self.variable(name)} = {begin};")
 
-    def bind(self, local: str, code: str, block: Block) -> None:
+    def bind(self, local: str, code: str) -> None:
         """Bind the result of a reduction to the code that later statements read."""
         if self.tile is None:
-            block.locals[local] = code
+            self.values.block.locals[local] = code
         else:
             self._of_tile[local] = code
 

@@ -108,7 +108,7 @@ class Names:
         if plain[0].isdigit():
             plain = f"_{plain}"
         found, count = plain, 0
-        while self._is_taken(found):
+        while found in self._taken or found in self.reserved or found in _RESERVED:
             count += 1
             found = f"{plain}_{count}"
         self._taken.add(found)
@@ -118,9 +118,6 @@ class Names:
     def taken(self) -> frozenset[str]:
         """Return the identifiers that were given."""
         return frozenset(self._taken)
-
-    def _is_taken(self, name: str) -> bool:
-        return name in self._taken or name in self.reserved or name in _RESERVED
 
 
 def index_code(index: Index, names: Mapping[object, str]) -> str:
@@ -134,14 +131,10 @@ def index_code(index: Index, names: Mapping[object, str]) -> str:
     return text
 
 
-def is_sum(text: str) -> bool:
-    """Return whether C code needs parentheses to be part of a larger expression."""
-    return not re.fullmatch(r"-?[\w.]+(e-\d+f?)?|\w+\([^()]*\)|\w+\[[^\[\]]*\]", text)
-
-
 def grouped(text: str) -> str:
     """Return C code that can be an operand of any operator."""
-    return f"({text})" if is_sum(text) or text.startswith("-") else text
+    is_whole = re.fullmatch(r"[\w.]+(e-\d+f?)?|\w+\([^()]*\)|\w+\[[^\[\]]*\]", text)
+    return text if is_whole else f"({text})"
 
 
 def _term(monomial: tuple[object, ...], factor: int, names: Mapping[object, str]) -> str:

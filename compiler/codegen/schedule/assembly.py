@@ -126,7 +126,7 @@ class Assembly:
         """Return the step that makes memory for a kernel to write; none if others have made it."""
         buffer = self.program.buffers[name]
         if buffer.role != "kernel":
-            self.written(name)
+            self._require(name)
             return []
         shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
         memory = self.memory[buffer.memory].name if buffer.memory else ""
@@ -184,13 +184,12 @@ class Assembly:
             self._fitted[name] = self._fit(name, ref, buffer)
         return self._fitted[name]
 
-    def written(self, name: str) -> Ref:
-        """Return a buffer that a kernel writes to, and that the caller or the library made."""
+    def _require(self, name: str) -> None:
+        """Check a buffer that a kernel writes to, and that the caller or the library made."""
         ref, buffer = self.memory[name], self.program.buffers[name]
         shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
         self._fitted.pop(name, None)
         self.memory[name] = self._call(f"{name}_required", required, (ref, shape, strides))
-        return self.memory[name]
 
     def _symbol(self, name: str) -> Index:
         if name not in self._known:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count, no_data
@@ -17,13 +18,16 @@ from ctk.compiler.codegen.schedule.assembly import Assembly, outside_symbols
 from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, setting_of
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
-from ctk.compiler.codegen.schedule.passes import Passes, lower_program
+from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.units import Unit, nodes_of, units_of
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import extract, fill_between
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
+from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import LibraryCall, Program
+from ctk.compiler.lowering.lower import LoweringOptions, lower
+from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text, summary
 from ctk.compiler.observe import first_line
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
@@ -87,7 +91,13 @@ class _Compilation:
         graph = self.context.copy_of(announced) if is_observed else self.gm
         passes = Passes(self.context.numbering, graph)
         devices = self.generator.devices(self.own_options)
-        program = lower_program(self.gm, passes, self.options, self.generator, devices)
+        accumulate = getattr(torch, self.options.accumulate)
+        lowering = LoweringOptions(self.options.exact, accumulate, devices=devices)
+        min_outer, small = self.generator.min_outer, self.generator.small
+        limits = FusionOptions(exact=self.options.exact, min_outer=min_outer, small=small)
+        lowered = passes.run("lower", lambda allow: lower(self.gm, lowering, allow))
+        fused = passes.run_planned("fuse", lambda allow: fuse(lowered, allow, limits))
+        program = passes.run_planned("plan_memory", lambda allow: plan_memory(fused, allow))
         if log.isEnabledFor(logging.DEBUG):
             log.debug("graph %s: %s", self.context.stage, summary(program))
         return program

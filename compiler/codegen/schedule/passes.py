@@ -15,16 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.schedule.generator import Generator
-from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.error_place import place
-from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Allow, Program
-from ctk.compiler.lowering.lower import LoweringOptions, lower
-from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.observe import (
     ErrorRecord,
     PassId,
@@ -36,24 +30,6 @@ from ctk.compiler.observe import (
 from ctk.compiler.rewriting.numbering import Numbering
 
 Run: TypeAlias = Callable[[Allow], Program]
-
-
-def lower_program(
-    gm: GraphModule,
-    passes: "Passes",
-    options: KernelOptions,
-    generator: Generator,
-    devices: frozenset[str],
-) -> Program:
-    """Return the program of a graph, fused and planned for a generator."""
-    accumulate = getattr(torch, options.accumulate)
-    lowering = LoweringOptions(options.exact, accumulate, devices=devices)
-    limits = FusionOptions(
-        exact=options.exact, min_outer=generator.min_outer, small=generator.small
-    )
-    lowered = passes.run("lower", lambda allow: lower(gm, lowering, allow))
-    fused = passes.run_planned("fuse", lambda allow: fuse(lowered, allow, limits))
-    return passes.run_planned("plan_memory", lambda allow: plan_memory(fused, allow))
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Write the arguments of each op as TorchScript wants them. Values stay (numerics: exact).
+"""Write arguments, and arithmetic on sizes, as TorchScript wants them. Values stay: exact.
 
 Rules:
     torch.device("cuda", 0)  -> "cuda:0"          TorchScript makes a Device of a string
@@ -7,16 +7,23 @@ Rules:
     torch.Size, tuples       -> lists
     True for a Scalar        -> True, dtype=bool  if it has a dtype: TorchScript makes an int of it
     var.correction(x)        -> correction=1      else TorchScript takes `var(x, unbiased)`
+
+    torch.sym_max(a, b)             -> max(a, b)     and so on by the table `SYMBOLIC`
+    torch.sym_not(a), not a         -> a == False
+    a ** b                          -> a ** b        if the result is a float; there is no int one
+    aten._local_scalar_dense(x)     -> int(x)        float(x) or bool(x), by the traced type
+    aten.item(x)                    -> the same
 """
 
 import math
+import operator
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
-from ctk.compiler.codegen.torchscript.refuse import refusal
+from ctk.compiler.codegen.torchscript.refuse import BY_CASE, SCALAR_READS, SYMBOLIC, refusal
 from ctk.compiler.fx.types import number_type, value_of
 from ctk.compiler.torch_compat.fx import arguments, operators
 
@@ -37,7 +44,7 @@ _SCALAR_DTYPE_FREE = (
 
 
 def adapt_arguments(graph: Graph) -> None:
-    """Rewrite the arguments of every op by the module's rules.
+    """Rewrite the arguments of every op.
 
     Raises:
         CodegenUnsupported: A bool stands for a Scalar where an int would change the dtype of the
@@ -84,3 +91,38 @@ def _state_dtype(node: Node, types: dict[str, str]) -> None:
         )
     if node.kwargs.get("dtype") is None:
         node.kwargs = {**node.kwargs, "dtype": torch.bool}
+
+
+def adapt_symbols(graph: Graph) -> None:
+    """Rewrite arithmetic on symbolic sizes.
+
+    Raises:
+        CodegenUnsupported: A number is read from a tensor and the graph does not say of which type
+            it is, or a power is not a float.
+    """
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target in SYMBOLIC:
+            node.target = SYMBOLIC[node.target]
+        elif node.target in BY_CASE:
+            _adapt_by_case(node)
+        elif (
+            operators.kind_of(node.target) == "overload"
+            and operators.qualified_name_of(node.target) in SCALAR_READS
+        ):
+            node.target = _converter(node)
+
+
+def _adapt_by_case(node: Node) -> None:
+    if node.target is not operator.pow:
+        node.target, node.args = operator.eq, (node.args[0], False)
+    elif number_type(value_of(node)) is not float:
+        raise refusal(node, "a power that is not known to be a float; TorchScript's is always one")
+
+
+def _converter(node: Node) -> type:
+    found = number_type(value_of(node))
+    if found is None:
+        raise refusal(node, "its result is a number of unknown type (no traced value on the node)")
+    return found

@@ -12,42 +12,31 @@ from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.properties import base_of
 from ctk.compiler.torch_compat.fx import operators
 
+_SAME: tuple[Callable[..., Any], ...] = (
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod,
+    operator.neg, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.and_, operator.or_, operator.getitem, math.floor, math.ceil,
+)  # fmt: skip
+
 SYMBOLIC: Mapping[Callable[..., Any], Callable[..., Any]] = {
-    operator.add: operator.add,
-    operator.sub: operator.sub,
-    operator.mul: operator.mul,
-    operator.floordiv: operator.floordiv,
-    operator.truediv: operator.truediv,
-    operator.mod: operator.mod,
-    operator.neg: operator.neg,
-    operator.eq: operator.eq,
-    operator.ne: operator.ne,
-    operator.lt: operator.lt,
-    operator.le: operator.le,
-    operator.gt: operator.gt,
-    operator.ge: operator.ge,
-    operator.and_: operator.and_,
-    operator.or_: operator.or_,
-    operator.getitem: operator.getitem,
+    **{each: each for each in _SAME},
     torch.sym_max: max,
     torch.sym_min: min,
     torch.sym_float: float,
     torch.sym_int: int,
     torch.sym_sum: sum,
-    math.floor: math.floor,
-    math.ceil: math.ceil,
     math.trunc: int,
 }
 """Python functions on symbolic sizes, with the function that TorchScript has for each.
 
-Three more are rewritten in `symbols.py` by cases: `operator.pow`, `operator.not_` and
+Three more are rewritten in `arguments.py` by cases: `operator.pow`, `operator.not_` and
 `torch.sym_not`.
 """
 
 BY_CASE: tuple[Callable[..., Any], ...] = (operator.pow, operator.not_, torch.sym_not)
 
 SCALAR_READS = ("aten::_local_scalar_dense.default", "aten::item.default")
-"""Ops that return a Python number; `symbols.py` gives them a static type."""
+"""Ops that return a Python number; `arguments.py` gives them a static type."""
 
 
 def refusal(node: Node, why: str) -> CodegenUnsupported:

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.codegen.torchscript.arguments import adapt_arguments
+from ctk.compiler.codegen.torchscript.arguments import adapt_arguments, adapt_symbols
 from ctk.compiler.codegen.torchscript.fusing import why_unfused
 from ctk.compiler.codegen.torchscript.overloads import (
     count_overloads,
@@ -19,7 +19,6 @@ from ctk.compiler.codegen.torchscript.overloads import (
 from ctk.compiler.codegen.torchscript.refuse import refusal, refuse_unsupported, why_not_shared
 from ctk.compiler.codegen.torchscript.signature import ScriptSignature, type_signature
 from ctk.compiler.codegen.torchscript.signs import NUMBERS, ONE, keep_signs, signed_zeros
-from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
 from ctk.compiler.fx.operator_facts import UNDECLARED_VIEWS
 from ctk.compiler.fx.walk import fetch, free_name
 from ctk.compiler.torch_compat.fake import fake_tensors as fake

@@ -6,7 +6,7 @@ The caller handles inputs that nothing reads, inputs and constants that are retu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -39,6 +39,15 @@ class ScriptSignature:
     results: tuple[Result, ...]
     container: type[tuple[object, ...]] | type[list[object]] | None
 
+    def assemble(self, inputs: Sequence[object], computed: Sequence[object]) -> Any:
+        """Return the results, of the graph's inputs and the values that the script computed."""
+        sources = {"input": inputs, "computed": computed}
+        values = [
+            each.value if each.kind == "fixed" else sources[each.kind][each.index]
+            for each in self.results
+        ]
+        return values[0] if self.container is None else self.container(values)
+
 
 def type_signature(
     gm: GraphModule, graph: Graph, example_inputs: Sequence[object]
@@ -52,12 +61,18 @@ def type_signature(
     """
     placeholders = graph.find_nodes(op="placeholder")
     results, container = _results(gm, graph, {node: i for i, node in enumerate(placeholders)})
-    for node, example in zip(placeholders, example_inputs, strict=True):
+    read: list[int] = []
+    for index, (node, example) in enumerate(zip(placeholders, example_inputs, strict=True)):
         if example is None:
             node.replace_all_uses_with(None)  # type: ignore[arg-type]  # FX takes any argument
-    read = tuple(index for index, node in enumerate(placeholders) if node.users)
-    _type_placeholders(placeholders, example_inputs)
-    return ScriptSignature(read, len(placeholders), results, container)
+        if not node.users:
+            graph.erase_node(node)
+            continue
+        node.type = torch.Tensor if isinstance(example, torch.Tensor) else number_type(example)
+        if node.type is None:
+            raise refusal(node, f"an input of type {type(example).__name__}")
+        read.append(index)
+    return ScriptSignature(tuple(read), len(placeholders), results, container)
 
 
 def _results(
@@ -65,12 +80,12 @@ def _results(
 ) -> tuple[tuple[Result, ...], type[tuple[object, ...]] | type[list[object]] | None]:
     output = graph.output_node()
     returned = output.args[0]
-    many = isinstance(returned, (list, tuple))
-    items = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    container, items = None, [returned]
+    if isinstance(returned, (list, tuple)):
+        container, items = (list if isinstance(returned, list) else tuple), list(returned)
     computed: dict[Node, int] = {}
     results = tuple(_result(output, item, gm, inputs, computed) for item in items)
     output.args = (tuple(computed),)
-    container = (list if isinstance(returned, list) else tuple) if many else None
     return results, container
 
 
@@ -90,18 +105,3 @@ def _result(
     if item.op == "get_attr":
         return Result("fixed", value=fetch(gm, item.target))
     return Result("computed", computed.setdefault(item, len(computed)))
-
-
-def _type_placeholders(placeholders: Sequence[Node], example_inputs: Sequence[object]) -> None:
-    for node, example in zip(placeholders, example_inputs, strict=True):
-        if not node.users:
-            node.graph.erase_node(node)
-        else:
-            node.type = _static_type(node, example)
-
-
-def _static_type(node: Node, example: object) -> type:
-    found = torch.Tensor if isinstance(example, torch.Tensor) else number_type(example)
-    if found is None:
-        raise refusal(node, f"an input of type {type(example).__name__}")
-    return found

@@ -37,7 +37,6 @@ from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.torchscript.overloads import check_overloads
 from ctk.compiler.codegen.torchscript.rewrite import ScriptGraph, rewrite_for_torchscript
-from ctk.compiler.codegen.torchscript.signature import ScriptSignature
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -69,7 +68,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         scripted = _script(program)
         if "value" not in program.writes:
             torchscript.remove_mutation(scripted.graph)
-        frozen = _freeze(scripted, program)
+        frozen = torch.jit.freeze(scripted, sorted(program.unknown))
         if program.writes:
             return _finish(program, frozen, example_inputs)
         before = set(torchscript.operators(frozen.graph))
@@ -78,7 +77,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         added = set(torchscript.operators(optimised.graph)) - before
         if not added or _keeps_layout(call, gm, example_inputs):
             return call
-        return _finish(program, _freeze(scripted, program), example_inputs)
+        return _finish(program, torch.jit.freeze(scripted, sorted(program.unknown)), example_inputs)
 
 
 def _script(program: ScriptGraph) -> Any:
@@ -92,10 +91,6 @@ def _script(program: ScriptGraph) -> Any:
         # Freezing would copy the constant, and the write would not reach the original.
         raise CodegenUnsupported(f"the graph writes to its constant {written[0]}")
     return scripted
-
-
-def _freeze(scripted: Any, program: ScriptGraph) -> Any:
-    return torch.jit.freeze(scripted, sorted(program.unknown))
 
 
 def _reason(error: Exception) -> str:
@@ -118,7 +113,6 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
     signature = program.signature
     forward = _unfused(module.forward) if program.unfused else module.forward
     folded = torchscript.outputs_of_constants(module.graph)
-    assemble = _assembler(signature)
 
     def run(args: list[Any]) -> Any:
         inputs = tuple(args)
@@ -128,7 +122,7 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
         values = list(computed)
         for index in folded:
             values[index] = clone_value(values[index])
-        return assemble(inputs, values)
+        return signature.assemble(inputs, values)
 
     return as_boxed(guard_count(run, signature.count), lambda: _source(module))
 
@@ -148,20 +142,6 @@ def _source(module: Any) -> str:
         return str(module.code)
     except RuntimeError:
         return str(module.graph)
-
-
-def _assembler(signature: ScriptSignature) -> Callable[[Sequence[object], Sequence[object]], Any]:
-    results, container = signature.results, signature.container
-
-    def assemble(inputs: Sequence[object], computed: Sequence[object]) -> Any:
-        sources = {"input": inputs, "computed": computed}
-        values = [
-            each.value if each.kind == "fixed" else sources[each.kind][each.index]
-            for each in results
-        ]
-        return values[0] if container is None else container(values)
-
-    return assemble
 
 
 def are_real(values: Sequence[object]) -> bool:

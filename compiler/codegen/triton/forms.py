@@ -32,27 +32,23 @@ def compares_positions(value: Value) -> bool:
 
 def one_plus(value: Value) -> Op | None:
     """Return the curve of `erf(x) + 1` or `tanh(x) + 1`."""
-    if not isinstance(value, Op) or value.name != "add":
-        return None
-    for curve, other in (value.args, value.args[::-1]):
-        number = constant_of(other)
-        if isinstance(curve, Op) and curve.name in ("erf", "tanh"):
-            return curve if number is not None and number.value == 1 else None
-    return None
+    return _plus_one(value, ("erf", "tanh"))
 
 
 def is_logistic(value: Op) -> bool:
     """Return whether a value is `x / (1 + exp(y))`, whose divisor is not exact anyway."""
-    if value.name != "div":
-        return False
-    divisor = value.args[1]
-    if not isinstance(divisor, Op) or divisor.name != "add":
-        return False
-    for curve, other in (divisor.args, divisor.args[::-1]):
+    return value.name == "div" and _plus_one(value.args[1], ("exp",)) is not None
+
+
+def _plus_one(value: Value, names: tuple[str, ...]) -> Op | None:
+    """Return the operation of one of these names to which a sum adds 1, on either side."""
+    if not isinstance(value, Op) or value.name != "add":
+        return None
+    for curve, other in (value.args, value.args[::-1]):
         number = constant_of(other)
-        if isinstance(curve, Op) and curve.name == "exp":
-            return number is not None and number.value == 1
-    return False
+        if isinstance(curve, Op) and curve.name in names:
+            return curve if number is not None and number.value == 1 else None
+    return None
 
 
 def word_as_float(value: Value) -> tuple[Op, int] | None:

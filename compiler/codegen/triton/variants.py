@@ -317,7 +317,7 @@ class Variants:
         return (*self._types, *(size for _ in self._symbols))
 
     def _expected(self) -> Layout:
-        return layout_of(self.kernel, self._guess, self._knobs)
+        return self.layout_for(tuple(self._guess.values()))
 
     def _compile_options(self, layout: Layout) -> dict[str, object]:
         options: dict[str, object] = {
