@@ -7,7 +7,7 @@ empty file, which the next holder takes, or `sweep` removes. Machines that share
 """
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -39,13 +39,9 @@ def hold(path: Path, seconds: float) -> Generator[bool]:
 
 def sweep(folder: Path) -> None:
     """Remove the files of locks that no process holds: leftovers of killed processes."""
-    for path in _files(folder):
-        with contextlib.suppress(OSError), hold(path, 0):
-            pass
-
-
-def _files(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         if folder.is_symlink():  # it leads out of the cache
             return
-        yield from list(folder.iterdir())
+        for path in list(folder.iterdir()):
+            with contextlib.suppress(OSError), hold(path, 0):
+                pass

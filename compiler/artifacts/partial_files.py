@@ -7,7 +7,6 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from ctk.compiler.usercode.process_name import boot_name, process_name, start_time
@@ -24,19 +23,12 @@ def partial_path(path: Path) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the partial files of killed processes from a folder."""
-    for path in leftovers(folder):
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield each partial file whose writer is gone, or has written for too long."""
+    """Remove the partial files of a folder whose writer is gone, or has written for too long."""
     with contextlib.suppress(OSError):
         for path in list(folder.glob(f"{PREFIX}*")):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 if _is_left(path):
-                    yield path
+                    path.unlink()
 
 
 def _is_left(path: Path) -> bool:

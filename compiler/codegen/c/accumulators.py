@@ -71,6 +71,8 @@ def update(kind: str, dtype: Dtype, name: str, value: str) -> str:
     """Return the statement that combines an accumulator with a value."""
     if kind in _SIGNS:
         return f"{name} {_SIGNS[kind]}= {value};"
+    if kind == "logsumexp":
+        return f"{name} = logaddexp_f64({name}, {value});"
     function = "maximum" if kind in ("max", "argmax") else "minimum"
     return f"{name} = {function}_{SUFFIXES[dtype]}({name}, {value});"
 

@@ -29,7 +29,7 @@ from ctk.compiler.codegen.c.accumulators import (
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
 from ctk.compiler.codegen.c.types import C_TYPES, grouped
 from ctk.compiler.codegen.c.values import Block, with_origins
-from ctk.compiler.lowering.ir import Reduce, Store, Sweep
+from ctk.compiler.lowering.ir import Reduce, Statement, Store, Sweep
 from ctk.compiler.lowering.layout import number_in
 from ctk.compiler.sizes.index import Var
 
@@ -158,7 +158,9 @@ class ReducePrinter:
                 continue
             parts[name] = values.names.new(f"{self.totals.names[name]}_part")
             printer.declare(C_TYPES[dtype], parts[name], identity(reduce.kind, dtype))
-        with self._innermost(start, stop, parts):
+        clauses = [clause(reduce, parts[reduce.names[0]]) for reduce in self.reduces]
+        pragma = " ".join(("#pragma omp simd", *clauses)) if printer.is_apart(self.last) else ""
+        with self._innermost(self.sweep.statements, start, stop, pragma):
             for statement in self.sweep.statements:
                 if isinstance(statement, Reduce):
                     self._update(statement, printer.variable(parts[statement.names[0]]))
@@ -173,17 +175,16 @@ class ReducePrinter:
         return is_blocked(reduce) and not self.single
 
     @contextmanager
-    def _innermost(self, start: str, stop: str, parts: dict[str, str]) -> Generator[None]:
+    def _innermost(
+        self, statements: Sequence[Statement], start: str, stop: str, pragma: str
+    ) -> Generator[Block]:
         """Print the innermost loop: over SIMD lanes itself, or around the columns of a tile."""
         if self.printer.tile is not None:
             with self.printer.loop(self.last, start=start, stop=stop), self.printer.lanes():
-                yield
+                yield self.values.block
             return
-        clauses = [clause(reduce, parts[reduce.names[0]]) for reduce in self.reduces]
-        pragma = " ".join(("#pragma omp simd", *clauses))
-        pragma = pragma if self.printer.is_apart(self.last) else ""
-        with self.printer.row(self.last, self.sweep.statements, start, stop, pragma):
-            yield
+        with self.printer.row(self.last, statements, start, stop, pragma) as inner:
+            yield inner
 
     def _update(self, reduce: Reduce, part: str) -> None:
         values = self.values
@@ -220,7 +221,8 @@ class ReducePrinter:
         with printer.lanes():
             mean = f"{printer.variable(part)} / ({ctype}){count}"
             values.block.lines.append(f"{printer.variable(middle)} = {mean};")
-        with self._second_pass(reduce, start, stop, squares) as inner:
+        pragma = f"#pragma omp simd reduction(+ : {squares})"
+        with self._innermost((reduce,), start, stop, pragma) as inner:
             value = grouped(values.text(reduce.value))
             inner.lines.append(f"const {ctype} away = {value} - {printer.variable(middle)};")
             inner.lines.append(f"{printer.variable(squares)} += away * away;")
@@ -229,16 +231,6 @@ class ReducePrinter:
         with printer.lanes():
             self.totals.combine(reduce, [printer.variable(part), printer.variable(squares)], count)
         self.totals.add_counts({reduce.names[0]: count})
-
-    @contextmanager
-    def _second_pass(self, reduce: Reduce, start: str, stop: str, squares: str) -> Generator[Block]:
-        if self.printer.tile is not None:
-            with self.printer.loop(self.last, start=start, stop=stop), self.printer.lanes():
-                yield self.values.block
-            return
-        pragma = f"#pragma omp simd reduction(+ : {squares})"
-        with self.printer.row(self.last, (reduce,), start, stop, pragma) as inner:
-            yield inner
 
     def _search(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
         """Print the search for the first position of a block's extreme, if it is a new one."""

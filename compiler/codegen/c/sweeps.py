@@ -189,8 +189,8 @@ class SweepPrinter:
 
     def _running(self, scan: Scan, name: str) -> None:
         values = self.values
-        value = values.text(scan.value)
-        values.block.lines += [f"// {scan.origin}", _running_update(scan, name, value)]
+        line = update(scan.kind, scan.dtype, name, values.text(scan.value))
+        values.block.lines += [f"// {scan.origin}", line]
         ctype = C_TYPES[scan.dtype]
         wide = _running_type(scan) != ctype
         values.block.locals[scan.name] = f"(({ctype}){name})" if wide else name
@@ -212,9 +212,3 @@ def _running_type(scan: Scan) -> str:
     if scan.dtype == torch.float32 and scan.kind in ("sum", "prod", "logsumexp"):
         return "double"
     return C_TYPES[scan.dtype]
-
-
-def _running_update(scan: Scan, name: str, value: str) -> str:
-    if scan.kind == "logsumexp":
-        return f"{name} = logaddexp_f64({name}, {value});"
-    return update(scan.kind, scan.dtype, name, value)

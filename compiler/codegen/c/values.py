@@ -141,7 +141,9 @@ class Values:
         for block in self.block.chain():
             if number in block.names:
                 return Code(block.names[number], block.depth, free=True)
-        code = self._lazy(self._made(value))
+        code, least = self._made(value), self._least_depth()
+        if not code.free and code.depth < least:
+            code = replace(code, depth=least)
         self._touched[number] = self._touches(value)
         if code.free:
             return code
@@ -253,12 +255,6 @@ class Values:
 
     def _block_at(self, depth: int) -> Block:
         return next(block for block in self.block.chain() if block.depth == depth)
-
-    def _lazy(self, code: Code) -> Code:
-        least = self._least_depth()
-        if code.free or code.depth >= least:
-            return code
-        return replace(code, depth=least)
 
     def _least_depth(self) -> int:
         return max((block.depth for block in self.block.chain() if block.lazy), default=0)

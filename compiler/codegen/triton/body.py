@@ -17,9 +17,11 @@ from dataclasses import replace
 import torch
 
 from ctk.compiler.codegen.triton.forms import (
+    Runs,
     compares_positions,
     constant_of,
     counter_of_fours,
+    in_runs,
     is_logistic,
     one_plus,
     operands_of_form,
@@ -29,7 +31,6 @@ from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
 from ctk.compiler.codegen.triton.positions import Positions
 from ctk.compiler.codegen.triton.printed_values import BodyCode, Printed, union
-from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,

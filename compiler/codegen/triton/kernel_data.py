@@ -99,31 +99,20 @@ def _launch(
     names = [*part.arguments.buffers, *own]
     pointers = len(part.arguments.buffers)
     aligned = (True,) * pointers + (False,) * len(own)
+    code = part.compiled(layout, aligned, capability).code
+    cubin = f"{hashlib.sha256(code.cubin).hexdigest()}.cubin"
+    blobs[cubin] = code.cubin
     return {
         "grid": [[size_json(axis.numel), axis.block] for axis in layout.grid],
         "arguments": [places.index(name) for name in names],
         "pointers": pointers,
         "written": len(part.arguments.written),
         "types": list(part.argument_types(layout)),
-        "code": _code(part, layout, aligned, capability, blobs),
-    }
-
-
-def _code(
-    part: Variants,
-    layout: Layout,
-    aligned: tuple[bool, ...],
-    capability: int,
-    blobs: dict[str, bytes | memoryview],
-) -> dict[str, Any]:
-    binary = part.compiled(layout, aligned, capability)
-    name = f"{hashlib.sha256(binary.code.cubin).hexdigest()}.cubin"
-    blobs[name] = binary.code.cubin
-    code = binary.code
-    return {
-        "cubin": name,
-        "name": code.name,
-        "shared": code.shared,
-        "threads": code.threads,
-        "hidden": code.hidden,
+        "code": {
+            "cubin": cubin,
+            "name": code.name,
+            "shared": code.shared,
+            "threads": code.threads,
+            "hidden": code.hidden,
+        },
     }

@@ -21,16 +21,13 @@ from ctk.compiler.lowering.ir import Const, Dtype, Op
 
 Printer: TypeAlias = Callable[[Op, Sequence[str]], str]
 
+_SAME_NAME = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+)  # fmt: skip
+
 TYPES: Mapping[Dtype, str] = {
-    torch.float64: "tl.float64",
-    torch.float32: "tl.float32",
-    torch.float16: "tl.float16",
-    torch.bfloat16: "tl.bfloat16",
-    torch.int64: "tl.int64",
-    torch.int32: "tl.int32",
-    torch.int16: "tl.int16",
-    torch.int8: "tl.int8",
-    torch.uint8: "tl.uint8",
+    **{each: str(each).replace("torch.", "tl.") for each in _SAME_NAME},
     torch.bool: "tl.int1",
 }
 
