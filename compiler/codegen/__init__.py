@@ -29,7 +29,7 @@ from ctk.compiler.codegen.c.c_codegen import CODEGEN as C
 from ctk.compiler.codegen.c.c_codegen import GENERATOR as C_GENERATOR
 from ctk.compiler.codegen.eager import CODEGEN as EAGER
 from ctk.compiler.codegen.kernels import Codegen
-from ctk.compiler.codegen.schedule.options import KernelOptions
+from ctk.compiler.codegen.schedule.generator import KernelOptions
 from ctk.compiler.codegen.torchscript.torchscript_codegen import CODEGEN as TORCHSCRIPT
 from ctk.compiler.codegen.triton.triton_codegen import CODEGEN as TRITON
 from ctk.compiler.codegen.triton.triton_codegen import GENERATOR as TRITON_GENERATOR

@@ -10,7 +10,7 @@ from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.codegen.c.c_codegen import COptions, PrintedKernel, flags_of
 from ctk.compiler.codegen.c.features import features_of
 from ctk.compiler.codegen.c.toolchain import command_with
-from ctk.compiler.codegen.schedule.options import with_config
+from ctk.compiler.codegen.schedule.generator import with_config
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.options.config import Config
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER

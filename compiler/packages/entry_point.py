@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
+from ctk.compiler.codegen.schedule.generator import KernelOptions, with_config
 from ctk.compiler.codegen.select import generators
 from ctk.compiler.errors import ArtifactError, ConfigError
 from ctk.compiler.options.config import Config

@@ -10,11 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.fx import Node
 
 from ctk.compiler.artifacts.container import write
-from ctk.compiler.codegen.c import build as c_compile
+from ctk.compiler.codegen.c import c_codegen as c_compile
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
-from ctk.compiler.codegen.schedule import compilation as schedule_compile
+from ctk.compiler.codegen.schedule.assembly import Assembly
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import CEntry, CValue, Weight
 from ctk.compiler.packages.c_wrapper.library import build, sources
@@ -37,19 +38,19 @@ class Recorded:
 def recording():
     """Record the schedules and the kernels of compiles."""
     found = Recorded()
-    load, box_schedule = c_compile.load, schedule_compile.box_schedule
+    load, result = c_compile.load, Assembly.result
 
     def recorded_load(codes: Sequence[KernelCode], flags: Sequence[str]) -> Any:
         found.codes.append(list(codes))
         return load(codes, flags)
 
-    def recorded_box(schedule: Schedule, *arguments: Any) -> Any:
-        found.schedules.append(schedule)
-        return box_schedule(schedule, *arguments)
+    def recorded_result(self: Assembly, output: Node) -> Schedule:
+        found.schedules.append(result(self, output))
+        return found.schedules[-1]
 
     with (
         patch.object(c_compile, "load", recorded_load),
-        patch.object(schedule_compile, "box_schedule", recorded_box),
+        patch.object(Assembly, "result", recorded_result),
     ):
         yield found
 

@@ -4,6 +4,7 @@ The polynomials of float32 are least-squares fits, weighted towards the smallest
 the intervals that the comments name.
 """
 
+import re
 from collections.abc import Mapping
 
 _LIBRARY = (
@@ -48,12 +49,8 @@ FN float power_of_two_f32(int32_t n) {  // for -126 <= n <= 127
 }""",
     "exp_rest_f32": """\
 FN float exp_rest_f32(float r) {  // exp(r) - 1 for |r| <= log(2) / 2
-    float p = 0.000199193776f;
-    p = fma_f32(p, r, 0.00139472249f);
-    p = fma_f32(p, r, 0.00833326299f);
-    p = fma_f32(p, r, 0.0416662544f);
-    p = fma_f32(p, r, 0.166666672f);
-    p = fma_f32(p, r, 0.5f);
+    float p = POLYNOMIAL(r, 0.000199193776f, 0.00139472249f, 0.00833326299f, 0.0416662544f,
+        0.166666672f, 0.5f);
     return fma_f32(p, r * r, r);
 }""",
     "exp_f32": """\
@@ -89,15 +86,8 @@ FN float expm1_f32(float x) {
 }""",
     "log_rest_f32": """\
 FN float log_rest_f32(float f) {  // log(1 + f) - f + f * f / 2 for sqrt(1/2) <= 1 + f < sqrt(2)
-    float p = 0.0674655959f;
-    p = fma_f32(p, f, -0.116796426f);
-    p = fma_f32(p, f, 0.118903361f);
-    p = fma_f32(p, f, -0.124051377f);
-    p = fma_f32(p, f, 0.14219223f);
-    p = fma_f32(p, f, -0.166680068f);
-    p = fma_f32(p, f, 0.200021341f);
-    p = fma_f32(p, f, -0.250000089f);
-    p = fma_f32(p, f, 0.333333135f);
+    float p = POLYNOMIAL(f, 0.0674655959f, -0.116796426f, 0.118903361f, -0.124051377f,
+        0.14219223f, -0.166680068f, 0.200021341f, -0.250000089f, 0.333333135f);
     return p * f * (f * f);
 }""",
     "exponent_f32": """\
@@ -158,22 +148,13 @@ FN float sigmoid_f32(float x) {
     "erf_f32": """\
 FN float erf_f32(float x) {
     float s = x * x, t = fabsf(x);
-    float p = 8.31677244e-05f;  // erf(x) / x - 1 for |x| <= 0.93
-    p = fma_f32(p, s, -0.000813001185f);
-    p = fma_f32(p, s, 0.00519990642f);
-    p = fma_f32(p, s, -0.0268589407f);
-    p = fma_f32(p, s, 0.112836875f);
-    p = fma_f32(p, s, -0.376126319f);
-    p = fma_f32(p, s, 0.128379166f);
+    // erf(x) / x - 1 for |x| <= 0.93
+    float p = POLYNOMIAL(s, 8.31677244e-05f, -0.000813001185f, 0.00519990642f, -0.0268589407f,
+        0.112836875f, -0.376126319f, 0.128379166f);
     t = t > 3.95f ? 3.95f : t;
-    float q = 2.10950529e-05f;  // -log(erfc(t)) for 0.92 <= t <= 3.95
-    q = fma_f32(q, t, -0.00043446265f);
-    q = fma_f32(q, t, 0.00417106319f);
-    q = fma_f32(q, t, -0.0251194276f);
-    q = fma_f32(q, t, 0.108280092f);
-    q = fma_f32(q, t, 0.633346915f);
-    q = fma_f32(q, t, 1.12951493f);
-    q = fma_f32(q, t, -0.00017468445f);
+    // -log(erfc(t)) for 0.92 <= t <= 3.95
+    float q = POLYNOMIAL(t, 2.10950529e-05f, -0.00043446265f, 0.00417106319f, -0.0251194276f,
+        0.108280092f, 0.633346915f, 1.12951493f, -0.00017468445f);
     float n = rintf(q * -1.44269504f);
     float r = fma_f32(n, -0.693359375f, -q);
     float e = exp_rest_f32(fma_f32(n, 2.12194440e-4f, r));
@@ -194,15 +175,11 @@ FN float wave_f32(double turn, int32_t shift) {  // sine of a turn in quarters, 
     double n = rint(turn);
     float r = (float)((turn - n) * 1.5707963267948966), s = r * r;
     int32_t quarter = (int32_t)n + shift;
-    float p = 2.71823729e-06f;  // (sin(r) - r) / r**3 for |r| <= pi / 4
-    p = fma_f32(p, s, -0.000198393274f);
-    p = fma_f32(p, s, 0.00833332911f);
-    p = fma_f32(p, s, -0.166666672f);
+    // (sin(r) - r) / r**3 for |r| <= pi / 4
+    float p = POLYNOMIAL(s, 2.71823729e-06f, -0.000198393274f, 0.00833332911f, -0.166666672f);
     p = fma_f32(p * s, r, r);
-    float q = -2.72095434e-07f;  // (cos(r) - 1 + r**2 / 2) / r**4
-    q = fma_f32(q, s, 2.47995122e-05f);
-    q = fma_f32(q, s, -0.00138888834f);
-    q = fma_f32(q, s, 0.0416666679f);
+    // (cos(r) - 1 + r**2 / 2) / r**4
+    float q = POLYNOMIAL(s, -2.72095434e-07f, 2.47995122e-05f, -0.00138888834f, 0.0416666679f);
     q = fma_f32(q * s, s, fma_f32(-0.5f, s, 1.0f));
     float wave = quarter & 1 ? q : p;
     return quarter & 2 ? -wave : wave;
@@ -287,6 +264,18 @@ type they round to the nearest, halves to even; a NaN stays one.
 """
 
 
+def _with_polynomials(text: str) -> str:
+    """Write each `POLYNOMIAL(x, a, b, ...)`, the highest coefficient first, by Horner's rule."""
+
+    def nested(found: re.Match[str]) -> str:
+        x, code, *others = re.split(r",\s+", found[1])
+        for each in others:
+            code = f"fma_f32({code}, {x}, {each})"
+        return code
+
+    return re.sub(r"POLYNOMIAL\(([^)]*)\)", nested, text)
+
+
 def _declarations() -> dict[str, str]:
     """Return declarations of C's mathematics: `math.h` takes a tenth of the time of a kernel."""
     made: dict[str, str] = {}
@@ -309,7 +298,11 @@ def _library() -> dict[str, str]:
 
 
 FLOAT_FUNCTIONS: Mapping[str, str] = {
-    **_library(), **_DOUBLE, **_SINGLE, **_NARROW, "philox": PHILOX,
-}  # fmt: skip
+    **_library(),
+    **_DOUBLE,
+    **{name: _with_polynomials(text) for name, text in _SINGLE.items()},
+    **_NARROW,
+    "philox": PHILOX,
+}
 
 DECLARATIONS: Mapping[str, str] = _declarations()

@@ -12,7 +12,7 @@ from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES
 from ctk.compiler.lowering.ir import Dtype
 
 _FLOATS = (torch.float64, torch.float32)
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 _OF_FLOATS = {
     "abs": "FN T abs_X(T a) { return fabsF(a); }",
@@ -123,12 +123,14 @@ def _made(text: str, dtype: Dtype) -> str:
 
 
 def _all() -> Mapping[str, str]:
+    of_floats = {**_OF_FLOATS, **_REDUCTIONS, "bits_of": _BITS, "number_of": _NUMBER}
+    of_types = {
+        **dict.fromkeys(_FLOATS, of_floats),
+        **dict.fromkeys(_INTEGERS, _OF_INTEGERS),
+        torch.uint8: {**_OF_INTEGERS, **_UNSIGNED},
+    }
     made = dict(_BOOLS)
-    for dtype in _FLOATS:
-        texts = {**_OF_FLOATS, **_REDUCTIONS, "bits_of": _BITS, "number_of": _NUMBER}
-        made.update({f"{n}_{SUFFIXES[dtype]}": _made(t, dtype) for n, t in texts.items()})
-    for dtype in _INTEGERS:
-        texts = {**_OF_INTEGERS, **(_UNSIGNED if dtype == torch.uint8 else {})}
+    for dtype, texts in of_types.items():
         made.update({f"{n}_{SUFFIXES[dtype]}": _made(t, dtype) for n, t in texts.items()})
     return made
 

@@ -135,16 +135,7 @@ class ReducePrinter:
             self._leaf(start, end)
             return
         name = self.values.names.of(first.name)
-        if start == "0":
-            with self.printer.pieces(name, end, self.step) as (low, high):
-                self._leaf(low, high)
-            return
-        low, high = self.values.names.new(f"{name}_from"), self.values.names.new(f"{name}_to")
-        head = f"for (int64_t {low} = {start}; {low} < {end}; {low} += {self.step}) {{"
-        with self.printer.block(head, is_loop=True) as inner:
-            inner.lines.append(
-                f"const int64_t {high} = {low} + {self.step} < {end} ? {low} + {self.step} : {end};"
-            )
+        with self.printer.pieces(name, end, self.step, begin=start) as (low, high):
             self._leaf(low, high)
 
     def _leaf(self, start: str, stop: str) -> None:

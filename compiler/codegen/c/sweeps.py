@@ -64,13 +64,13 @@ class SweepPrinter:
             yield inner
 
     @contextmanager
-    def pieces(self, name: str, size: str, step: int, *, pragma: str = "") -> Generator[
-        tuple[str, str]
-    ]:  # fmt: skip
+    def pieces(
+        self, name: str, size: str, step: int, *, begin: str = "0", pragma: str = ""
+    ) -> Generator[tuple[str, str]]:
         """Print a loop over pieces of at most `step`; gives the bounds of a piece."""
         names = self.values.names
         start, stop = names.new(f"{name}_from"), names.new(f"{name}_to")
-        head = f"for (int64_t {start} = 0; {start} < {size}; {start} += {step}) {{"
+        head = f"for (int64_t {start} = {begin}; {start} < {size}; {start} += {step}) {{"
         with self.block(head, is_loop=True, pragma=pragma) as inner:
             end = f"{start} + {step}"
             if not size.isdigit() or int(size) % step:

@@ -16,8 +16,13 @@ from ctk.compiler.codegen.kernels import KernelContext, ObservedKernel
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assembly import Assembly, outside_symbols
 from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
-from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, setting_of
-from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
+from ctk.compiler.codegen.schedule.generator import (
+    CompiledKernel,
+    Generator,
+    KernelOptions,
+    setting_of,
+    with_config,
+)
 from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.units import Unit, nodes_of, units_of
 from ctk.compiler.errors import CodegenUnsupported
@@ -32,7 +37,6 @@ from ctk.compiler.lowering.text import kernel_text, summary
 from ctk.compiler.observe import first_line
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.python_code import PythonCode
-from ctk.compiler.runtime.steps import Schedule
 
 log = logging.getLogger("ctk.codegen")
 
@@ -140,15 +144,27 @@ class _Compilation:
     ) -> BoxedCallable:
         """Return a boxed callable; with `make_later`, a thread compiles its kernels."""
         (output,) = self.gm.graph.find_nodes(op="output")
-        boxed, bind = _box_schedule(assembly.result(output), self.gm, self.generator, compiled)
+        schedule = assembly.result(output)
+        constants = {name: fetch(self.gm, name) for name in schedule.constants.values()}
+        code = PythonCode(schedule, "forward", constants, self.generator.takes)
+
+        def data() -> CompiledGraph:
+            codes = [each.code for each in compiled if each.code is not None]
+            with ThreadPoolExecutor(_THREADS) as pool:  # `stored` compiles a kernel that is not yet
+                stored = [] if codes else list(pool.map(lambda each: each.stored(), compiled))
+            values = constants_data(self.gm, schedule)
+            return CompiledGraph(schedule, values, self.generator.name, stored, codes)
+
+        run = guard_count(code.function, len(schedule.inputs))
+        boxed = as_boxed(run, lambda: code.text, data)
         if self.options.cuda_graphs:
             boxed = with_cuda_graphs(boxed, self.gm, self.context)
         if make_later is None:
-            bind([each.launch for each in compiled])
+            code.bind([each.launch for each in compiled])
             return boxed
 
         def work() -> None:
-            bind([each.launch for each in make_later()])
+            code.bind([each.launch for each in make_later()])
 
         return _in_background(self.context.stage, work, boxed, eager_compile(self.gm))
 
@@ -182,24 +198,6 @@ class _Compilation:
             return part.module(*values)
 
         assembly.add_eager(part, observed.made(run, results=part.results))
-
-
-def _box_schedule(
-    schedule: Schedule, gm: GraphModule, generator: Generator, compiled: Sequence[CompiledKernel]
-) -> tuple[BoxedCallable, Callable[[Sequence[Callable[..., None]]], None]]:
-    """Return a schedule as a boxed callable, and the function that binds its kernels."""
-    constants = {name: fetch(gm, name) for name in schedule.constants.values()}
-    code = PythonCode(schedule, "forward", constants, generator.takes)
-    run = guard_count(code.function, len(schedule.inputs))
-
-    def data() -> CompiledGraph:
-        codes = [each.code for each in compiled if each.code is not None]
-        with ThreadPoolExecutor(_THREADS) as pool:  # `stored` compiles a kernel that is not yet
-            stored = [] if codes else list(pool.map(lambda each: each.stored(), compiled))
-        values = constants_data(gm, schedule)
-        return CompiledGraph(schedule, values, generator.name, stored, codes)
-
-    return as_boxed(run, lambda: code.text, data), code.bind
 
 
 def _in_background(

@@ -1,17 +1,45 @@
-"""A generator of kernels: compiles kernels of the loop IR, for a schedule to launch."""
+"""A generator of kernels, and its options: it compiles the kernels that a schedule launches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 
-from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.options.choices import Options
+from ctk.compiler.options.config import Config
+from ctk.compiler.rewriting.options import set_options
 from ctk.compiler.runtime.stored_kernels import StoredKernel
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOptions(Options):
+    """How graphs become kernels, in any language: `Config(passes={"kernels": {"exact": True}})`.
+
+    Attributes:
+        exact: Kernels only of operators whose bits are those of eager, rounded where eager rounds;
+            no reassociation, no contraction, no approximation. Others are library calls.
+        accumulate: The type of sums of floats of 32 bits and less.
+        background: Kernels are compiled in a thread, and calls run in eager until they are there.
+            An observed compile waits for them nevertheless, so that each run shows the same.
+        cuda_graphs: A graph whose sizes are fixed is launched as a whole, by CUDA graphs. It takes
+            more memory: results keep that of a recording, and each recording has its own.
+        ahead_of_time: Kernels are printed, or compiled for a device that need not be here, and not
+            loaded, so the graph cannot be called. Writers of packages set this.
+    """
+
+    name: ClassVar[str] = "kernels"
+
+    exact: bool = False
+    accumulate: Literal["float32", "float64"] = "float32"
+    background: bool = False
+    cuda_graphs: bool = False
+    ahead_of_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +103,17 @@ class Generator:
     takes: Literal["address", "tensor"] = "address"
     min_outer: int = 16
     small: int = 16384
+
+
+def with_config(options: AnyOptions, config: Config) -> AnyOptions:
+    """Return options as a compile has them: for every stage, or for `lowered`.
+
+    Raises:
+        ConfigError: One is unknown, or its value is not allowed.
+    """
+    for name in (options.name, f"lowered/{options.name}"):
+        options = set_options(options, name, config.passes.get(name, {}))
+    return options
 
 
 def setting_of(options: KernelOptions, inputs: Sequence[object]) -> KernelSetting:
