@@ -26,6 +26,7 @@ from torch.nn import functional as F
 from ctk.compiler import pipeline
 from ctk.compiler.backend import ctk
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.inductor import inductor_lowering as lowering
 
 INDUCTOR_PASSES = ("pre_grad", "joint_graph", "post_grad")
 
@@ -161,7 +162,7 @@ def inductor_without_lowering(clock: Clock) -> Generator[Callable[..., Any]]:
             timed = clock.timed(getattr(compile_fx, name))
             undo.enter_context(patch.object(compile_fx, name, timed))
         undo.enter_context(patch.object(compile_fx, "GraphLowering", stop))
-        undo.enter_context(inductor.without_caches())
+        undo.enter_context(lowering.options_set({"force_disable_caches": True}))
         yield lambda gm, inputs: compile_fx.compile_fx(gm, inputs, inner_compile=inner)
 
 

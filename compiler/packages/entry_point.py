@@ -58,7 +58,7 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
     generators(options)
     passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
     mode = fake.mode_of(traced.inputs) or fake.new_fake_mode()
-    known = exported.number_of_guards(mode)
+    known = len(exported.guard_expressions(mode))
     compile_ = Compile(options, None, passes, Numbering(None, options), traced.graph, traced.inputs)
     with torch.no_grad(), exported.wrappers_noted(mode) as wrappers:
         compile_.compile()

@@ -72,10 +72,10 @@ def trace_program(program: torch.export.ExportedProgram) -> Traced:
     kept: list[Node] = []
     weights: dict[str, Tensor] = {}
     inputs: list[Input] = []
-    written = {
-        target for kind, _, target, _ in exported.output_kinds(functional) if kind in _WRITTEN
-    }
-    for kind, name, target, fixed in exported.input_kinds(functional):
+    signature = functional.graph_signature
+    output_kinds = exported.kinds_of(signature.output_specs)
+    written = {target for kind, _, target, _ in output_kinds if kind in _WRITTEN}
+    for kind, name, target, fixed in exported.kinds_of(signature.input_specs):
         node = nodes[name]
         if kind == "fixed":
             inputs.append(FixedInput(name, fixed))
@@ -138,13 +138,13 @@ def _write_back(
     (output,) = gm.graph.find_nodes(op="output")
     places = {
         target or name: name
-        for kind, name, target, _ in exported.input_kinds(program)
+        for kind, name, target, _ in exported.kinds_of(program.graph_signature.input_specs)
         if kind != "fixed"
     }
     nodes = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
     returned: list[Node] = []
     results: list[int | tuple[object]] = []
-    kinds = exported.output_kinds(program)
+    kinds = exported.kinds_of(program.graph_signature.output_specs)
     for (kind, name, target, fixed), value in zip(kinds, output.args[0], strict=True):
         if kind in _WRITTEN:
             assert target is not None

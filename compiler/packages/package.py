@@ -26,7 +26,7 @@ from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError, InputError, nearest
 from ctk.compiler.packages.input_guard import FixedInput, InputGuard
 from ctk.compiler.packages.input_guard_json import guard_of
-from ctk.compiler.records import Json
+from ctk.compiler.records import INTEGER, Json
 from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.runtime.tensors import tensors_of
@@ -46,6 +46,7 @@ class EntryPoint:
 
     Attributes:
         weights: Names of the weights that its graph takes first, in order.
+        _results: As in `Traced`.
     """
 
     name: str
@@ -55,7 +56,7 @@ class EntryPoint:
     _run: Callable[[list[Any]], Sequence[Any]] = field(repr=False)
     _in_spec: Any = field(repr=False)
     _out_spec: Any = field(repr=False)
-    _results: Sequence[Any] = field(repr=False)
+    _results: Sequence[int | tuple[object]] = field(repr=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the model, without gradients.
@@ -73,10 +74,7 @@ class EntryPoint:
         """Return the leaves of the result for the leaves of the arguments."""
         values = [*self._package.values_of(self.weights), *self.guard.admit(leaves)]
         computed = autograd.without_modes(self._run, values)
-        return [
-            each if not isinstance(each, _Computed) else computed[each.position]
-            for each in self._results
-        ]
+        return [computed[each] if isinstance(each, int) else each[0] for each in self._results]
 
     def _in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leaves of arguments whose keywords come in another order."""
@@ -92,13 +90,6 @@ class EntryPoint:
             f"when it was compiled, and got {len(args)} positional and "
             f"{', '.join(kwargs) or 'no'} keyword arguments"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Computed:
-    """A result that the graph computes; other results were fixed by the trace."""
-
-    position: int
 
 
 class Package(Mapping[str, EntryPoint]):
@@ -182,7 +173,7 @@ class Package(Mapping[str, EntryPoint]):
     def _entry(self, name: str, data: Json, container: Container) -> EntryPoint:
         code = load_graph(data["graph"], container.members, "forward")
         results = [
-            _Computed(each["computed"]) if "computed" in each else value_of(each["fixed"])
+            INTEGER.read(each["computed"]) if "computed" in each else (value_of(each["fixed"]),)
             for each in data["results"]
         ]
         in_spec, out_spec = (_spec(data[each], name) for each in ("in_spec", "out_spec"))
@@ -195,13 +186,13 @@ class Package(Mapping[str, EntryPoint]):
         name: str,
         guard: InputGuard,
         weights: Sequence[str],
-        results: Sequence[object],
+        results: Sequence[int | tuple[object]],
         schedule: Json,
     ) -> None:
         """Refuse an entry point whose graph has other inputs or results than its description."""
         unknown = set(weights).difference(self._weights, self._left_out)
         taken = [each for each in guard.inputs if not isinstance(each, FixedInput)]
-        given = [each.position for each in results if isinstance(each, _Computed)]
+        given = [each for each in results if isinstance(each, int)]
         count = len(value_of(schedule["result"]))
         is_fit = len(weights) + len(taken) == len(schedule["inputs"])
         if unknown or not is_fit or not all(0 <= each < count for each in given):

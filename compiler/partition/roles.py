@@ -15,7 +15,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from ctk.compiler.fx.properties import is_effect, is_random
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.torch_compat.aot import partition as compat
+from ctk.compiler.torch_compat.fx import operators
 
 _FORWARD_SEEDS = ("fwd_seed", "fwd_base_offset")
 _BACKWARD_SEEDS = ("bwd_seed", "bwd_base_offset")
@@ -67,7 +67,7 @@ def is_unrepeatable(node: Node) -> bool:
 
 
 def _calls_unrepeatable(node: Node) -> bool:
-    if not compat.is_higher_order(node):
+    if operators.kind_of(node.target) != "higher_order":
         return False
     called = [arg for arg in node.all_input_nodes if arg.op == "get_attr"]
     owner = node.graph.owning_module

@@ -44,7 +44,7 @@ from typing import Any, Literal, cast
 
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
-from ctk.compiler.torch_compat.fx import functions, operators, own_operators
+from ctk.compiler.torch_compat.fx import functions, own_operators
 from ctk.compiler.usercode.code_effects import (
     Loads,
     environment_text,
@@ -77,7 +77,7 @@ _OF_EVERY_CLASS = frozenset({
 })  # fmt: skip
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), type(...), PurePath)
-_OPERATIONS = (*operators.OPERATORS, BuiltinFunctionType, MethodDescriptorType)
+_OPERATIONS = (functions.Operator, BuiltinFunctionType, MethodDescriptorType)
 
 
 class NotComparable(Exception):

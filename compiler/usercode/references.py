@@ -53,14 +53,12 @@ def load(
     reference: str,
     *,
     kind: str = "custom pass",
-    folder: Path | None = None,
     error: type[CtkError] = ConfigError,
 ) -> Any:
     """Return the object that a reference names.
 
     Args:
         reference: `module:function` or `path/to/file.py:function`; the name may be dotted.
-        folder: Start of a relative path (the working folder if None).
 
     Raises:
         CtkError: `error`, if there is no such file, module or name, or its code raises. The message
@@ -73,7 +71,7 @@ def load(
             f"{subject} is not MODULE:CALLABLE\n"
             "next: write it as my_module:name or path/to/file.py:name"
         )
-    found: Any = _module_of(parsed, subject, folder, error)
+    found: Any = _module_of(parsed, subject, error)
     for part in parsed.attribute.split("."):
         if not hasattr(found, part):
             names = [name for name in dir(found) if not name.startswith("_")]
@@ -101,10 +99,8 @@ def search_last(folder: Path) -> Generator[None]:
             del sys.path[number]
 
 
-def _module_of(
-    reference: Reference, subject: str, folder: Path | None, error: type[CtkError]
-) -> ModuleType:
-    path = reference.path(folder) if reference.is_file else None
+def _module_of(reference: Reference, subject: str, error: type[CtkError]) -> ModuleType:
+    path = reference.path() if reference.is_file else None
     if path and not path.is_file():
         raise error(
             f"{subject}: no such file: {reference.place} (looked at {path}){near_file(path)}"

@@ -54,7 +54,7 @@ _INTEGERS: Mapping[object, str] = {
 
 def is_inline(call: Call) -> bool:
     """Return whether a call needs no operator of torch."""
-    return call.function in _INTEGERS or call.function in _PRINTERS
+    return call.function in _PRINTERS
 
 
 def print_inline(body: Body, call: Call) -> None:
@@ -63,10 +63,7 @@ def print_inline(body: Body, call: Call) -> None:
     Raises:
         NotInC: It cannot be expressed in C.
     """
-    if call.function in _INTEGERS:
-        _integer(body, call)
-    else:
-        _PRINTERS[call.function](body, call)
+    _PRINTERS[call.function](body, call)
 
 
 def _item(body: Body, call: Call) -> None:
@@ -164,6 +161,7 @@ def _view(
 
 
 _PRINTERS: Mapping[object, Callable[[Body, Call], None]] = {
+    **dict.fromkeys(_INTEGERS, _integer),
     operator.getitem: _item,
     torch.Tensor.storage_offset: _storage_offset,
     fitted: _fit,

@@ -138,7 +138,7 @@ class PackageIndex:
         """
         digest = open_container(self.package(name)).digest
         record = Record(meta_info, _place(name), digest, depends_on)
-        with self._lock("list") as is_held:
+        with self.lock("list") as is_held:
             if not is_held:
                 log.warning("the list %s is held by another process: nothing is noted", self.path)
                 return
@@ -153,13 +153,8 @@ class PackageIndex:
             partial.sweep(self.folder)
 
     @contextlib.contextmanager
-    def making(self, name: str) -> Generator[bool]:
-        """Hold the name of a package while it is made; False if another process keeps it."""
-        with self._lock(name) as is_held:
-            yield is_held
-
-    @contextlib.contextmanager
-    def _lock(self, what: str) -> Generator[bool]:
+    def lock(self, what: str) -> Generator[bool]:
+        """Hold the list, or a package while it is made; False if another process keeps it."""
         text = f"aoti_eager {self.folder.relative_to(self.root)} {self.operator} {what}"
         digest = hashlib.sha256(text.encode()).hexdigest()
         with contextlib.ExitStack() as stack:

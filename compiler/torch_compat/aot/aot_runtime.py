@@ -210,10 +210,8 @@ def _require_plain(config: Any, metadata: Any) -> None:
 
 def parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:
     """Return the tensors that AOTAutograd makes the first inputs of a graph, in its order."""
-    return {
-        **dict(graph.named_parameters(remove_duplicate=False)),
-        **dict(graph.named_buffers(remove_duplicate=False)),
-    }
+    parameters = dict[str, torch.Tensor](graph.named_parameters(remove_duplicate=False))
+    return parameters | dict(graph.named_buffers(remove_duplicate=False))
 
 
 def _constants_of(graph: GraphModule) -> Iterator[torch.Tensor]:
@@ -288,15 +286,11 @@ def _configuration(
         partition_fn=None,
         decompositions={},
         num_params_buffers=len(wanted),
-        aot_id=next(_counter()),
+        aot_id=next(importlib.import_module("torch._functorch.aot_autograd").AOT_COUNTER),
         keep_inference_input_mutations=data["keep_input_mutations"],
         aot_autograd_arg_pos_to_source=sources,
         static_input_indices=static,
     )
-
-
-def _counter() -> Iterator[int]:
-    return importlib.import_module("torch._functorch.aot_autograd").AOT_COUNTER
 
 
 def _inference(data: Json, forward: Boxed, config: Any, metadata: Any) -> Any:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export.graph_signature import ConstantArgument, InputSpec, OutputSpec
 
 from ctk.compiler.torch_compat.fx import graphs
 
@@ -39,28 +40,20 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
         return program.run_decompositions({})
 
 
-def input_kinds(program: torch.export.ExportedProgram) -> list[tuple[str, str, str | None, object]]:
-    """Return for each placeholder: kind, name, target, and its value if it is fixed.
-
-    Kinds are those of `torch.export.graph_signature.InputKind` in lower case, and `fixed` for a
-    user input that the graph lacks. Seen in torch 2.11 and 2.13.
-    """
-    specs = program.graph_signature.input_specs
-    return [_kind(spec.kind.name, spec.arg, spec.target) for spec in specs]
-
-
-def output_kinds(
-    program: torch.export.ExportedProgram,
+def kinds_of(
+    specs: Sequence[InputSpec | OutputSpec],
 ) -> list[tuple[str, str, str | None, object]]:
-    """Return the same of each output: kinds are those of `OutputKind`, and `fixed`."""
-    specs = program.graph_signature.output_specs
-    return [_kind(spec.kind.name, spec.arg, spec.target) for spec in specs]
+    """Return for each input or output: kind, name, target, and its value if it is fixed.
 
-
-def _kind(kind: str, arg: Any, target: str | None) -> tuple[str, str, str | None, object]:
-    if type(arg).__name__ == "ConstantArgument":
-        return "fixed", arg.name, target, arg.value
-    return kind.lower(), arg.name, target, None
+    Kinds are those of `InputKind` and `OutputKind` in lower case, and `fixed` for a value that the
+    graph lacks. Seen in torch 2.11 and 2.13.
+    """
+    return [
+        ("fixed", spec.arg.name, spec.target, spec.arg.value)
+        if isinstance(spec.arg, ConstantArgument)
+        else (spec.kind.name.lower(), spec.arg.name, spec.target, None)
+        for spec in specs
+    ]
 
 
 def value_of(program: torch.export.ExportedProgram, name: str) -> object:
@@ -90,11 +83,6 @@ def guard_expressions(mode: Any, known: int = 0) -> list[Any]:
     """Return assumptions on sizes besides ranges (sympy), after the first `known` (2.11, 2.13)."""
     env = mode.shape_env
     return [] if env is None else [guard.expr for guard in env.guards[known:]]
-
-
-def number_of_guards(mode: Any) -> int:
-    """Return how many assumptions a fake mode has made of sizes."""
-    return 0 if mode.shape_env is None else len(mode.shape_env.guards)
 
 
 @contextlib.contextmanager

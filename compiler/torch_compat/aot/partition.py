@@ -13,6 +13,9 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import graphs
+
 
 def is_opaque(value: object) -> bool:
     """Return whether a value is neither tensor nor number: a script object, a process group, ..."""
@@ -22,11 +25,6 @@ def is_opaque(value: object) -> bool:
 
     kinds = (torch.ScriptObject, FakeScriptObject, BackwardState)
     return isinstance(value, kinds) or bool(is_opaque_value(value))
-
-
-def is_higher_order(node: Node) -> bool:
-    """Return whether a node calls an operator that takes graphs (torch 2.11, 2.13)."""
-    return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 def has_effect_token(node: Node) -> bool:
@@ -132,9 +130,6 @@ def rng_state_nbytes(device: str) -> int | None:
 
 def empty_rng_state(device: str | None, like: object) -> torch.Tensor:
     """Return a fake tensor like a generator's state, which is on the CPU, in the mode of `like`."""
-    from ctk.compiler.torch_compat.fake import fake_tensors as fake
-    from ctk.compiler.torch_compat.fx import graphs
-
     nbytes = rng_state_nbytes(device or "cpu")
     assert nbytes is not None
     mode = fake.mode_of(graphs.tree_leaves(like))

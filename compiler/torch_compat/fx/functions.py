@@ -30,6 +30,7 @@ _BY_NUMBER = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutatio
 
 
 Operator = torch._ops.OpOverload | torch._ops.OpOverloadPacket
+"""The classes of `torch.ops.aten.add.Tensor` and of `torch.ops.aten.add` (torch 2.11, 2.13)."""
 
 
 def is_torchs_operator(operator: Any) -> bool:

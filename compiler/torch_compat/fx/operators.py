@@ -15,9 +15,6 @@ from typing import Any
 
 import torch
 
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-"""The classes of `torch.ops.aten.add.Tensor` and of `torch.ops.aten.add` (torch 2.11, 2.13)."""
-
 
 def native_function_names() -> tuple[str, ...]:
     """Return the names of the native functions bound on `torch` (`add`, `_foreach_add`)."""
@@ -153,10 +150,7 @@ def _resolve(dotted: str) -> object | None:
 
 
 def kind_of(target: object) -> str | None:
-    """Return `overload`, `packet` or `higher_order` for an op of `torch.ops`, else None.
-
-    Seen in torch 2.11 and 2.13: the three classes of `torch._ops`.
-    """
+    """Return `overload`, `packet` or `higher_order` for an op of `torch.ops`, else None."""
     kinds = (
         (torch._ops.OpOverload, "overload"),
         (torch._ops.OpOverloadPacket, "packet"),
@@ -240,10 +234,8 @@ def higher_order_op(name: str) -> object | None:
 
 def custom_op_module(qualified: str) -> str | None:
     """Return the module that defined a `torch.library.custom_op`, if torch remembers it."""
-    registry = getattr(importlib.import_module("torch._library.custom_ops"), "OPDEFS", {})
-    definition = registry.get(qualified)
-    function = getattr(definition, "_init_fn", None)
-    return getattr(function, "__module__", None)
+    definition = torch._library.custom_ops.OPDEFS.get(qualified)
+    return getattr(getattr(definition, "_init_fn", None), "__module__", None)
 
 
 def registering_file(qualified: str) -> str | None:

@@ -3,7 +3,7 @@
 A trace runs an operator's fake kernel, which gives the shapes of its results, and its gradient; a
 kernel for a device only runs in the compiled program, found by its name. `torch.library.custom_op`
 keeps all of them as Python functions. Registrations of `torch.library.Library` are hidden in the
-dispatcher: only their keys and a fake kernel are known.
+dispatcher: only their keys and a fake kernel are known. Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -31,10 +31,7 @@ class TracedCode:
 
 
 def code_of_trace(operator: Any) -> TracedCode | str:
-    """Return the code of a program's operator that a trace runs, or why it is unknown.
-
-    Seen in torch 2.11 and 2.13: `OPDEFS`, `torch.library._defs`, `simple_registry`.
-    """
+    """Return the code of a program's operator that a trace runs, or why it is unknown."""
     packet = operator if hasattr(operator, "overloads") else operator.overloadpacket
     name = packet._qualified_op_name
     schemas = [str(getattr(packet, each)._schema) for each in packet.overloads()]

@@ -1,6 +1,7 @@
 """Trace a function to an ATen graph: forward, or forward and backward.
 
 The first placeholders are the arguments, real or fake. May be called while a compile is under way.
+Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -19,21 +20,15 @@ Function = Callable[..., Any]
 
 
 def trace_forward(function: Function, args: Sequence[object]) -> GraphModule:
-    """Trace a function below autograd, without gradients.
-
-    Seen in torch 2.11 and 2.13: `torch._dispatch.python.enable_python_dispatcher`, which symbolic
-    sizes need.
-    """
+    """Trace a function below autograd, without gradients."""
+    # Symbolic sizes need the Python dispatcher.
     with _by_itself(), enable_python_dispatcher(), torch.no_grad():
         return make_fx(function, tracing_mode="real")(*args)
 
 
 @contextlib.contextmanager
 def _by_itself() -> Generator[None]:
-    """Trace apart from the compile that is under way, and from the autocast that it was made in.
-
-    Seen in torch 2.11 and 2.13: `torch._C._DisableAutocast`.
-    """
+    """Trace apart from the compile that is under way, and from the autocast that it was made in."""
     with torch._guards.tracing(None), torch._C._DisableAutocast():
         yield
 

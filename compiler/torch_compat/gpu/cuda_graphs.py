@@ -134,10 +134,7 @@ def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
 
 
 def uses_of(storage: torch.UntypedStorage) -> int:
-    """Return how many tensors hold a storage, and one more for its Python object.
-
-    Seen in torch 2.11 and 2.13: `torch._C._storage_Use_Count`.
-    """
+    """Return how many tensors hold a storage, and one more for its Python object."""
     return torch._C._storage_Use_Count(storage._cdata)
 
 

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any, cast
 
 import torch
+from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
@@ -103,13 +104,6 @@ def pipeline_module() -> Any:
     return _inductor("compile_fx")
 
 
-def without_caches() -> AbstractContextManager[object]:
-    """Disable all caches of compiles in the block (torch 2.11, 2.13: `force_disable_caches`)."""
-    return cast(
-        "AbstractContextManager[object]", _inductor("config").patch(force_disable_caches=True)
-    )
-
-
 def compile_graph(
     gm: GraphModule,
     example_inputs: Sequence[object],
@@ -127,14 +121,11 @@ def compile_graph(
     caches = ("enable_autograd_cache", "enable_remote_autograd_cache", "bundled_autograd_cache")
     off = {name: False for name in caches if hasattr(functorch_config, name)}
     with functorch_config.patch(off):
-        return cast(
-            Callable[..., object],
-            _inductor("compile_fx").compile_fx(
-                gm,
-                cast(Any, list(example_inputs)),
-                inner_compile=inner_compile,
-                config_patches=dict(config_patches),
-            ),
+        return _inductor("compile_fx").compile_fx(
+            gm,
+            list(example_inputs),
+            inner_compile=inner_compile,
+            config_patches=dict(config_patches),
         )
 
 
@@ -147,9 +138,7 @@ def known_options() -> dict[str, tuple[object, object]]:
 
 def compile_lock() -> AbstractContextManager[object]:
     """Return the re-entrant lock under which Dynamo and Inductor compile (torch 2.11, 2.13)."""
-    from torch._dynamo.convert_frame import compile_lock as lock
-
-    return cast(AbstractContextManager[object], lock)
+    return importlib.import_module("torch._dynamo.convert_frame").compile_lock
 
 
 def let_fall_back(operator: Callable[..., object]) -> None:
@@ -161,30 +150,22 @@ def let_fall_back(operator: Callable[..., object]) -> None:
 
 def is_pattern_pass(owner: object) -> bool:
     """Return whether `owner` is a table of Inductor patterns."""
-    from torch._inductor.pattern_matcher import PatternMatcherPass
-
-    return isinstance(owner, PatternMatcherPass)
+    return isinstance(owner, _inductor("pattern_matcher").PatternMatcherPass)
 
 
 def is_lowering_entry(entry: object) -> bool:
     """Return whether a pattern's replacement is a node that only Inductor can run (2.11, 2.13)."""
-    from torch._inductor.pattern_matcher import LoweringPatternEntry
-
-    return isinstance(entry, LoweringPatternEntry)
+    return isinstance(entry, _inductor("pattern_matcher").LoweringPatternEntry)
 
 
 def is_handler_entry(entry: object) -> bool:
     """Return whether a pattern runs a handler, which may decline (torch 2.11, 2.13)."""
-    from torch._inductor.pattern_matcher import GraphPatternEntry
-
-    return isinstance(entry, GraphPatternEntry)
+    return isinstance(entry, _inductor("pattern_matcher").GraphPatternEntry)
 
 
 def no_match(reason: str) -> object:
     """Return the result of a pattern's failed match."""
-    from torch._inductor.pattern_matcher import FailedMatch
-
-    return FailedMatch(reason)
+    return _inductor("pattern_matcher").FailedMatch(reason)
 
 
 def is_true(check: object) -> bool:
@@ -196,8 +177,6 @@ def is_true(check: object) -> bool:
 
 def donated_inputs() -> frozenset[int]:
     """Return the inputs of the graph at hand whose memory Inductor may reuse (torch 2.11, 2.13)."""
-    from torch._guards import TracingContext
-
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     return frozenset(getattr(metadata, "bw_donated_idxs", None) or ())
@@ -220,13 +199,10 @@ def wrap_compiled(compiled: Any, wrap: Callable[[Boxed], Boxed]) -> Any:
 def cpp_compiler() -> str | None:
     """Return the C++ compiler that Inductor would call, or None when it finds none.
 
-    Seen in torch 2.11 and 2.13: `torch._inductor.cpp_builder.get_cpp_compiler`, which raises
-    `torch._inductor.exc.InvalidCxxCompiler` (a `RuntimeError`).
+    Inductor raises `torch._inductor.exc.InvalidCxxCompiler` then, a `RuntimeError`.
     """
-    from torch._inductor.cpp_builder import get_cpp_compiler
-
     try:
-        return get_cpp_compiler()
+        return _inductor("cpp_builder").get_cpp_compiler()
     except RuntimeError:
         return None
 
@@ -267,9 +243,7 @@ def compile_without_threads() -> None:
 
 def torch_bisector() -> Callable[[Callable[[], bool]], Any]:
     """Return torch's own bisector, which calls a test again and again (torch 2.11, 2.13)."""
-    from torch._inductor.compiler_bisector import CompilerBisector
-
-    return CompilerBisector.do_bisect
+    return _inductor("compiler_bisector").CompilerBisector.do_bisect
 
 
 def cache_folder() -> str:
@@ -295,4 +269,4 @@ def cached_backend() -> Callable[..., Any]:
     """Return Inductor as a backend with its caches on (seen in torch 2.11 and 2.13)."""
     _inductor("config").fx_graph_cache = True
     importlib.import_module("torch._functorch.config").enable_autograd_cache = True
-    return cast("Callable[..., Any]", _inductor("compile_fx").compile_fx)
+    return _inductor("compile_fx").compile_fx

@@ -9,8 +9,9 @@ one loop nest or one call of a library; each knows the FX nodes that it computes
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from torch._library.utils import is_builtin
 from torch._ops import OpOverload
 from torch.fx import Node
 
@@ -64,8 +65,6 @@ def lowering_sites() -> LoweringSites:
 
 def lowered_operator(node: Node) -> str | None:
     """Return the operator (`aten.add.Tensor`) that Inductor lowers itself, else None."""
-    from torch._library.utils import is_builtin
-
     target = node.target
     if node.op != "call_function" or not isinstance(target, OpOverload) or not is_builtin(target):
         return None
@@ -130,17 +129,13 @@ def origin_of(value: object) -> Node | None:
 
 def buffer_node(name: str) -> Node | None:
     """Return the FX node whose value a buffer holds; called while code is generated."""
-    from torch._inductor.virtualized import V
-
-    buffer: Any = V.graph.try_get_buffer(name)
+    buffer: Any = _inductor("virtualized").V.graph.try_get_buffer(name)
     return getattr(buffer, "get_origin_node", lambda: None)()
 
 
 def is_written_again(name: str) -> bool:
     """Return whether a buffer is changed in place after it was made."""
-    from torch._inductor.virtualized import V
-
-    return name in V.graph.mutated_buffers
+    return name in _inductor("virtualized").V.graph.mutated_buffers
 
 
 def pointers(codegen: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, str]:
@@ -176,4 +171,4 @@ def option(name: str) -> object:
 
 def options_set(values: Mapping[str, object]) -> AbstractContextManager[object]:
     """Set options of Inductor for a region."""
-    return cast(AbstractContextManager[object], _inductor("config").patch(dict(values)))
+    return _inductor("config").patch(dict(values))

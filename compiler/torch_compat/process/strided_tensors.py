@@ -1,4 +1,7 @@
-"""New tensors of given strides, with little overhead, and tensors in the memory of others."""
+"""New tensors of given strides, with little overhead, and tensors in the memory of others.
+
+Seen in torch 2.11 and 2.13.
+"""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -15,10 +18,7 @@ def empty_on_cpu() -> Callable[..., Tensor]:
 
 
 def empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: Any) -> Tensor:
-    """Return a new tensor on a device.
-
-    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards._empty_strided_cuda`.
-    """
+    """Return a new tensor on a device."""
     if device.type == "cuda" and device.index in (None, torch.cuda.current_device()):
         return torch._C._dynamo.guards._empty_strided_cuda(size, stride, dtype)
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
@@ -28,8 +28,7 @@ def reinterpret() -> Callable[..., Tensor]:
     """Return the function that makes a tensor in the memory of another.
 
     It takes the other one, size, stride, and how many elements it begins behind that. The result
-    has the type of the other one, and no autograd. Seen in torch 2.11 and 2.13:
-    `torch._C._dynamo.guards._reinterpret_tensor`, without dispatch.
+    has the type of the other one, and no autograd; nothing is dispatched.
     """
     return torch._C._dynamo.guards._reinterpret_tensor
 
@@ -38,18 +37,14 @@ def in_memory_of(
     other: Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
 ) -> Tensor:
     """Return a tensor in the memory of another, which is large enough and used no more."""
-    return (
-        other.view(dtype).as_strided(size, stride)
-        if other.dtype != dtype
-        else (other.as_strided(size, stride))
-    )
+    typed = other if other.dtype == dtype else other.view(dtype)
+    return typed.as_strided(size, stride)
 
 
 def overlap(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors, which meet in memory, may share an element.
 
-    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards.compute_overlapping_tensors`, which is
-    for tensors of one storage.
+    torch computes it for tensors of one storage only.
     """
     if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
         return True
@@ -57,10 +52,7 @@ def overlap(one: Tensor, other: Tensor) -> bool:
 
 
 def fits(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Return whether a tensor has a size and strides; those of single elements do not matter.
-
-    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards.assert_size_stride`, which raises.
-    """
+    """Return whether a tensor has a size and strides; those of single elements do not matter."""
     try:
         torch._C._dynamo.guards.assert_size_stride(tensor, size, stride)
     except AssertionError:

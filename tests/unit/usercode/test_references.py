@@ -20,9 +20,12 @@ def test_parse():
         assert Reference.parse(text) is None, text
 
 
-def test_load_starts_relative_paths_from_a_folder(tmp_path: Path):
+def test_load_starts_relative_paths_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "fold.py").write_text("class Rules:\n    first = 1\n")
-    assert load("fold.py:Rules.first", folder=tmp_path) == 1
+    monkeypatch.chdir(tmp_path)
+    assert load("fold.py:Rules.first") == 1
     assert load("math:pi") > 3
 
 
@@ -42,7 +45,10 @@ def test_load_starts_relative_paths_from_a_folder(tmp_path: Path):
         ("leaves.py:f", "SystemExit: 3\n  leaves.py, line 1: raise SystemExit(3)"),
     ],
 )
-def test_a_reference_that_cannot_be_loaded(tmp_path: Path, reference: str, said: str):
+def test_a_reference_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, said: str
+):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "fold.py").write_text("def run(gm):\n    return gm\n")
     (tmp_path / "bad.py").write_text("import helper\n")
     (tmp_path / "helper.py").write_text("\nVALUE = 1 / 0\n")
@@ -50,7 +56,7 @@ def test_a_reference_that_cannot_be_loaded(tmp_path: Path, reference: str, said:
     (tmp_path / "syntax.py").write_text("def (\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(TargetError) as raised:
-        load(reference, kind="target", folder=tmp_path, error=TargetError)
+        load(reference, kind="target", error=TargetError)
     assert said in str(raised.value)
     assert "ctk_folder_" not in str(raised.value)
 
