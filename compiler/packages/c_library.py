@@ -14,6 +14,7 @@ from ctk.compiler.codegen.schedule.generator import with_config
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.options.config import Config
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
+from ctk.compiler.packages.c_wrapper.description_tables import run_function
 from ctk.compiler.packages.c_wrapper.entries import (
     CEntry,
     CValue,
@@ -21,7 +22,7 @@ from ctk.compiler.packages.c_wrapper.entries import (
     Weight,
     dtype_code,
 )
-from ctk.compiler.packages.c_wrapper.library import build, function_prefix, sources
+from ctk.compiler.packages.c_wrapper.library import build, sources
 from ctk.compiler.packages.exported_program import Traced
 from ctk.compiler.packages.input_guard import FixedInput, InputGuard, NumberInput, TensorInput
 from ctk.compiler.records import Json
@@ -90,7 +91,8 @@ class CLibrary:
             return {}
         for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
             if kernels:
-                named = [_in_library(each, function_prefix(number)) for each in kernels]
+                prefix = f"{run_function(number)}_"
+                named = [_in_library(each, prefix) for each in kernels]
                 data["kernels"] = [each.stored(LIBRARY_MEMBER, binary).data for each in named]
         return {LIBRARY_MEMBER: binary}
 

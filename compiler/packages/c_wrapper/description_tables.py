@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -25,72 +24,66 @@ from ctk.compiler.sizes.size_guards import symbols_of
 _KINDS = {"tensor": "CTK_TENSOR", "int": "CTK_INT"}
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """The tools that made a library, and its requirements.
+def description(
+    entries: Sequence[CEntry],
+    weights: Sequence[Weight],
+    *,
+    made_by: str,
+    torch_version: str,
+    features: Sequence[str],
+) -> str:
+    """Return the tables.
 
-    Attributes:
-        torch: The version of torch whose operators it calls; empty if it calls none.
-        features: Of the processor, as /proc/cpuinfo names them.
+    Args:
+        entries: Their functions are `run_function(number)`, unless they are refused.
+        torch_version: Of the operators that the library calls; empty if it calls none.
+        features: That the processor needs, as /proc/cpuinfo names them.
     """
-
-    name: str
-    torch: str
-    features: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """An entry point, and its function in C."""
-
-    entry: CEntry
-    function: str
-    refusal: str
-
-
-def description(graphs: Sequence[Described], weights: Sequence[Weight], maker: Maker) -> str:
-    """Return the tables."""
     numbers = {weight.name: number for number, weight in enumerate(weights)}
     lines = [
-        f"int {each.function}(ctk_call*, const ctk_value*, const ctk_value*, const int64_t*, "
-        "ctk_value*);"
-        for each in graphs
-        if each.function
+        f"int {run_function(number)}(ctk_call*, const ctk_value*, const ctk_value*, "
+        "const int64_t*, ctk_value*);"
+        for number, each in enumerate(entries)
+        if not each.refusal
     ]
     rows: list[str] = []
-    for number, each in enumerate(graphs):
-        table = _Table(f"graph_{number}", each, numbers)
+    for number, each in enumerate(entries):
+        table = _Table(number, each, numbers)
         rows.append(table.row())
         lines += table.lines
     held = "\n    ".join(f"{row}," for row in rows)
     lines.append(f"static const ctk_graph graphs[] = {{\n    {held}\n}};")
     held = "\n    ".join(f"{_weight_row(each)}," for each in weights)
     lines.append(f"static const ctk_weight weights[] = {{\n    {held or '{0}'}\n}};")
-    features = string_text(" ".join(maker.features))
-    torch = string_text(maker.torch) if maker.torch else "NULL"
+    needed = string_text(torch_version) if torch_version else "NULL"
     lines.append(
         "const ctk_description ctk_package_description = {\n"
-        f"    {ABI_VERSION}, {len(graphs)}, {len(weights)}, {string_text(maker.name)}, {torch},\n"
-        f"    {features},\n    graphs, weights,\n}};"
+        f"    {ABI_VERSION}, {len(entries)}, {len(weights)}, {string_text(made_by)}, {needed},\n"
+        f"    {string_text(' '.join(features))},\n    graphs, weights,\n}};"
     )
     return "\n\n".join(lines) + "\n"
+
+
+def run_function(number: int) -> str:
+    """Return the name of the function of an entry point, by its place in the library."""
+    return f"ctk_run_{number}"
 
 
 class _Table:
     """The tables of one entry point: `row` is its own, `lines` are the tables that it points to."""
 
-    def __init__(self, name: str, described: Described, weights: Mapping[str, int]) -> None:
-        self.name = name
-        self.described = described
-        self.entry = described.entry
+    def __init__(self, number: int, entry: CEntry, weights: Mapping[str, int]) -> None:
+        self.name = f"graph_{number}"
+        self.function = run_function(number)
+        self.entry = entry
         self.weights = weights
         self.lines: list[str] = []
         self.order = {symbol: number for number, symbol in enumerate(self.entry.symbols)}
 
     def row(self) -> str:
-        entry, described = self.entry, self.described
-        if not described.function:
-            refusal = string_text(described.refusal)
+        entry = self.entry
+        if entry.refusal:
+            refusal = string_text(entry.refusal)
             return f"{{.name = {string_text(entry.name)}, .refusal = {refusal}}}"
         inputs = [self._input(number, each) for number, each in enumerate(entry.inputs)]
         outputs = [self._info(each) for each in entry.outputs]
@@ -113,7 +106,7 @@ class _Table:
             ("guards", "ctk_guard", guards),
             ("weights", "int32_t", list(map(str, used))),
         )
-        fields = [f".name = {string_text(entry.name)}", f".run = {described.function}"]
+        fields = [f".name = {string_text(entry.name)}", f".run = {self.function}"]
         for field, kind, rows in tables:
             if not rows:
                 continue

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ctk.compiler.codegen.c.libraries import beginning
 from ctk.compiler.codegen.c.toolchain import command_with, compile_together
 from ctk.compiler.packages.c_wrapper.description_tables import (
-    Described,
-    Maker,
     description,
     require_known_sizes,
+    run_function,
 )
 from ctk.compiler.packages.c_wrapper.entries import CEntry, NotInC, Weight
 from ctk.compiler.packages.c_wrapper.prelude import prelude
@@ -38,30 +38,21 @@ def sources(
     """
     numbers = {weight.name: number for number, weight in enumerate(weights)}
     files: dict[str, str] = {}
-    refusals: dict[str, str] = {}
-    graphs: list[Described] = []
-    needs_torch = False
+    described: list[CEntry] = []
     for number, entry in enumerate(entries):
-        function = f"ctk_run_{number}"
+        function = run_function(number)
         try:
             text = _file_text(entry, function, numbers)
+            described.append(entry)
         except NotInC as error:
-            refusals[entry.name] = str(error)
-            graphs.append(Described(entry, "", str(error)))
             text = _kernels_text(entry, function)
-        else:
-            graphs.append(Described(entry, function, ""))
-            needs_torch |= calls_torch(entry)
+            described.append(replace(entry, refusal=str(error)))
         files[f"entry_{number}.c"] = text
-    maker = Maker(name, c_shim.version() if needs_torch else "", features)
-    tables = description(graphs, weights, maker)
+    needs_torch = any(calls_torch(each) for each in described if not each.refusal)
+    version = c_shim.version() if needs_torch else ""
+    tables = description(described, weights, made_by=name, torch_version=version, features=features)
     files["description.c"] = "\n".join((*beginning([tables], False), prelude(), tables))
-    return files, refusals
-
-
-def function_prefix(number: int) -> str:
-    """Return the prefix of the names of an entry point's functions in the library."""
-    return f"ctk_run_{number}_"
+    return files, {each.name: each.refusal for each in described if each.refusal}
 
 
 def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:

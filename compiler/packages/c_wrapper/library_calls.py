@@ -62,16 +62,15 @@ def _print_dispatched(
     args = [argument_text(parameter, value, body.find) for parameter, value in given]
     name, overload = map(string_text, c_shim.name_and_overload_of(target))
     types = operators.results_of(target)
-    is_list = types == ("List[Tensor]",)
-    results = [_list(body, call)] if is_list else _results(body, call, types)
     passed = f"ARGS({', '.join([str(len(args)), *(args or ['NONE'])])})"
+    start = f"ctk->host->call(ctk, {name}, {overload}, {passed}"
+    if types == ("List[Tensor]",):
+        _print_list(body, call, start)
+        return
+    results = _results(body, call, types)
     gets = f"GETS({', '.join([str(len(results)), *(results or ['{0}'])])})"
-    text = f"ctk->host->call(ctk, {name}, {overload}, {passed}, {gets})"
-    if is_list:
-        _print_list(body, call, text)
-    else:
-        body.lines.append(f"if ({text}) return 1;")
-        _print_twins(body, call)
+    body.lines.append(f"if ({start}, {gets})) return 1;")
+    _print_twins(body, call)
 
 
 def _results(body: Body, call: Call, types: Sequence[str]) -> list[str]:
@@ -105,20 +104,14 @@ def _print_twins(body: Body, call: Call) -> None:
                 body.places[other] = place
 
 
-def _count(body: Body, call: Call) -> int:
-    """Return how many parts of a list are picked: the graph does not hold its length."""
-    return max((at for source, at in body.picked if source == call.name), default=-1) + 1
+def _print_list(body: Body, call: Call, start: str) -> None:
+    """Print a call whose result is a list: into an array, of which the graph picks parts.
 
-
-def _list(body: Body, call: Call) -> str:
-    count = _count(body, call)
+    The graph does not hold the length of the list, so only the parts up to the last picked one are
+    taken.
+    """
+    count = max((at for source, at in body.picked if source == call.name), default=-1) + 1
     body.places[call.name] = Items(count)
-    return f"GET_LIST(items, {count})"
-
-
-def _print_list(body: Body, call: Call, text: str) -> None:
-    """Print a call whose result is a list: into an array, of which the graph picks parts."""
-    count = _count(body, call)
     kept = [
         f"if (!failed) SHARE({body.new(name)}, &items[{at}]);"
         for (source, at), names in body.picked.items()
@@ -127,7 +120,7 @@ def _print_list(body: Body, call: Call, text: str) -> None:
     ]
     inside = (
         f"ctk_value items[{max(count, 1)}] = {{{{{{0}}}}}};",
-        f"int failed = {text};",
+        f"int failed = {start}, GETS(1, GET_LIST(items, {count})));",
         *kept,
         f"for (int i = 0; i < {count}; ++i) DROP(&items[i]);",
         "if (failed) return 1;",

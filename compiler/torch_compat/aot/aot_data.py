@@ -13,7 +13,6 @@ effect tokens, symbols, functions.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -82,10 +81,6 @@ def _encode_type(value: type) -> Json:
     if value not in _TYPES:
         raise NoDataForm(f"an input or output of class {value.__qualname__}")
     return value.__name__
-
-
-def _encode_dict(value: Mapping[Any, Any]) -> Json:
-    return [[encode(key), encode(part)] for key, part in value.items()]
 
 
 def _encode_object(value: Any) -> Json:
@@ -169,7 +164,7 @@ _FORMS = Forms(
         Form(
             "dict",
             (dict,),
-            _encode_dict,
+            lambda value: [_FORMS.write_all(pair) for pair in value.items()],
             lambda held: {decode(key): decode(part) for key, part in held},
         ),
         Form(

@@ -134,10 +134,10 @@ class BackendWrappers:
         return wrapper
 
 
-def inductor_mode_options(mode: str, dynamic: bool | None = None) -> dict[str, object]:
+def inductor_mode_options(mode: str) -> dict[str, object]:
     """Return the Inductor options that a `mode` of torch.compile stands for (torch 2.11, 2.13)."""
     inductor: Any = importlib.import_module("torch._inductor")
-    return dict(inductor.list_mode_options(mode, dynamic))
+    return dict(inductor.list_mode_options(mode))
 
 
 def mark_symbolic(tensor: torch.Tensor, dimensions: Sequence[int]) -> None:
