@@ -126,9 +126,10 @@ class Notes:
         }
 
     def clear(self) -> None:
-        """Remove all notes."""
+        """Remove the database, after the files from which SQLite would restore it."""
         with contextlib.suppress(OSError):
-            self._remove()
+            for ending in ("-journal", "-wal", "-shm", ""):
+                self.path.with_name(FILE + ending).unlink(missing_ok=True)
 
     def _run(self, *steps: tuple[str, Row]) -> list[Row]:
         """Run statements as one transaction; return the rows of the last, none if it fails."""
@@ -161,11 +162,6 @@ class Notes:
             if connection.execute("PRAGMA user_version").fetchone() != (1,):
                 connection.executescript(_TABLES)
             yield connection
-
-    def _remove(self) -> None:
-        """Remove the database, after the files from which SQLite would restore it."""
-        for ending in ("-journal", "-wal", "-shm", ""):
-            self.path.with_name(FILE + ending).unlink(missing_ok=True)
 
 
 def notes() -> Notes | None:

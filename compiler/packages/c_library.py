@@ -23,7 +23,7 @@ from ctk.compiler.packages.c_wrapper.entries import (
     dtype_code,
 )
 from ctk.compiler.packages.c_wrapper.library import build, sources
-from ctk.compiler.packages.exported_program import Traced
+from ctk.compiler.packages.entry_point import Traced
 from ctk.compiler.packages.input_guard import FixedInput, InputGuard, NumberInput, TensorInput
 from ctk.compiler.records import Json
 from ctk.compiler.runtime.c_kernels import CKernel

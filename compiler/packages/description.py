@@ -18,8 +18,8 @@ from ctk.compiler.packages.input_guard import (
     Input,
     InputGuard,
     NumberInput,
+    guard_of,
 )
-from ctk.compiler.packages.input_guard_json import guard_of
 from ctk.compiler.packages.package import manifest_of, open_package
 from ctk.compiler.records import Json, torch_word
 from ctk.compiler.runtime.values import size_of, value_of

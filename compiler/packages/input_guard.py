@@ -16,8 +16,24 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import InputError
+from ctk.compiler.errors import MALFORMED, ArtifactError, InputError
+from ctk.compiler.records import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    Codec,
+    Json,
+    Malformed,
+    mapping,
+    optional,
+    record,
+    renamed,
+    row,
+    sequence,
+    union,
+)
 from ctk.compiler.runtime.helpers import fitted
+from ctk.compiler.runtime.values import DEVICE, DTYPE, SIZE, VALUE
 from ctk.compiler.sizes.index import Index, Symbol
 from ctk.compiler.sizes.size_guards import number_of, symbols_of
 from ctk.compiler.torch_compat.process import strided_tensors
@@ -363,3 +379,59 @@ def _same(fixed: Any, value: Any) -> bool:
 def _show(value: object) -> str:
     text = repr(value) if not isinstance(value, Tensor) else "a tensor"
     return text if len(text) < 60 else f"a {type(value).__name__}"
+
+
+def guard_json(guard: InputGuard) -> Json:
+    """Return an input guard as JSON.
+
+    Raises:
+        ArtifactError: A fixed value cannot be stored.
+    """
+    return _GUARD.write(guard)
+
+
+def guard_of(data: Json) -> InputGuard:
+    """Return the input guard of `guard_json`'s JSON.
+
+    Raises:
+        ArtifactError: It is malformed.
+    """
+    try:
+        guard = _GUARD.read(data)
+        if guard.unknown_sizes():
+            raise Malformed("no input determines a size")
+        return guard
+    except MALFORMED as error:
+        raise ArtifactError(f"the inputs of an entry point are malformed: {error!r}") from error
+
+
+def _relation(text: Json) -> str:
+    if text not in RELATIONS:
+        raise Malformed(f"{text!r} is not a relation")
+    return text
+
+
+_TENSOR = record(
+    TensorInput,
+    {"kind": "tensor"},
+    name=TEXT,
+    dtype=DTYPE,
+    device=DEVICE,
+    shape=sequence(SIZE),
+    strides=sequence(SIZE),
+    is_written=renamed("written", FLAG),
+)
+_INPUT = union(
+    lambda data: data["kind"],
+    {
+        "int": (NumberInput, record(NumberInput, {"kind": "int"}, name=TEXT, size=SIZE)),
+        "fixed": (FixedInput, record(FixedInput, {"kind": "fixed"}, name=TEXT, value=VALUE)),
+        "tensor": (TensorInput, _TENSOR),
+    },
+)
+_GUARD = record(
+    InputGuard,
+    inputs=sequence(_INPUT),
+    dimensions=mapping(record(Dimension, name=TEXT, low=INTEGER, high=optional(INTEGER))),
+    conditions=sequence(row(Condition, left=SIZE, relation=Codec(str, _relation), right=SIZE)),
+)

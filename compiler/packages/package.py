@@ -24,8 +24,7 @@ from torch import Tensor
 from ctk.compiler.artifacts.container import Container, open_container
 from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError, InputError, nearest
-from ctk.compiler.packages.input_guard import FixedInput, InputGuard
-from ctk.compiler.packages.input_guard_json import guard_of
+from ctk.compiler.packages.input_guard import FixedInput, InputGuard, guard_of
 from ctk.compiler.records import INTEGER, Json
 from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.helpers import fitted

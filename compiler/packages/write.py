@@ -21,10 +21,8 @@ from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.c_library import CLibrary
-from ctk.compiler.packages.entry_point import compile_traced
-from ctk.compiler.packages.exported_program import Traced, trace_program
-from ctk.compiler.packages.input_guard import InputGuard, TensorInput
-from ctk.compiler.packages.input_guard_json import guard_json
+from ctk.compiler.packages.entry_point import Traced, compile_traced, trace_program
+from ctk.compiler.packages.input_guard import InputGuard, TensorInput, guard_json
 from ctk.compiler.packages.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import CompiledGraph

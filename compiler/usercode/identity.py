@@ -44,7 +44,7 @@ from typing import Any, Literal, cast
 
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
-from ctk.compiler.torch_compat.fx import functions, own_operators
+from ctk.compiler.torch_compat.fx import functions, operators
 from ctk.compiler.usercode.code_effects import (
     Loads,
     environment_text,
@@ -248,7 +248,7 @@ class _Walk:
 
     def _operator(self, operator: Any) -> str:
         """Return the schema of an operator of the program, and all its code that a trace runs."""
-        traced = own_operators.code_of_trace(operator)
+        traced = operators.code_of_trace(operator)
         if isinstance(traced, str):
             raise Uncacheable(f"the operator {operator} is the program's own, and {traced}")
         return f"{traced.schema} {self.text(traced.code, self.subject)}"

@@ -27,7 +27,7 @@ from torch import Tensor
 from ctk.compiler.artifacts import versions
 from ctk.compiler.errors import ArtifactError, CtkError, StorageError
 from ctk.compiler.options.config import Config, resolve
-from ctk.compiler.packages.exported_program import Traced, trace_program
+from ctk.compiler.packages.entry_point import Traced, trace_program
 from ctk.compiler.packages.input_guard import FixedInput, Input
 from ctk.compiler.packages.operators.metadata import describe_arguments, in_order, text_of
 from ctk.compiler.packages.operators.package_index import PackageIndex, index_of, same

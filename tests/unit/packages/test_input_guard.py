@@ -9,8 +9,9 @@ from ctk.compiler.packages.input_guard import (
     InputGuard,
     NumberInput,
     TensorInput,
+    guard_json,
+    guard_of,
 )
-from ctk.compiler.packages.input_guard_json import guard_json, guard_of
 from ctk.compiler.sizes.index import as_index, symbol
 
 S, T = symbol("s1"), symbol("s10")
