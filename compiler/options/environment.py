@@ -35,20 +35,9 @@ from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 T = TypeVar("T")
 
 VARIABLES = (
-    "CTK_DUMP",
-    "CTK_CHECK",
-    "CTK_ON_FAILURE",
-    "CTK_INPUTS",
-    "CTK_FUEL",
-    "CTK_DISABLE",
-    "CTK_QUOTA",
-    "CTK_MEMORY",
-    "CTK_SHARE",
-    "CTK_GEN_PATTERNS",
-    "CTK_CACHE",
-    "CTK_CACHE_DIR",
-    "CTK_CACHE_SIZE",
-)
+    "CTK_DUMP", "CTK_CHECK", "CTK_ON_FAILURE", "CTK_INPUTS", "CTK_FUEL", "CTK_DISABLE", "CTK_QUOTA",
+    "CTK_MEMORY", "CTK_SHARE", "CTK_GEN_PATTERNS", "CTK_CACHE", "CTK_CACHE_DIR", "CTK_CACHE_SIZE",
+)  # fmt: skip
 
 DEFAULT_CACHE_NBYTES = 2 << 30
 

@@ -945,15 +945,10 @@ static ctk_status map_weights(ctk_package* package, ctk_error* error) {
 
 ctk_package* ctk_open_with_torch(const char* path, const char* torch_library, ctk_error* error) {
     succeed(error);
-    if (path == NULL) {
-        fail(error, CTK_ERROR_ARGUMENT, "ctk_open: path is NULL");
-        return NULL;
-    }
-    ctk_package* package = calloc(1, sizeof(*package));
-    if (package == NULL) {
-        fail(error, CTK_ERROR_MEMORY, "there is no memory for a package");
-        return NULL;
-    }
+    ctk_package* package = path != NULL ? calloc(1, sizeof(*package)) : NULL;
+    if (path == NULL) fail(error, CTK_ERROR_ARGUMENT, "ctk_open: path is NULL");
+    else if (package == NULL) fail(error, CTK_ERROR_MEMORY, "there is no memory for a package");
+    if (package == NULL) return NULL;
     package->descriptor = -1;
     snprintf(package->path, sizeof(package->path), "%s", path);
     if (map_file(path, &package->file, error) || check_file(path, &package->file, error) ||

@@ -42,7 +42,7 @@ def is_switch(target: object) -> bool:
 
 @cache
 def _switches() -> frozenset[object]:
-    names = (name for name in _INTERNAL_FUNCTIONS.split() if _SWITCH.search(name))
+    names = (name for name in _internal_names() if _SWITCH.search(name))
     return frozenset(_resolve(name) for name in names) - {None}
 
 
@@ -50,72 +50,53 @@ _SWITCH = re.compile(
     r"nesting$|_level$|_enabled?$|_disable$|_allowed$|_mode$|_algorithms$|_decompositions$|_once$"
 )
 
-_INTERNAL_FUNCTIONS = """
-    _C._enter_dual_level
-    _C._exit_dual_level
-    _C._is_fwd_grad_enabled
-    _C._log_api_usage_once
-    _C._set_deterministic_algorithms
-    _C._set_fwd_grad_enabled
-    _C._set_grad_enabled
-    _C.is_autocast_cache_enabled
-    amp.autocast_mode._enter_autocast
-    amp.autocast_mode._exit_autocast
-    autograd.grad_mode._enter_inference_mode
-    autograd.grad_mode._exit_inference_mode
-    _C._autograd._get_data_attr
-    _C._autograd._saved_tensors_hooks_disable
-    _C._autograd._saved_tensors_hooks_enable
-    _C._functorch._grad_decrement_nesting
-    _C._functorch._grad_increment_nesting
-    _C._functorch._jvp_decrement_nesting
-    _C._functorch._jvp_increment_nesting
-    _C._functorch._unwrap_for_grad
-    _C._functorch._wrap_for_grad
-    _C._functorch._vmap_increment_nesting
-    _C._functorch._vmap_decrement_nesting
-    _C._functorch._add_batch_dim
-    _C._functorch._remove_batch_dim
-    _C._functorch.get_inplace_requires_grad_allowed
-    _C._functorch.get_single_level_autograd_function_allowed
-    _C._functorch.set_inplace_requires_grad_allowed
-    _C._functorch.set_single_level_autograd_function_allowed
-    _functorch.eager_transforms._autograd_grad
-    _functorch.eager_transforms._set_tensor_requires_grad
-    _functorch.eager_transforms._assert_wrapped_functional
-    _functorch.predispatch.lazy_load_decompositions
-    _functorch.predispatch._add_batch_dim
-    _functorch.predispatch._remove_batch_dim
-    _functorch.predispatch._vmap_increment_nesting
-    _functorch.predispatch._vmap_decrement_nesting
-    _functorch.predispatch._unwrap_for_grad
-    _functorch.predispatch._jvp_increment_nesting
-    _functorch.predispatch._jvp_decrement_nesting
-    _functorch.predispatch._make_dual
-    _functorch.predispatch._unpack_dual
-    _functorch.predispatch._enter_dual_level
-    _functorch.predispatch._exit_dual_level
-    _functorch.vmap.lazy_load_decompositions
-    _higher_order_ops._invoke_quant.InvokeQuant
-    _dynamo.variables.builtin._lower_version_count_by_1
-    autograd.forward_ad._maybe_load_decompositions
-    cuda.synchronize
-    nested._internal.nested_tensor.buffer_from_jagged
-    nested._internal.nested_tensor.jagged_from_list
-    nested._internal.nested_tensor.jagged_from_tensor_and_lengths
-    nested._internal.nested_tensor.nested_view_from_values_offsets
-    nested._internal.nested_tensor.nested_view_from_values_offsets_lengths
-    nn.attention._backend_from_string
-    nn.attention._sdpa_kernel
-    sparse.sum
-"""
+_INTERNAL_FUNCTIONS = {
+    "masked._ops": """
+        amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median norm
+        normalize prod softmax softmin std sum var
+    """,
+    "_C": """
+        _enter_dual_level _exit_dual_level _is_fwd_grad_enabled _log_api_usage_once
+        _set_deterministic_algorithms _set_fwd_grad_enabled _set_grad_enabled
+        is_autocast_cache_enabled
+    """,
+    "_C._autograd": "_get_data_attr _saved_tensors_hooks_disable _saved_tensors_hooks_enable",
+    "_C._functorch": """
+        _grad_decrement_nesting _grad_increment_nesting _jvp_decrement_nesting
+        _jvp_increment_nesting _unwrap_for_grad _wrap_for_grad _vmap_increment_nesting
+        _vmap_decrement_nesting _add_batch_dim _remove_batch_dim get_inplace_requires_grad_allowed
+        get_single_level_autograd_function_allowed set_inplace_requires_grad_allowed
+        set_single_level_autograd_function_allowed
+    """,
+    "_dynamo.variables.builtin": "_lower_version_count_by_1",
+    "_functorch.eager_transforms": """
+        _autograd_grad _set_tensor_requires_grad _assert_wrapped_functional
+    """,
+    "_functorch.predispatch": """
+        lazy_load_decompositions _add_batch_dim _remove_batch_dim _vmap_increment_nesting
+        _vmap_decrement_nesting _unwrap_for_grad _jvp_increment_nesting _jvp_decrement_nesting
+        _make_dual _unpack_dual _enter_dual_level _exit_dual_level
+    """,
+    "_functorch.vmap": "lazy_load_decompositions",
+    "_higher_order_ops._invoke_quant": "InvokeQuant",
+    "amp.autocast_mode": "_enter_autocast _exit_autocast",
+    "autograd.forward_ad": "_maybe_load_decompositions",
+    "autograd.grad_mode": "_enter_inference_mode _exit_inference_mode",
+    "cuda": "synchronize",
+    "nested._internal.nested_tensor": """
+        buffer_from_jagged jagged_from_list jagged_from_tensor_and_lengths
+        nested_view_from_values_offsets nested_view_from_values_offsets_lengths
+    """,
+    "nn.attention": "_backend_from_string _sdpa_kernel",
+    "sparse": "sum",
+}
 
 _NATIVE_MODULES = ("_C._nn", "_C._fft", "_C._linalg", "_C._nested", "_C._sparse", "_C._special")
 
-_MASKED = """
-    amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median norm
-    normalize prod softmax softmin std sum var
-"""
+
+def _internal_names() -> list[str]:
+    tables = _INTERNAL_FUNCTIONS.items()
+    return [f"{module}.{name}" for module, names in tables for name in names.split()]
 
 
 def internal_functions() -> dict[str, Callable[..., Any]]:
@@ -131,8 +112,7 @@ def internal_functions() -> dict[str, Callable[..., Any]]:
         for name in dir(_resolve(module))
         if not name.startswith(("__", "_test"))
     ]
-    names += [f"masked._ops.{name}" for name in _MASKED.split()]
-    found = {f"torch.{name}": _resolve(name) for name in [*names, *_INTERNAL_FUNCTIONS.split()]}
+    found = {f"torch.{name}": _resolve(name) for name in [*names, *_internal_names()]}
     return {name: value for name, value in found.items() if callable(value)}
 
 
