@@ -105,21 +105,20 @@ class Store:
             if dict(label.parts) != dict(key.parts):
                 raise ContainerError(f"{path} is not used: it has another key with this digest")
         except FileNotFoundError:
-            self.notes.tell("miss", key.digest, "", key.parts)
-            return None
+            why = ""
         except (UnreadableContainer, OSError) as error:
-            self.notes.tell("miss", key.digest, _first_line(error), key.parts)
-            return None
+            why = _first_line(error)
         except ContainerError as error:
             why = _first_line(error)
             log.warning("dropped an entry of the cache: %s", why)
             self.drop(key, why)
-            self.notes.tell("miss", key.digest, why, key.parts)
-            return None
-        with contextlib.suppress(OSError):  # a read-only folder: the use is not recorded
-            os.utime(path)
-        self.notes.tell("hit", key.digest)
-        return found
+        else:
+            with contextlib.suppress(OSError):  # a read-only folder: the use is not recorded
+                os.utime(path)
+            self.notes.tell("hit", key.digest)
+            return found
+        self.notes.tell("miss", key.digest, why, key.parts)
+        return None
 
     def put(
         self, key: Key, members: Mapping[str, Bytes], about: Mapping[str, Value] | None = None

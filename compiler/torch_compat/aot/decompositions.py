@@ -176,8 +176,11 @@ class _Hooks:
             if self._allows(operator):
                 call = partial(kernel, *args, **kwargs)
                 return self._applying(operator, args, kwargs, call, self._tracer())
-            with self._keeping(operator):
+            self._kept.append(str(operator.overloadpacket))
+            try:
                 return operator._op_dk(_key_in_cpp(operator), *args, **kwargs)
+            finally:
+                self._kept.pop()
 
         return run
 
@@ -188,14 +191,6 @@ class _Hooks:
         """Return whether to decompose: never an overload that a kept operator calls in C++."""
         is_kept = str(operator.overloadpacket) in self._kept
         return not is_kept and self._watcher.allow(operator)
-
-    @contextmanager
-    def _keeping(self, operator: OpOverload) -> Generator[None]:
-        self._kept.append(str(operator.overloadpacket))
-        try:
-            yield
-        finally:
-            self._kept.pop()
 
     @staticmethod
     def _tracer() -> Any:

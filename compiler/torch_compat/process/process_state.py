@@ -18,6 +18,7 @@ Seen in torch 2.11 and 2.13.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
+import traceback
 from collections.abc import Generator, Iterator
 from types import FrameType
 from typing import Any
@@ -124,10 +125,7 @@ def _frames_of(error: BaseException) -> Iterator[FrameType]:
     seen: list[BaseException | None] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:
-        trace = cause.__traceback__
-        while trace is not None:
-            yield trace.tb_frame
-            trace = trace.tb_next
+        yield from (frame for frame, _ in traceback.walk_tb(cause.__traceback__))
         seen.append(cause)
         cause = cause.__cause__ or cause.__context__
 
