@@ -163,17 +163,15 @@ class InputGuard:
 
     def unknown_sizes(self) -> list[str]:
         """Return the symbols of sizes that no input determines."""
-        inputs = [each for each in self.inputs if isinstance(each, TensorInput)]
-        shapes = [set[str]() | _symbols([size]) for each in inputs for size in each.shape]
-        numbers = [each.size for each in self.inputs if isinstance(each, NumberInput)]
-        used = set[str]().union(*shapes, _symbols(numbers))
-        used |= _symbols([stride for each in inputs for stride in each.strides])
-        used |= _symbols([side for each in self.conditions for side in (each.left, each.right)])
-        known = {name for name in map(symbol_name, numbers) if name is not None}
-        known |= {name for shape in inputs for name in map(symbol_name, shape.shape) if name}
-        for names in shapes:  # as `_solve` does
+        tensors = [each for each in self.inputs if isinstance(each, TensorInput)]
+        sizes = [size for each in self.inputs for _, size in places_of(each)]
+        strides = [stride for each in tensors for stride in each.strides]
+        sides = [side for each in self.conditions for side in (each.left, each.right)]
+        known = {name for name in map(symbol_name, sizes) if name is not None}
+        for size in (size for each in tensors for size in each.shape):  # as `_solve` does
+            names = _symbols([size])
             known |= names if len(names - known) == 1 else set()
-        return sorted(used - known)
+        return sorted(_symbols([*sizes, *strides, *sides]) - known)
 
     @property
     def _writes(self) -> bool:
