@@ -163,7 +163,8 @@ def fits(guards: Json, inputs: Sequence[object]) -> bool:
     Raises:
         NoDataForm: These are no guards.
     """
-    hints = [_hint(each) for each in symbols_of(inputs).values()]
+    values = symbols_of(inputs).values()
+    hints = [None if each is None else fake.symbol_and_hint(each)[1] for each in values]
     return all(_holds(guard, hints) for guard in guards)
 
 
@@ -175,11 +176,6 @@ def replay(guards: Json, inputs: Sequence[object]) -> bool:
     """
     values = list(symbols_of(inputs).values())
     return all(_holds(guard, values) for guard in guards)
-
-
-def _hint(value: Any) -> Any:
-    """Return the number that a symbol stands for in the example (torch 2.11, 2.13)."""
-    return None if value is None or not value.node.has_hint() else value.node.hint
 
 
 def _holds(guard: Json, values: Sequence[Any]) -> bool:
