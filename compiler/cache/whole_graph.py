@@ -207,8 +207,13 @@ def cache_of(
     row = [key]
     inputs = fake.inputs_of_trace(inputs)
     if shape_guards.symbols_of(inputs):
-        row = [Key({**key.parts, "variant": str(number)}) for number in range(VARIANTS)]
+        row = variants(key)
     return WholeGraph(store, key, row, graph, inputs, config)
+
+
+def variants(key: Key) -> list[Key]:
+    """Return the keys of the entries of a compile with symbolic sizes."""
+    return [Key({**key.parts, "variant": str(number)}) for number in range(VARIANTS)]
 
 
 def _note_bypass(store: Store, reason: str, key: Key | None) -> None:
