@@ -45,6 +45,12 @@ _NOT_TRACED = ("grad mode", "inference mode", "anomaly mode", "autocast.cache")
 """Modes that a package for inference does not depend on."""
 
 
+_DYNAMIC = (
+    "{}: packages of operators are for fixed sizes: give dynamic=False and no dynamic_shapes, or "
+    "use ctk.aot_compile(..., dynamic_shapes=...)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorPackage:
     """A package of an operator.
@@ -102,10 +108,7 @@ def aoti_compile_with_persistent_cache(
     operator = op_func_name_with_overload
     del disable_constraint_solver
     if dynamic or dynamic_shapes is not None:
-        raise ArtifactError(
-            f"{ns}::{operator}: packages of operators are for fixed sizes: give dynamic=False and "
-            "no dynamic_shapes, or use ctk.aot_compile(..., dynamic_shapes=...)"
-        )
+        raise ArtifactError(_DYNAMIC.format(f"{ns}::{operator}"))
     index = index_of(ns, operator, device_type)
     meta = describe_arguments(ns, operator, device_type, args, kwargs)
     config = resolve(options)
