@@ -10,7 +10,7 @@ pattern is an acyclic graph. A pattern with several results is a tuple of `Op`s.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -129,6 +129,20 @@ def ops_of(*roots: object) -> Iterator[Op]:
             seen.add(part)
             todo.append((part, True))
             todo += [(each, False) for each in reversed(part.operands)]
+
+
+def with_target(pattern: tuple[Op, ...], old: object, new: object) -> tuple[Op, ...]:
+    """Return a pattern that calls `new` wherever another one calls `old`."""
+    made: dict[Op, Op] = {}
+
+    def copy(part: Any) -> Any:
+        if isinstance(part, (list, tuple)):
+            return type(part)(map(copy, cast("Sequence[object]", part)))
+        return made[part] if isinstance(part, Op) else part
+
+    for part in ops_of(*pattern):
+        made[part] = type(part)(new if part.target is old else part.target, copy(part.operands))
+    return copy(pattern)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """Patterns written as Python, so that a process loads them instead of tracing them.
 
 `serialized/FAMILY.py` holds the patterns whose names begin with FAMILY (the first word of a name),
-one line per call. A pattern reuses the calls of the patterns before it, here all four of the first:
+one line per call. A pattern reuses the calls of the patterns before it; of two patterns that differ
+in one operator only the first is written as calls:
 
-    n0 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
-    n1 = Op(aten.bmm.default, (Var("q"), n0))
-    n2 = Op(aten._softmax.default, (n1, Dim(-1), False))
-    n3 = Op(aten.bmm.default, (n2, Var("v")))
-    attention_plain_inference = (n3,)
+    n0 = Op(aten.bmm.default, (Var("q"), Var("k")))
+    n1 = Op(aten.div.Tensor, (n0, Var("scale")))
+    scores_divided = (n1,)
+
+    scores_times = with_target(scores_divided, aten.div.Tensor, aten.mul.Tensor)
 
 `ctk gen-patterns` writes the files. With `CTK_GEN_PATTERNS=1` a process traces its patterns and
 writes them. The replacement function is not written: each match traces it with its own operands.
@@ -32,6 +33,7 @@ from ctk.compiler.patterns.replacement import Replacement, add_replacement, sear
 from ctk.compiler.torch_compat.fx import arguments
 
 FOLDER = Path(__file__).parent / "serialized"
+WIDTH = 100
 
 
 def gen_register_replacement(
@@ -115,7 +117,7 @@ def write(name: str, pattern: tuple[Op, ...]) -> None:
 def source_of(patterns: Mapping[str, tuple[Op, ...]]) -> str:
     """Return the source of a file of patterns of one family."""
     body = "\n".join(_statements(patterns))
-    parts = [part for part in ("ANY", "Dim", "Op", "Reshape", "Var") if part in body]
+    parts = [p for p in ("ANY", "Dim", "Op", "Reshape", "Var", "with_target") if p in body]
     imports = "import operator\n\n" if "operator." in body else ""
     imports += "import torch\n\n" if "torch." in body or "aten." in body else ""
     aten = "\naten = torch.ops.aten\n" if "aten." in body else ""
@@ -127,25 +129,51 @@ def source_of(patterns: Mapping[str, tuple[Op, ...]]) -> str:
 
 
 def _statements(patterns: Mapping[str, tuple[Op, ...]]) -> Iterator[str]:
-    """Yield the lines of patterns: `n1 = Op(...)` for each call, `NAME = (n1,)` for each pattern.
+    """Yield the lines of patterns."""
+    written: dict[tuple[str, int], str] = {}
+    bases: dict[str, tuple[Op, ...]] = {}
+    for name, pattern in sorted(patterns.items()):
+        yield ""
+        found = ((base, _find_change(bases[base], pattern)) for base in bases)
+        base, change = next((each for each in found if each[1] is not None), ("", None))
+        if change is None:
+            yield from _calls(name, pattern, written)
+            bases[name] = pattern
+        else:
+            line = f"{name} = with_target({base}, {', '.join(change)})"
+            yield line if len(line) <= WIDTH else line.replace("(", "(\n    ", 1)[:-1] + "\n)"
+
+
+def _find_change(one: tuple[Op, ...], other: tuple[Op, ...]) -> tuple[str, str] | None:
+    """Return the operators `old` and `new` if `with_target(one, old, new)` is the other pattern."""
+    pairs = {(a.target, b.target) for a, b in zip(ops_of(*one), ops_of(*other), strict=False)}
+    changes = [(_target(old), _target(new)) for old, new in pairs if old is not new]
+    if len(changes) != 1:
+        return None
+    old, new = changes[0]
+    changed = [line.replace(f"({old},", f"({new},") for line in _calls("", one, {})]
+    return (old, new) if changed == [*_calls("", other, {})] else None
+
+
+def _calls(
+    name: str, pattern: tuple[Op, ...], written: dict[tuple[str, int], str]
+) -> Iterator[str]:
+    """Yield `n1 = Op(...)` for each call of a pattern that is not written yet, and `NAME = (n1,)`.
 
     Two equal calls of one pattern stay two statements: they match two nodes.
     """
-    written: dict[tuple[str, int], str] = {}
-    for name in sorted(patterns):
-        yield ""
-        names: dict[Op, str] = {}
-        equal = Counter[str]()
-        for part in ops_of(*patterns[name]):
-            args = _text(tuple(part.operands), names)
-            call = f"{type(part).__name__}({_target(part.target)}, {args})"
-            equal[call] += 1
-            key = call, equal[call]
-            if key not in written:
-                written[key] = f"n{len(written)}"
-                yield f"{written[key]} = {call}"
-            names[part] = written[key]
-        yield f"{name} = {_text(patterns[name], names)}"
+    names: dict[Op, str] = {}
+    equal = Counter[str]()
+    for part in ops_of(*pattern):
+        args = _text(tuple(part.operands), names)
+        call = f"{type(part).__name__}({_target(part.target)}, {args})"
+        equal[call] += 1
+        key = call, equal[call]
+        if key not in written:
+            written[key] = f"n{len(written)}"
+            yield f"{written[key]} = {call}"
+        names[part] = written[key]
+    yield f"{name} = {_text(pattern, names)}"
 
 
 def _target(target: object) -> str:

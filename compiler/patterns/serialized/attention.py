@@ -4,7 +4,7 @@ import operator
 
 import torch
 
-from ctk.compiler.patterns.expression import ANY, Dim, Op, Reshape, Var
+from ctk.compiler.patterns.expression import ANY, Dim, Op, Reshape, Var, with_target
 
 aten = torch.ops.aten
 
@@ -270,148 +270,52 @@ n214 = Op(aten.bmm.default, (n213, n13))
 n215 = Reshape(aten.view.default, (n214, ANY))
 attention_query_training = (n187, n209, n212, n215)
 
-n216 = Op(aten.mul.Tensor, (n4, Var("scale")))
-n217 = Op(aten._softmax.default, (n216, Dim(-1), False))
-n218 = Op(aten.native_dropout.default, (n217, Var("p"), True))
-n219 = Op(operator.getitem, (n218, 0))
-n220 = Reshape(aten.view.default, (n219, ANY))
-n221 = Op(aten.bmm.default, (n220, n10))
-n222 = Reshape(aten.view.default, (n221, ANY))
-n223 = Op(operator.getitem, (n218, 1))
-n224 = Op(aten.native_dropout_backward.default, (n16, n223, ANY))
-n225 = Op(aten._softmax_backward_data.default, (n224, n217, Dim(-1), ANY))
-n226 = Op(aten.mul.Tensor, (n225, Var("scale")))
-n227 = Reshape(aten.view.default, (n226, ANY))
-n228 = Op(aten.bmm.default, (n227, n22))
-n229 = Reshape(aten.view.default, (n228, ANY))
-n230 = Op(aten.bmm.default, (n25, n227))
-n231 = Reshape(aten.view.default, (n230, ANY))
-n232 = Op(aten.transpose.int, (n231, Dim(-2), Dim(-1)))
-n233 = Op(aten.transpose.int, (n220, Dim(-2), Dim(-1)))
-n234 = Op(aten.bmm.default, (n233, n13))
-n235 = Reshape(aten.view.default, (n234, ANY))
-attention_times_dropout_training = (n222, n229, n232, n235)
+attention_times_dropout_training = with_target(
+    attention_divided_dropout_training, aten.div.Tensor, aten.mul.Tensor
+)
 
-n236 = Op(aten.masked_fill.Scalar, (n216, Var("mask"), float("-inf")))
-n237 = Op(aten._softmax.default, (n236, Dim(-1), False))
-n238 = Reshape(aten.view.default, (n237, ANY))
-n239 = Op(aten.bmm.default, (n238, n10))
-n240 = Reshape(aten.view.default, (n239, ANY))
-attention_times_fill_inference = (n240,)
+attention_times_fill_inference = with_target(
+    attention_divided_fill_inference, aten.div.Tensor, aten.mul.Tensor
+)
 
-n241 = Op(aten._softmax_backward_data.default, (n16, n237, Dim(-1), ANY))
-n242 = Op(aten.masked_fill.Scalar, (n241, Var("mask"), 0))
-n243 = Op(aten.mul.Tensor, (n242, Var("scale")))
-n244 = Reshape(aten.view.default, (n243, ANY))
-n245 = Op(aten.bmm.default, (n244, n22))
-n246 = Reshape(aten.view.default, (n245, ANY))
-n247 = Op(aten.bmm.default, (n25, n244))
-n248 = Reshape(aten.view.default, (n247, ANY))
-n249 = Op(aten.transpose.int, (n248, Dim(-2), Dim(-1)))
-n250 = Op(aten.transpose.int, (n238, Dim(-2), Dim(-1)))
-n251 = Op(aten.bmm.default, (n250, n13))
-n252 = Reshape(aten.view.default, (n251, ANY))
-attention_times_fill_training = (n240, n246, n249, n252)
+attention_times_fill_training = with_target(
+    attention_divided_fill_training, aten.div.Tensor, aten.mul.Tensor
+)
 
-n253 = Op(aten._to_copy.default, (n216, ANY, None, None, None, False, None))
-n254 = Op(aten._softmax.default, (n253, Dim(-1), False))
-n255 = Op(aten._to_copy.default, (n254, ANY, None, None, None, False, None))
-n256 = Reshape(aten.view.default, (n255, ANY))
-n257 = Op(aten.bmm.default, (n256, n10))
-n258 = Reshape(aten.view.default, (n257, ANY))
-attention_times_float_inference = (n258,)
+attention_times_float_inference = with_target(
+    attention_divided_float_inference, aten.div.Tensor, aten.mul.Tensor
+)
 
-n259 = Op(aten.add.Tensor, (n216, Var("mask"), 1))
-n260 = Op(aten._to_copy.default, (n259, ANY, None, None, None, False, None))
-n261 = Op(aten._softmax.default, (n260, Dim(-1), False))
-n262 = Op(aten._to_copy.default, (n261, ANY, None, None, None, False, None))
-n263 = Reshape(aten.view.default, (n262, ANY))
-n264 = Op(aten.bmm.default, (n263, n10))
-n265 = Reshape(aten.view.default, (n264, ANY))
-attention_times_float_mask_inference = (n265,)
+attention_times_float_mask_inference = with_target(
+    attention_divided_float_mask_inference, aten.div.Tensor, aten.mul.Tensor
+)
 
-n266 = Op(aten._softmax_backward_data.default, (n62, n261, Dim(-1), ANY))
-n267 = Op(aten._to_copy.default, (n266, ANY, torch.strided, ANY, None, False, None))
-n268 = Op(aten.mul.Tensor, (n267, Var("scale")))
-n269 = Reshape(aten.view.default, (n268, ANY))
-n270 = Op(aten.bmm.default, (n269, n22))
-n271 = Reshape(aten.view.default, (n270, ANY))
-n272 = Op(aten.bmm.default, (n25, n269))
-n273 = Reshape(aten.view.default, (n272, ANY))
-n274 = Op(aten.transpose.int, (n273, Dim(-2), Dim(-1)))
-n275 = Op(aten.transpose.int, (n263, Dim(-2), Dim(-1)))
-n276 = Op(aten.bmm.default, (n275, n13))
-n277 = Reshape(aten.view.default, (n276, ANY))
-attention_times_float_mask_training = (n265, n271, n274, n277)
+attention_times_float_mask_training = with_target(
+    attention_divided_float_mask_training, aten.div.Tensor, aten.mul.Tensor
+)
 
-n278 = Op(aten._softmax_backward_data.default, (n62, n254, Dim(-1), ANY))
-n279 = Op(aten._to_copy.default, (n278, ANY, torch.strided, ANY, None, False, None))
-n280 = Op(aten.mul.Tensor, (n279, Var("scale")))
-n281 = Reshape(aten.view.default, (n280, ANY))
-n282 = Op(aten.bmm.default, (n281, n22))
-n283 = Reshape(aten.view.default, (n282, ANY))
-n284 = Op(aten.bmm.default, (n25, n281))
-n285 = Reshape(aten.view.default, (n284, ANY))
-n286 = Op(aten.transpose.int, (n285, Dim(-2), Dim(-1)))
-n287 = Op(aten.transpose.int, (n256, Dim(-2), Dim(-1)))
-n288 = Op(aten.bmm.default, (n287, n13))
-n289 = Reshape(aten.view.default, (n288, ANY))
-attention_times_float_training = (n258, n283, n286, n289)
+attention_times_float_training = with_target(
+    attention_divided_float_training, aten.div.Tensor, aten.mul.Tensor
+)
 
-n290 = Reshape(aten.view.default, (n217, ANY))
-n291 = Op(aten.bmm.default, (n290, n10))
-n292 = Reshape(aten.view.default, (n291, ANY))
-attention_times_inference = (n292,)
+attention_times_inference = with_target(
+    attention_divided_inference, aten.div.Tensor, aten.mul.Tensor
+)
 
-n293 = Op(aten._softmax.default, (n259, Dim(-1), False))
-n294 = Reshape(aten.view.default, (n293, ANY))
-n295 = Op(aten.bmm.default, (n294, n10))
-n296 = Reshape(aten.view.default, (n295, ANY))
-attention_times_mask_inference = (n296,)
+attention_times_mask_inference = with_target(
+    attention_divided_mask_inference, aten.div.Tensor, aten.mul.Tensor
+)
 
-n297 = Op(aten._softmax_backward_data.default, (n16, n293, Dim(-1), ANY))
-n298 = Op(aten.mul.Tensor, (n297, Var("scale")))
-n299 = Reshape(aten.view.default, (n298, ANY))
-n300 = Op(aten.bmm.default, (n299, n22))
-n301 = Reshape(aten.view.default, (n300, ANY))
-n302 = Op(aten.bmm.default, (n25, n299))
-n303 = Reshape(aten.view.default, (n302, ANY))
-n304 = Op(aten.transpose.int, (n303, Dim(-2), Dim(-1)))
-n305 = Op(aten.transpose.int, (n294, Dim(-2), Dim(-1)))
-n306 = Op(aten.bmm.default, (n305, n13))
-n307 = Reshape(aten.view.default, (n306, ANY))
-attention_times_mask_training = (n296, n301, n304, n307)
+attention_times_mask_training = with_target(
+    attention_divided_mask_training, aten.div.Tensor, aten.mul.Tensor
+)
 
-n308 = Op(aten._softmax_backward_data.default, (n16, n217, Dim(-1), ANY))
-n309 = Op(aten.mul.Tensor, (n308, Var("scale")))
-n310 = Reshape(aten.view.default, (n309, ANY))
-n311 = Op(aten.bmm.default, (n310, n22))
-n312 = Reshape(aten.view.default, (n311, ANY))
-n313 = Op(aten.bmm.default, (n25, n310))
-n314 = Reshape(aten.view.default, (n313, ANY))
-n315 = Op(aten.transpose.int, (n314, Dim(-2), Dim(-1)))
-n316 = Op(aten.transpose.int, (n290, Dim(-2), Dim(-1)))
-n317 = Op(aten.bmm.default, (n316, n13))
-n318 = Reshape(aten.view.default, (n317, ANY))
-attention_times_training = (n292, n312, n315, n318)
+attention_times_training = with_target(attention_divided_training, aten.div.Tensor, aten.mul.Tensor)
 
-n319 = Op(aten.where.self, (Var("mask"), n216, n116))
-n320 = Op(aten._softmax.default, (n319, Dim(-1), False))
-n321 = Reshape(aten.view.default, (n320, ANY))
-n322 = Op(aten.bmm.default, (n321, n10))
-n323 = Reshape(aten.view.default, (n322, ANY))
-attention_times_where_inference = (n323,)
+attention_times_where_inference = with_target(
+    attention_divided_where_inference, aten.div.Tensor, aten.mul.Tensor
+)
 
-n324 = Op(aten._softmax_backward_data.default, (n16, n320, Dim(-1), ANY))
-n325 = Op(aten.where.self, (Var("mask"), n324, n123))
-n326 = Op(aten.mul.Tensor, (n325, Var("scale")))
-n327 = Reshape(aten.view.default, (n326, ANY))
-n328 = Op(aten.bmm.default, (n327, n22))
-n329 = Reshape(aten.view.default, (n328, ANY))
-n330 = Op(aten.bmm.default, (n25, n327))
-n331 = Reshape(aten.view.default, (n330, ANY))
-n332 = Op(aten.transpose.int, (n331, Dim(-2), Dim(-1)))
-n333 = Op(aten.transpose.int, (n321, Dim(-2), Dim(-1)))
-n334 = Op(aten.bmm.default, (n333, n13))
-n335 = Reshape(aten.view.default, (n334, ANY))
-attention_times_where_training = (n323, n329, n332, n335)
+attention_times_where_training = with_target(
+    attention_divided_where_training, aten.div.Tensor, aten.mul.Tensor
+)

@@ -371,3 +371,23 @@ def test_written_patterns_share_calls_but_equal_calls_of_one_stay_two_nodes(tmp_
     assert len({*ops_of(*read["same_two"])}) == 3
     assert read["same_twice"][0].args[0] is read["same_two"][0].args[0]
     assert generated.source_of(read) == path.read_text(encoding="utf-8")
+
+
+def test_of_patterns_that_differ_in_one_operator_the_first_is_written(tmp_path):
+    aten = torch.ops.aten
+    inner = Op(aten.sin.default, (Var("x"),))
+    patterns = {
+        f"same_{name}": (Op(target, (Op(target, (inner, Var("y"))), inner)),)
+        for name, target in (("div", aten.div.Tensor), ("mul", aten.mul.Tensor))
+    }
+    patterns["same_other"] = (Op(aten.mul.Tensor, (inner, inner)),)
+    path = tmp_path / "same.py"
+    path.write_text(generated.source_of(patterns), encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert "same_mul = with_target(same_div, aten.div.Tensor, aten.mul.Tensor)\n" in text
+    assert text.count("with_target(") == 1
+    read = generated.read(path)
+    assert generated.source_of(read) == text
+    for name, pattern in patterns.items():
+        mine, loaded = (generated.source_of({name: each}) for each in (pattern, read[name]))
+        assert mine == loaded
