@@ -184,12 +184,19 @@ def _hint(size: object) -> float:
 def _with_layout(rewriter: Rewriter, new: Node, old: Node, start: Node) -> Node:
     """Return a result with the strides of the one it replaces: itself, or a copy."""
     order = None if _has_layout(new, old) else _layout(old)
-    if order is None:
-        return new
+    return new if order is None else insert_copy(rewriter, new, order, start)
+
+
+def insert_copy(rewriter: Rewriter, node: Node, order: Sequence[int], start: Node) -> Node:
+    """Insert a dense copy of a node, right behind it but not in front of `start`.
+
+    Args:
+        order: The dimensions from the outermost in memory to the innermost.
+    """
     aten, inverse = torch.ops.aten, [order.index(dim) for dim in range(len(order))]
     dense = {"memory_format": torch.contiguous_format}
-    is_plain = order == inverse == list(range(len(order)))
+    is_plain = list(order) == inverse == list(range(len(order)))
     if not is_plain:
-        new = _insert(rewriter, aten.permute.default, (new, order), {}, start)
-    new = _insert(rewriter, aten.clone.default, (new,), dense, start)
-    return new if is_plain else _insert(rewriter, aten.permute.default, (new, inverse), {}, start)
+        node = _insert(rewriter, aten.permute.default, (node, list(order)), {}, start)
+    node = _insert(rewriter, aten.clone.default, (node,), dense, start)
+    return node if is_plain else _insert(rewriter, aten.permute.default, (node, inverse), {}, start)

@@ -25,6 +25,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
 from ctk.compiler.fx.restride import again, same_layouts
 from ctk.compiler.fx.types import dense_strides, tensor_of, value_of
+from ctk.compiler.patterns.insert import insert_copy
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -128,21 +129,9 @@ def _apply(rewriter: Rewriter, plan: _Plan) -> None:
         node.meta["val"] = value
         if node in plan.restored:
             assert old is not None  # _is_restorable has looked
-            restored = _restore(rewriter, node, old)
+            restored = insert_copy(rewriter, node, _order(old), node)
             for user in plan.restored[node]:
                 user.replace_input_with(node, restored)
-
-
-def _restore(rewriter: Rewriter, node: Node, old: torch.Tensor) -> Node:
-    """Return a copy of a node with the strides of another tensor, which is dense."""
-    before, options = node.next, {"memory_format": torch.contiguous_format}
-    order = _order(old)
-    if order == sorted(order):
-        return rewriter.insert(aten.clone.default, (node,), options, before=before)
-    inner = rewriter.insert(aten.permute.default, (node, list(order)), before=before)
-    copied = rewriter.insert(aten.clone.default, (inner,), options, before=before)
-    back = [order.index(axis) for axis in range(len(order))]
-    return rewriter.insert(aten.permute.default, (copied, list(back)), before=before)
 
 
 def _order(tensor: torch.Tensor) -> list[int]:
