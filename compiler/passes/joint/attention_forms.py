@@ -17,6 +17,7 @@ are written (`_AddedMask`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Literal
 
 import torch
@@ -194,16 +195,8 @@ def _by(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, p: float = 0.0) 
     return sdpa(q, k, v, scale=scale, p=p)
 
 
-def _over(q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0) -> Tensor:
-    return sdpa(q, k, v, scale=1 / scale, p=p)
-
-
 def _add(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     return _AddedMask.apply(q, k, v, mask, scale)
-
-
-def _over_added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
-    return _add(q, k, v, mask, scale=1 / scale)
 
 
 def _keep(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
@@ -212,37 +205,39 @@ def _keep(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) 
     return _with_empty_rows(out, empty, v)
 
 
-def _over_kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
-    return _keep(q, k, v, mask, scale=1 / scale)
-
-
 def _fill(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     return _keep(q, k, v, ~mask, scale=scale)
 
 
-def _over_filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
-    return _keep(q, k, v, ~mask, scale=1 / scale)
+def _over(replace: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a replacement, with the same arguments, for scores over a scale."""
+
+    @wraps(replace)
+    def divided(*, scale: float, **others: Any) -> Tensor:
+        return replace(scale=1 / scale, **others)
+
+    return divided
 
 
 FORMS = (
-    Form("divided", _divided, _over, None, SCALE),
+    Form("divided", _divided, _over(_by), None, SCALE),
     Form("times", _times, _by, None, SCALE),
     Form("query", _query, _by, None, SCALE),
     Form("plain", _plain, _by),
-    Form("divided_mask", _divided_mask, _over_added, "float", SCALE),
+    Form("divided_mask", _divided_mask, _over(_add), "float", SCALE),
     Form("times_mask", _times_mask, _add, "float", SCALE),
     Form("query_mask", _query_mask, _add, "float", SCALE),
     Form("plain_mask", _plain_mask, _add, "float"),
-    Form("divided_fill", _divided_fill, _over_filled, "bool", SCALE),
+    Form("divided_fill", _divided_fill, _over(_fill), "bool", SCALE),
     Form("times_fill", _times_fill, _fill, "bool", SCALE),
     Form("plain_fill", _plain_fill, _fill, "bool"),
-    Form("divided_where", _divided_where, _over_kept, "bool", SCALE),
+    Form("divided_where", _divided_where, _over(_keep), "bool", SCALE),
     Form("times_where", _times_where, _keep, "bool", SCALE),
-    Form("divided_float", _divided_float, _over, None, SCALE, torch.float16),
+    Form("divided_float", _divided_float, _over(_by), None, SCALE, torch.float16),
     Form("times_float", _times_float, _by, None, SCALE, torch.float16),
-    Form("divided_float_mask", _divided_float_mask, _over_added, "float", SCALE, torch.float16),
+    Form("divided_float_mask", _divided_float_mask, _over(_add), "float", SCALE, torch.float16),
     Form("times_float_mask", _times_float_mask, _add, "float", SCALE, torch.float16),
-    Form("divided_dropout", _divided_dropout, _over, None, DROPOUT, dropout=True),
+    Form("divided_dropout", _divided_dropout, _over(_by), None, DROPOUT, dropout=True),
     Form("times_dropout", _times_dropout, _by, None, DROPOUT, dropout=True),
 )
 """More specific forms first: `plain` also matches scores that are scaled in another way."""
