@@ -5,12 +5,12 @@ from torch.fx import Graph, Node
 AROUND = 10
 
 
-def excerpt(graph: Graph, name: str | None, *, around: int = AROUND) -> str:
-    """Return the node called `name` (marked `>`) and `around` nodes on each side; else the head."""
+def excerpt(graph: Graph, name: str | None) -> str:
+    """Return the node called `name` (marked `>`) and `AROUND` nodes on each side; else the head."""
     nodes = list(graph.nodes)
     at = next((i for i, node in enumerate(nodes) if node.name == name), None)
-    first = 0 if at is None else max(0, at - around)
-    last = 2 * around if at is None else at + around + 1
+    first = 0 if at is None else max(0, at - AROUND)
+    last = 2 * AROUND if at is None else at + AROUND + 1
     lines = [
         f"{'>' if i == at else ' '} {_line(nodes[i])}" for i in range(first, min(last, len(nodes)))
     ]

@@ -15,7 +15,7 @@ from graphlib import CycleError
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.fx.copy import copy_graph_module, copy_node, graph_module
-from ctk.compiler.fx.diff import Hunk, diff_hunks, find_substitutions, shape
+from ctk.compiler.fx.diff import Hunk, find_substitutions, shape
 from ctk.compiler.fx.walk import attribute_targets, attributes, by_name, topological
 from ctk.compiler.torch_compat.fx import graphs
 
@@ -24,18 +24,17 @@ def apply_hunks(
     before: GraphModule,
     after: GraphModule,
     taken: Iterable[Hunk],
-    hunks: Sequence[Hunk] | None = None,
+    hunks: Sequence[Hunk],
 ) -> GraphModule:
     """Return a new graph: `before` with only some of the changes made, and the same node names.
 
     Args:
-        hunks: All hunks between the two; `diff_hunks(before, after)` when None.
+        hunks: All hunks between the two (`diff_hunks`).
 
     Raises:
         RuntimeError: The subset has no consistent order.
     """
-    everything = diff_hunks(before, after) if hunks is None else hunks
-    definitions = _Definitions(before, after, set(taken), everything)
+    definitions = _Definitions(before, after, set(taken), hunks)
     graph = Graph()
     made: dict[str, Node] = {}
     for name in _order(definitions, _ranks(before, after)):

@@ -128,9 +128,8 @@ def _convert(kind: object, value: object) -> object:
 
 
 def _first_of(kinds: tuple[object, ...], value: object) -> object:
-    for kind in sorted(
-        kinds, key=lambda kind: kind is float
-    ):  # 3 stays an int if the option allows int
+    ints_first = sorted(kinds, key=lambda kind: kind is float)  # 3 stays an int if it may be one
+    for kind in ints_first:
         try:
             return _convert(kind, value)
         except ValueError:

@@ -69,10 +69,8 @@ def _is_changed(node: Node, states: dict[Node, NodeState]) -> bool:
     known, now = states.get(node), (node.target, node.args, node.kwargs)
     if known is None or known == now:
         return known is None
-    call = read_call(*known)
-    return call is None or call != read_call(
-        *now
-    )  # another spelling of the same call keeps its type
+    call = read_call(*known)  # another spelling of the same call keeps its type
+    return call is None or call != read_call(*now)
 
 
 def _retype(

@@ -8,10 +8,10 @@ Where `x` is zero everywhere, as in the backward of `z[i]` and of `z.index_selec
 not read: `0 + y` is stored, which makes 0.0 of -0.0 as accumulation does.
 
 Known to be different: `randperm`, `arange`, the indices of a sorted vector, and operators that take
-each element of them at most once (slices, parts, views, copies). Preconditions: one tensor of
-indices, 64-bit, that nothing writes to; `alpha` is 1; `x` is not complex; the result has the layout
-of `x`. Nothing is accumulated then, so no kernel needs atomics (their order differs between runs),
-nor a sort. Exact.
+each element of them at most once (slices, parts, views, copies): nothing runs to find out, and no
+guard is added. Preconditions: one tensor of indices, 64-bit, that nothing writes to; `alpha` is 1;
+`x` is not complex; the result has the layout of `x`. Nothing is accumulated then, so no kernel
+needs atomics (their order differs between runs), nor a sort. Exact.
 
 A plain `x[i]` stays: eager's kernel checks bounds in `_unsafe_index` as well.
 
@@ -20,16 +20,21 @@ first dimension, if the index is a slice of it; this pass traces the origin of t
 backward.
 """
 
+import operator
+from collections.abc import Iterator, Sequence
+from typing import cast
+
 import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.operator_facts import PERMUTATIONS, RANGES, SORTS, TAKES_EACH_ONCE
 from ctk.compiler.fx.properties import base_of, mutated_bases
-from ctk.compiler.fx.types import same_layout, tensor_of
-from ctk.compiler.fx.unique import is_at_most, only_index, unique_below
-from ctk.compiler.patterns.expression import Match, Op, Var
-from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
+from ctk.compiler.fx.types import same_layout, tensor_of, value_of
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 X, DIM, INDEX, VALUES = Var("x"), Var("dim"), Var("index"), Var("values")
@@ -38,7 +43,7 @@ X, DIM, INDEX, VALUES = Var("x"), Var("dim"), Var("index"), Var("values")
 def _place(match: Match) -> tuple[int, Node] | None:
     """Return the dimension and the indices of a match; None if there are several."""
     if "indices" in match.bound:
-        return only_index(match.bound["indices"])
+        return _only_index(match.bound["indices"])
     dim, index, x = match.bound["dim"], match.bound["index"], tensor_of(match.bound["x"])
     if not isinstance(dim, int) or not isinstance(index, Node) or x is None or not x.dim():
         return None
@@ -53,11 +58,11 @@ def _may_store(match: Match) -> str | None:
     if x.is_complex():
         return "a sum of complex numbers makes NaN of infinities, accumulation does not"
     axis, index = place
-    found = unique_below(index)
+    found = _unique_below(index)
     if found is None:
         return f"two numbers of {index} may be equal"
     bound, read_from = found
-    if not is_at_most(bound, x.shape[axis]):
+    if not _is_at_most(bound, x.shape[axis]):
         return f"{index} is below {bound}, the dimension has {x.shape[axis]} places"
     written = mutated_bases(match.root.graph)
     if any(base_of(node) in written for node in read_from):
@@ -124,6 +129,83 @@ def _is_zero(node: Node) -> bool:
             aten.new_zeros.default,
         )
     return is_zero and node not in mutated_bases(node.graph)
+
+
+def _unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
+    """Return a bound of a tensor's numbers if they are different, and not negative.
+
+    The bound is exclusive, a number or a symbol. With it come the nodes that the numbers come from,
+    which must not be written to. None if two numbers may be equal.
+    """
+    chain = tuple(_chain(index))
+    if any(not _is_whole(node) for node in chain):
+        return None
+    bound = _exclusive_bound(chain[-1])
+    return None if bound is None else (bound, chain)
+
+
+def _chain(node: Node) -> Iterator[Node]:
+    """Yield a node, and the nodes that its elements were taken from."""
+    yield node
+    while _takes_each_once(node):
+        node = node.all_input_nodes[0]
+        yield node
+
+
+def _takes_each_once(node: Node) -> bool:
+    source = node.args[0] if node.op == "call_function" and node.args else None
+    if not isinstance(source, Node):
+        return False
+    if node.target is operator.getitem:
+        return source.target in TAKES_EACH_ONCE
+    return node.target in TAKES_EACH_ONCE
+
+
+def _is_whole(node: Node) -> bool:
+    """Return whether a node holds 64-bit integers or several tensors; smaller integers may wrap."""
+    value = value_of(node)
+    if isinstance(value, (list, tuple)):
+        return True
+    return isinstance(value, torch.Tensor) and value.dtype == torch.int64
+
+
+def _exclusive_bound(node: Node) -> object:
+    """Return the exclusive bound of a source of different numbers; None for another node."""
+    if node.target in PERMUTATIONS and node.args:
+        return value_of(node.args[0])
+    if node.target in RANGES:
+        return _end_of_range(node)
+    source = node.args[0] if node.target is operator.getitem else None
+    if isinstance(source, Node) and source.target in SORTS and node.args[1] == 1:
+        tensor = tensor_of(source.args[0])
+        return tensor.shape[0] if tensor is not None and tensor.dim() == 1 else None
+    return None
+
+
+def _end_of_range(node: Node) -> object:
+    start, step = (_argument(node, name, default) for name, default in (("start", 0), ("step", 1)))
+    if type(start) is not int or type(step) is not int or start < 0 or step < 1:
+        return None
+    return value_of(_argument(node, "end", None))
+
+
+def _argument(node: Node, name: str, default: object) -> object:
+    found = arguments.argument_of(node.target, node.args, node.kwargs, name)
+    return default if found is None else found
+
+
+def _is_at_most(bound: object, size: object) -> bool:
+    """Return whether a bound is known to be no larger than a size, without adding a guard."""
+    if type(bound) is int and type(size) is int:
+        return bound <= size
+    return fake.is_symbolic(bound) and str(bound) == str(size)
+
+
+def _only_index(indices: object) -> tuple[int, Node] | None:
+    """Return the dimension and the tensor of the only index in a list: `x[:, index]`."""
+    given = cast("Sequence[object]", indices if isinstance(indices, (list, tuple)) else ())
+    found = [(axis, each) for axis, each in enumerate(given) if isinstance(each, Node)]
+    return found[0] if len(found) == 1 else None
 
 
 RULES = RuleTable(
