@@ -32,30 +32,12 @@ from ctk.compiler.patterns.expression import (
     Pattern,
     PatternMismatch,
     Reshape,
-    Var,
     ops_of,
     roots_of,
 )
-from ctk.compiler.patterns.solve import CLONE, UNSAFE_VIEW, calls, find, matches
+from ctk.compiler.patterns.solve import CLONE, UNSAFE_VIEW, calls, matches
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fx import graphs
-
-__all__ = [
-    "AnyRule",
-    "Guard",
-    "HandlerRule",
-    "Match",
-    "Op",
-    "PatternMismatch",
-    "Rule",
-    "RuleTable",
-    "Var",
-    "apply_rules",
-    "explain",
-    "find",
-    "holds",
-    "why_not",
-]
 
 log = logging.getLogger("ctk.patterns")
 

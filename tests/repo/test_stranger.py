@@ -92,7 +92,7 @@ RULE = '''
 
 import torch
 
-from ctk.compiler.patterns.matcher import Op, Rule, Var
+from ctk.compiler.patterns import Op, Rule, Var
 
 aten = torch.ops.aten
 

@@ -32,15 +32,8 @@ from torch.fx import Node
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
 from ctk.compiler.passes.freezing.quantized import is_quantized
-from ctk.compiler.patterns.matcher import (
-    Match,
-    Op,
-    Rule,
-    RuleTable,
-    Var,
-    apply_rules,
-    replace_match,
-)
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.patterns.matcher import replace_match
 from ctk.compiler.patterns.solve import matches
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter

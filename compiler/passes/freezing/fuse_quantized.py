@@ -27,16 +27,8 @@ from ctk.compiler.fx.constants import constant_value
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_layout, same_sizes, tensor_of
 from ctk.compiler.passes.freezing.quantized import name_of
-from ctk.compiler.patterns.matcher import (
-    HandlerRule,
-    LazyTable,
-    Match,
-    Op,
-    RuleTable,
-    Var,
-    apply_rules,
-    replace_match,
-)
+from ctk.compiler.patterns import HandlerRule, LazyTable, Match, Op, RuleTable, Var, apply_rules
+from ctk.compiler.patterns.matcher import replace_match
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake

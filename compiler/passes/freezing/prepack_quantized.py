@@ -46,7 +46,7 @@ from ctk.compiler.passes.freezing.quantized import (
     plain,
     skip_transpose,
 )
-from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake

@@ -21,7 +21,7 @@ from torch.fx import Node
 from ctk.compiler.fx.properties import escapes, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of
 from ctk.compiler.passes.freezing.quantized import LAYERS, integers_of, name_of
-from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.inductor import onednn

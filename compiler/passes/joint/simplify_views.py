@@ -20,8 +20,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of, value_of
-from ctk.compiler.patterns.expression import Match, Op, Var
-from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake

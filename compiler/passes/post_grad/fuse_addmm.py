@@ -14,8 +14,7 @@ from torch.fx import Node
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import base_of, is_mutating
 from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
-from ctk.compiler.patterns.expression import Match, Op, Var
-from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 

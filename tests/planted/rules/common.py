@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var
+from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var
 
 aten = torch.ops.aten
 A, B, C, S, X, Y = (Var(name) for name in "abcsxy")
