@@ -187,7 +187,8 @@ class Forms:
         Raises:
             TypeError: No form fits.
         """
-        if value is None or (type(value) in self.plain and not _is_infinite(value)):
+        is_finite = type(value) is not float or math.isfinite(value)
+        if value is None or (type(value) in self.plain and is_finite):
             return value
         if isinstance(value, list):
             return [self.write(part) for part in cast("list[Any]", value)]
@@ -237,10 +238,6 @@ def torch_value(word: str, *kinds: type) -> Any:
     if not isinstance(found, kinds):
         raise TypeError("torch has something else of that name")
     return found
-
-
-def _is_infinite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _require(data: Json, kind: type, noun: str) -> Any:

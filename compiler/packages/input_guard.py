@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import MALFORMED, ArtifactError, InputError
+from ctk.compiler.fx.clone import extent
 from ctk.compiler.records import (
     FLAG,
     INTEGER,
@@ -344,10 +345,8 @@ def share_memory(a: Tensor, b: Tensor) -> bool:
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((size - 1) * stride for size, stride in steps)
     start = tensor.data_ptr()
-    return start, start + (last + 1) * tensor.element_size()
+    return start, start + extent(tensor.shape, tensor.stride()) * tensor.element_size()
 
 
 def symbol_name(size: Index) -> str | None:

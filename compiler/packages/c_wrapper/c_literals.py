@@ -23,8 +23,6 @@ def size_text(size: Index | int) -> str:
 
 def sizes_text(sizes: Sequence[Index | int]) -> str:
     """Return rank and sizes, as two arguments of a function."""
-    if not sizes:
-        return "0, NULL"
     return f"{len(sizes)}, {array_text(sizes)}"
 
 
