@@ -57,7 +57,11 @@ def resize_arguments(arguments: Arguments) -> list[Arguments]:
     batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
     if batch < SMALLEST or not _are_apart(tensors):
         return []
-    return [_change(arguments, lambda t: _with_one_more_row(t) if _begins(t, batch) else t)]
+
+    def grow(tensor: Tensor) -> Tensor:
+        return _with_one_more_row(tensor) if tensor.shape[:1] == (batch,) else tensor
+
+    return [_change(arguments, grow)]
 
 
 def exchange_values(arguments: Arguments) -> list[Arguments]:
@@ -78,10 +82,6 @@ def _are_apart(tensors: list[Tensor]) -> bool:
         return False
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()]
     return len(set(storages)) == len(storages)
-
-
-def _begins(tensor: Tensor, batch: int) -> bool:
-    return tensor.dim() > 0 and tensor.shape[0] == batch
 
 
 def _change(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:

@@ -187,11 +187,7 @@ def change_data(
 
 
 def widen_data(data: Tensor) -> Tensor:
-    """Return the data of a tensor in the float64 form of its dtype.
-
-    Raises:
-        PrecisionRefused: Its rounding is part of the program (float8).
-    """
+    """Return data in its float64 form; raise `PrecisionRefused` if it has none (float8)."""
     return data.to(wider(data.dtype))
 
 
@@ -340,7 +336,8 @@ def propagate(result: object) -> None:
 @contextlib.contextmanager
 def seed_all(seed: int = SEED) -> Generator[None, None, None]:
     """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
-    numpy = _numpys_generator()
+    # numpy imports it at its first use
+    numpy: Any = importlib.import_module("numpy.random") if "numpy" in sys.modules else None
     kept, numpys = random.getstate(), numpy.get_state() if numpy else None
     try:
         with generators_kept():
@@ -353,11 +350,6 @@ def seed_all(seed: int = SEED) -> Generator[None, None, None]:
         random.setstate(kept)
         if numpy:
             numpy.set_state(numpys)
-
-
-def _numpys_generator() -> Any:
-    """Return `numpy.random`, which numpy imports at its first use; None without numpy."""
-    return importlib.import_module("numpy.random") if "numpy" in sys.modules else None
 
 
 @contextlib.contextmanager

@@ -53,12 +53,7 @@ def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
 
 
 def play_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
-    """Return the calls of one side.
-
-    Raises:
-        Died: Its process has ended.
-        CannotTell: It was refused.
-    """
+    """Return the calls of one side; raise `Died` if it ended, `CannotTell` if it was refused."""
     values = side(is_compiled, how)
     if "refused" in values:
         raise CannotTell(values["refused"])

@@ -48,11 +48,7 @@ _DAMAGED = (
 
 
 def _check_path(name: str) -> str:
-    """Return a path inside the folder.
-
-    Raises:
-        ValueError: It is absolute, leads out of the folder, or has odd characters.
-    """
+    """Return a path in the folder; raise `ValueError` if it leads out, or has odd characters."""
     path = PurePosixPath(name)
     plain = re.fullmatch(r"[\w.+ -]+(/[\w.+ -]+)*", name)
     if len(name) <= NAME_LENGTH and plain and not path.is_absolute() and ".." not in path.parts:
@@ -89,25 +85,18 @@ class Provenance:
 @document
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The document `manifest.json`.
+    """The document `manifest.json`; the fields of a `Case` are as there.
 
     Attributes:
-        name: Label of the case.
-        target: Target spec; a file of the user is named by its copy: `sources/my.py:backend`.
+        target: A file of the user is named by its copy: `sources/my.py:backend`.
         config: Options that differ from the target's defaults; files as in `target`.
-        modes: Ambient modes.
-        signature: The failure, if it was judged.
         inputs: How values were kept.
-        dynamic: `Case.dynamic`.
         symbols: Hint of each symbol.
         synthetic: Inputs and constants whose values are not the program's own.
-        roles: `Case.roles`.
         imports: Modules that loading must import, if the user allows it, and files among `sources`
             that it must run: they register operators.
         sources: Files of the user that were copied into the folder, relative to it.
         files: Every file that was written, relative to the folder.
-        provenance: Versions, platform, environment, time.
-        schema: Version of the case format.
     """
 
     name: Line

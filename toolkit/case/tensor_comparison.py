@@ -55,11 +55,7 @@ class StoredValues:
             self.viewers.setdefault(entry.storage, []).append(name)
 
     def find(self, name: str) -> tuple[TensorEntry, Storage]:
-        """Return the entry and the storage of a tensor.
-
-        Raises:
-            CaseError: The index lacks it: the file was changed.
-        """
+        """Return entry and storage of a tensor; raise `CaseError` if the index lacks it."""
         entry = self.index.entries.get(self.index.same.get(name, name))
         storage = self.index.storages.get(entry.storage) if entry else None
         if entry is None or storage is None:
@@ -103,11 +99,7 @@ class StoredValues:
             yield f"of memory {storage.dtype}[{storage.first}:{end}]"
 
     def tensor(self, name: str) -> Tensor:
-        """Return a tensor, on the CPU.
-
-        Raises:
-            CaseError: Its description is damaged, or it does not fit into memory.
-        """
+        """Return a tensor, on the CPU; raise `CaseError` if it is damaged or too large."""
         entry, storage = self.find(name)
         index = TensorIndex({name: entry}, {}, {entry.storage: storage})
         where = f"{self.file.name} in {self.file.parent}"

@@ -113,11 +113,7 @@ def write_verified_repro(
     *,
     timeout_seconds: float = 600.0,
 ) -> tuple[Path, ReproRun]:
-    """Write a repro, run it in a clean process, and record the result in its header.
-
-    Raises:
-        CaseError: As for `write_repro`.
-    """
+    """Write a repro, run it in a clean process, and record the result in its header."""
     path = write_repro(case, folder, culprit_pass, limits)
     result = run_repro(path, timeout_seconds=timeout_seconds)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

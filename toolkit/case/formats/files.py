@@ -63,9 +63,6 @@ def replace_file(path: Path, data: bytes) -> None:
     Args:
         path: In an existing folder. An old file stays if anything fails.
         data: Written unchanged; text for people goes through `write_text`.
-
-    Raises:
-        StorageError: It cannot be written.
     """
     with raise_storage_errors(path):
         partial = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
@@ -78,11 +75,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in one step, scrubbed; its folder is made if it is missing.
-
-    Raises:
-        StorageError: It cannot be written.
-    """
+    """Write a text in one step, scrubbed; its folder is made if it is missing."""
     make_folder(path.parent)
     replace_file(path, scrub(text).encode("utf-8", "backslashreplace"))
 
@@ -118,11 +111,7 @@ def append_text(path: Path, text: str) -> None:
 
 
 def new_file(path: Path) -> Path:
-    """Create an empty file for foreign code, which opens it by its name.
-
-    Raises:
-        StorageError: It cannot be created, or exists.
-    """
+    """Create an empty file, which must not exist, for foreign code that opens it by its name."""
     with raise_storage_errors(path):
         _write_new(path, b"")
     return path
@@ -147,11 +136,7 @@ def is_partial(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder and its missing parents; existing ones keep their modes.
-
-    Raises:
-        StorageError: It cannot be made, or is a file.
-    """
+    """Make a folder and its missing parents; existing ones keep their modes."""
     with raise_storage_errors(folder):
         missing = itertools.takewhile(lambda path: not path.is_dir(), (folder, *folder.parents))
         for each in reversed(list(missing)):
@@ -172,7 +157,6 @@ def atomic_folder(destination: Path) -> Generator[Path]:
 
     Raises:
         CaseError: `destination` is occupied, before or by the time the block ends.
-        StorageError: It cannot be written.
     """
     check_free(destination)
     make_folder(destination.parent)
@@ -218,11 +202,7 @@ def is_free(destination: Path) -> bool:
 
 
 def check_free(destination: Path) -> None:
-    """Check that a folder can be written without overwriting anything.
-
-    Raises:
-        CaseError: It is occupied.
-    """
+    """Raise `CaseError` if writing a folder would overwrite anything."""
     if not is_free(destination):
         raise CaseError(
             f"{destination} exists already, and ctk overwrites nothing; "
@@ -244,11 +224,7 @@ def unique_folder(parent: Path, stem: str, *, suffix: str = "") -> Path:
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:
-    """Make and return the first folder that does not exist; safe against other processes.
-
-    Raises:
-        StorageError: It cannot be made.
-    """
+    """Make and return the first folder that does not exist; safe against other processes."""
     for folder in candidates:
         with raise_storage_errors(folder), contextlib.suppress(FileExistsError):
             _make_folder(folder)
@@ -261,7 +237,6 @@ def make_output_folder(out: str | Path | None, default: str) -> Path:
 
     Raises:
         CaseError: `out` is not empty.
-        StorageError: It cannot be made.
     """
     folder = Path(out).expanduser() if out is not None else free_path(Path(default))
     with raise_storage_errors(make_folder(folder)):

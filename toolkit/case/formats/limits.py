@@ -6,6 +6,7 @@ memory of the machine only.
 """
 
 import os
+import resource
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.processes.memory import free_nbytes
@@ -82,16 +83,8 @@ def memory_nbytes() -> int:
     free = free_nbytes()
     if free is None:
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(free, _own_limit())
-
-
-def _own_limit() -> int:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return INT64[-1]
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return INT64[-1] if limit == resource.RLIM_INFINITY else limit
+    return free if limit == resource.RLIM_INFINITY else min(free, limit)
 
 
 def check_at_most(size: int, limit: int, subject: str) -> None:

@@ -161,14 +161,7 @@ def _clamp(value: float) -> float:
 
 
 def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Tensor:
-    """Return the values of a recipe.
-
-    Returns:
-        A CPU tensor of shape `[numel]`.
-
-    Raises:
-        CaseError: Its numbers do not fit the tensor.
-    """
+    """Return the `[numel]` values of a recipe, on the CPU; raise `CaseError` if they do not fit."""
     if isinstance(recipe, WrittenRecipe):
         return _write(recipe, numel, dtype, where)
     generator = torch.Generator("cpu").manual_seed(recipe.seed & 0xFFFFFFFF)

@@ -31,11 +31,7 @@ def to_array(values: Tensor) -> Tensor:
 
 
 def from_array(array: Tensor, dtype: torch.dtype, numel: int, where: str) -> Tensor:
-    """Return the values of an array as a flat tensor.
-
-    Raises:
-        CaseError: The array has another dtype or size than the index.
-    """
+    """Return an array as flat values; raise `CaseError` if its dtype or size is not the index's."""
     real = dtype.to_real() if dtype.is_complex else dtype
     wanted = real if real in _NATIVE else torch.uint8
     factor = (2 if dtype.is_complex else 1) * (real.itemsize if wanted is not real else 1)
@@ -49,11 +45,7 @@ def from_array(array: Tensor, dtype: torch.dtype, numel: int, where: str) -> Ten
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    """Write arrays of `to_array` to a new file.
-
-    Raises:
-        StorageError: The file cannot be written (a full disk).
-    """
+    """Write arrays of `to_array` to a new file; raise `StorageError` if it fails (a full disk)."""
     new_file(path)  # private before it has content
     try:
         save_file(dict(arrays), path)
@@ -100,11 +92,7 @@ def _span(name: str, entry: object, where: str) -> tuple[int, int]:
 
 
 def load_arrays(path: Path) -> dict[str, Tensor]:
-    """Read the arrays of a file.
-
-    Raises:
-        CaseError: It is not a safetensors file, cut short, or its header is not one of ctk.
-    """
+    """Read the arrays of a file; raise `CaseError` if it is cut short, or not one of ctk."""
     try:
         check_header(path)
         return load_file(path)

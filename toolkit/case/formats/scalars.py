@@ -33,11 +33,7 @@ def dtypes() -> dict[str, torch.dtype]:
 
 
 def dtype_from_name(name: str, where: str) -> torch.dtype:
-    """Return the dtype of a name.
-
-    Raises:
-        CaseError: This torch has no such dtype.
-    """
+    """Return the dtype of a name; raise `CaseError` if this torch has none."""
     known = dtypes()
     if name in known:
         return known[name]
@@ -47,11 +43,7 @@ def dtype_from_name(name: str, where: str) -> torch.dtype:
 
 
 def device_from_name(name: str, where: str) -> torch.device:
-    """Return a device by name; it need not exist on this machine.
-
-    Raises:
-        CaseError: It is not a device of torch.
-    """
+    """Return a device, which need not exist here; raise `CaseError` if torch has no such type."""
     if not _DEVICE.fullmatch(name):
         raise CaseError(f"{where}: {quote_value(name)} is not a device (`cpu`, `cuda:1`)")
     try:
@@ -66,11 +58,7 @@ def float_to_json(value: float) -> object:
 
 
 def float_from_json(data: object, where: str) -> float:
-    """Return a float that `float_to_json` wrote.
-
-    Raises:
-        CaseError: It is not a float.
-    """
+    """Return a float that `float_to_json` wrote; raise `CaseError` if it is another value."""
     if isinstance(data, dict):
         name = member(cast("dict[str, object]", data), "float", str, where)
         if name in ("nan", "inf", "-inf"):

@@ -146,32 +146,20 @@ def expect(value: object, kind: type[T], where: str) -> T:
 
 
 def member(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
-    """Return `data[key]` of a JSON type.
-
-    Raises:
-        CaseError: The key is missing (the nearest present key is suggested), or its type is wrong.
-    """
+    """Return `data[key]` of a JSON type; for a missing key the error suggests the nearest one."""
     if key not in data:
         raise CaseError(f"{where}: {key!r} is missing{nearest(key, data)}")
     return expect(data[key], kind, f"{where}.{key}")
 
 
 def optional(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T | None:
-    """Return `data[key]` of a JSON type, or None if it is missing or null.
-
-    Raises:
-        CaseError: Its type is wrong.
-    """
+    """Return `data[key]` of a JSON type, or None if it is missing or null."""
     value = data.get(key)
     return None if value is None else expect(value, kind, f"{where}.{key}")
 
 
 def items(data: Mapping[str, object], key: str, kind: type[T], where: str) -> list[T]:
-    """Return the list `data[key]`, each of whose items has the given JSON type.
-
-    Raises:
-        CaseError: The key is missing, its value is not a list, or an item has another type.
-    """
+    """Return the list `data[key]`, each of whose items has the given JSON type."""
     found = member(data, key, list, where)
     return [expect(item, kind, f"{where}.{key}[{index}]") for index, item in enumerate(found)]
 

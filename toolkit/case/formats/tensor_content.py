@@ -212,11 +212,7 @@ def text_of(value: Number) -> str:
 
 
 def number_from(text: str, dtype: torch.dtype) -> Number:
-    """Return the number of a text of `text_of`.
-
-    Raises:
-        ValueError: It is not a number of this dtype.
-    """
+    """Return the number of a text of `text_of`; raise `ValueError` if this dtype has none such."""
     if dtype == torch.bool:
         if text not in ("True", "False"):
             raise ValueError(text)

@@ -201,11 +201,7 @@ def names_of_calls(gm: GraphModule) -> tuple[str, ...]:
 
 def modules_of_calls(gm: GraphModule) -> tuple[str, ...]:
     """Return the user's modules whose functions and operators a graph calls, as far as known."""
-    found: dict[str | None, None] = {}
-    for target in _targets_of_calls(gm):
-        with contextlib.suppress(CaseError):  # a function without a name
-            found[module_of_target(target_to_name(target))] = None
-    return tuple(module for module in found if module is not None)
+    return tuple(dict.fromkeys(module for _, module in _modules_by_call(gm)))
 
 
 def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
@@ -215,13 +211,19 @@ def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
         For each file the namespaces of those operators.
     """
     found: dict[Path, set[str]] = {}
+    for name, module in _modules_by_call(gm):
+        if is_file(module):
+            found.setdefault(Path(module).resolve(), set()).add(name.split(".")[2])
+    return found
+
+
+def _modules_by_call(gm: GraphModule) -> Iterator[tuple[str, str]]:
+    """Yield the functions that a graph calls with their modules, as far as known."""
     for target in _targets_of_calls(gm):
         with contextlib.suppress(CaseError):  # a function without a name
             name = target_to_name(target)
-            module = module_of_target(name)
-            if module is not None and is_file(module):
-                found.setdefault(Path(module).resolve(), set()).add(name.split(".")[2])
-    return found
+            if (module := module_of_target(name)) is not None:
+                yield name, module
 
 
 def _targets_of_calls(gm: GraphModule) -> Iterator[object]:

@@ -183,7 +183,9 @@ def _attribute_texts(
     found: dict[str, str] = {}
     for path in attribute_targets(gm.graph):
         if path not in subgraphs:
-            found[path] = _constant_text(gm, path, prefix, program.imports)
+            value, names = fetch(gm, path), VariableNames({}, program.imports)
+            is_tensor = isinstance(value, torch.Tensor)
+            found[path] = f'constants["{prefix}{path}"]' if is_tensor else expression(value, names)
             continue
         name, inner = f"{owner}_{path.replace('.', '_')}", f"{prefix}{path}."
         if path in modules and not program.as_graphs:
@@ -204,13 +206,6 @@ def _only_called_attributes(gm: GraphModule) -> set[str]:
         if node.op == "call_module" or (node.op == "get_attr" and called):
             found.add(str(node.target))
     return found
-
-
-def _constant_text(gm: GraphModule, path: str, prefix: str, imports: set[str]) -> str:
-    value = fetch(gm, path)
-    if isinstance(value, torch.Tensor):
-        return f'constants["{prefix}{path}"]'
-    return expression(value, VariableNames({}, imports))
 
 
 def _forward(
