@@ -139,8 +139,7 @@ class EagerPlays:
         """Return whether rounding explains the distance of a value of eager from another one.
 
         A mean of numbers that cancel is only rounding, and so is a step of Adam for a bias before a
-        batch
-        norm: with neighbours of the same inputs, eager is about as far from itself.
+        batch norm: with neighbours of the same inputs, eager is about as far from itself.
 
         Args:
             index: The call, from 0.

@@ -53,10 +53,8 @@ class Case:
         graph: Captured FX graph. Its placeholders are the inputs in order; never changed in place
             (copy it).
         inputs: One value per placeholder: tensors (leaves, `requires_grad` and strides as in the
-            program;
-            `nn.Parameter` where the program has one), ints, floats, bools or None. A placeholder
-            that is a symbolic size gets its hint as an int.
-        target: Target spec.
+            program; `nn.Parameter` where the program has one), ints, floats, bools or None. A
+            placeholder that is a symbolic size gets its hint as an int.
         config: Target options that differ from the default; JSON values only.
         signature: The failure that the case must show; None if it was never judged.
         name: Short label (`graph0`), used in folder names.

@@ -37,7 +37,7 @@ def find_raise_site(error: BaseException) -> str:
         if isinstance(where, str):
             return where
     frames = [frame for frame, _ in traceback.walk_tb(root_error(error).__traceback__)]
-    theirs = [frame for frame in frames if not _is_ours(frame)]
+    theirs = [frame for frame in frames if _module(frame).partition(".")[0] != OURS]
     innermost = (theirs or frames)[-1:]
     return _name(innermost[0]) if innermost else "unknown"
 
@@ -51,10 +51,6 @@ def _chain(error: BaseException) -> list[BaseException]:
             chain.append(each)
             todo += [root_error(each), each.__cause__, each.__context__]
     return chain
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return _module(frame).split(".")[0] == OURS
 
 
 def _module(frame: FrameType) -> str:

@@ -75,11 +75,11 @@ def save_case(
     overwrite: bool = False,
     portable: bool = True,
 ) -> Path:
-    """Write a case; the folder appears when it is complete.
+    """Write a case and return its folder, which appears when it is complete.
 
     Args:
-        case: The case; only read. Fake tensors among its inputs become synthetic ones.
-        folder: The destination; it must not exist, or be empty.
+        case: Only read. Fake tensors among its inputs become synthetic ones.
+        folder: It must not exist, or be empty.
         inputs: `full`: store every value. `recipe`: store small buffers, constants and inputs, and
             those of `case.synthetic`; give the others synthetic values of the same statistics.
             `none`: no values and no statistics.
@@ -88,9 +88,6 @@ def save_case(
         portable: Copy the user's own files into the folder and refer to the copies, so that it can
             be moved. False, for a child process: name the files where they are, and write every
             text as it is (a case for others is scrubbed of secrets and home paths).
-
-    Returns:
-        The folder.
 
     Raises:
         CaseError: The folder is occupied, or the case holds a value that cannot be saved.
@@ -210,7 +207,6 @@ def load_case(
     'ctk'
 
     Args:
-        folder: A case folder.
         trust: Whether the user trusts the author of the case: then its modules are imported, and
             its target, passes and options are used as they are.
         allow_imports: Modules of the manifest that may be imported: for a case that only calls
@@ -263,10 +259,9 @@ def _graph_and_inputs(
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
         return graph, unpack_inputs(packed, _arrays(folder, VALUES, manifest), graph, device)
-    except TrustError as error:
-        raise TrustError(one_line(f"{error}, in {folder}")) from error
-    except (CaseError, RecursionError) as error:
-        raise CaseError(one_line(f"{error}, in {folder}")) from error
+    except (TrustError, CaseError, RecursionError) as error:
+        kind = TrustError if isinstance(error, TrustError) else CaseError
+        raise kind(one_line(f"{error}, in {folder}")) from error
 
 
 def _existing(folder: Path) -> Path:

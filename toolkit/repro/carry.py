@@ -145,11 +145,10 @@ def _source(lines: Sequence[str], node: ast.stmt, following: ast.stmt | None) ->
     """Return the lines of a definition, with decorators; of a docstring only the first line."""
     start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
     kept = list(lines[: node.end_lineno])
-    if isinstance(node, DEFINITIONS) and (text := _docstring(node.body[0])):
+    text = _docstring(node.body[0] if isinstance(node, DEFINITIONS) else following)
+    if text:
         first, last = text.lineno, text.end_lineno or text.lineno
-        kept[first - 1 : last] = _first_line(lines[first - 1], is_whole=first == last)
-    elif not isinstance(node, DEFINITIONS) and (text := _docstring(following)):
-        kept += _first_line(lines[text.lineno - 1], is_whole=text.lineno == text.end_lineno)
+        kept[first - 1 : last] = [lines[first - 1] + ('"""' if first < last else "")]
     return "\n".join(kept[start - 1 :])
 
 
@@ -157,10 +156,6 @@ def _docstring(node: ast.stmt | None) -> ast.Expr | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return node
     return None
-
-
-def _first_line(line: str, *, is_whole: bool) -> list[str]:
-    return [line if is_whole else f'{line}"""']
 
 
 def _statements(imports: Mapping[str, tuple[str, str]]) -> Iterable[str]:

@@ -55,6 +55,7 @@ def docstring_of(
     headline = case.name if failure else headline
     needs = f"torch and {target.needs}" if target.needs else "torch only"
     run = f"python repro.py  (needs {needs})"
+    made_up = ", ".join(case.synthetic)
     fields = {
         "Failure": failure or (str(signature) if signature else "not judged"),
         "Target": plan.target,
@@ -64,7 +65,7 @@ def docstring_of(
         "Run": run,
         "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
         "Clean run": clean_run,
-        "Inputs": _inputs_note(case),
+        "Inputs": f"synthetic: {made_up} (not the program's own values)" if made_up else None,
     }
     lines = [_field(key, shorten_paths(one_line(text))) for key, text in fields.items() if text]
     title = one_line(f"Standalone repro: {headline} with {plan.target}.")
@@ -87,9 +88,3 @@ def _proof(target: Target, culprit_pass: str | None) -> str | None:
     if culprit_pass is None or not target.disable_variable:
         return None
     return f"{target.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
-
-
-def _inputs_note(case: Case) -> str | None:
-    if not case.synthetic:
-        return None
-    return f"synthetic: {', '.join(case.synthetic)} (not the program's own values)"

@@ -16,7 +16,13 @@ from ctk.compiler.fx.walk import distinct_graphs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import symbol_of
 from ctk.toolkit.case.inputs import named_inputs
-from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source, view_source
+from ctk.toolkit.repro.tensor_source import (
+    Sources,
+    dict_source,
+    scalar_source,
+    tensor_source,
+    view_source,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +84,10 @@ def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
     values = named_inputs(case)
     lines: list[str] = []
     views = _write_shared_storages(values, sources, lines, has_parts=_names_memory(case))
-    entries = [
-        f'"{name}": {views.get(name) or _source(value, name, sources)},'
-        for name, value in values.items()
-    ]
-    inner = textwrap.indent("\n".join(entries), "    ")
-    lines.append(f"values = {{\n{inner}\n}}" if entries else "values = {}")
+    entries = {
+        name: views.get(name) or _source(value, name, sources) for name, value in values.items()
+    }
+    lines.append(f"values = {dict_source(entries)}")
     for mark, table in (("maybe_mark_dynamic", marks.dynamic), ("mark_static", marks.static)):
         lines += [f'torch._dynamo.{mark}(values["{k}"], {list(dims)})' for k, dims in table.items()]
     lines.append("return values")

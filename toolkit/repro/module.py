@@ -16,7 +16,7 @@ from ctk.toolkit.case.graphs.python_source import (
     only_dynamo_writes,
     signature_names,
 )
-from ctk.toolkit.repro.tensor_source import Sources, tensor_source
+from ctk.toolkit.repro.tensor_source import Sources, dict_source, tensor_source
 
 _LINE = 100
 _NO_BREAK = "\0"
@@ -53,24 +53,18 @@ def module_text(case: Case, sources: Sources) -> ModuleText:
     text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic, as_graphs=is_handed)
     start = re.search(r"^(class|def) ", text, re.MULTILINE)  # builders of sub-graphs come first
     assert start is not None, "graph_to_python writes at least one class"
+    constants = {
+        name: tensor_source(tensor, f"constant {name}", sources)
+        for name, tensor in constants_of(case.graph).items()
+    }
     imports = [line for line in text[: start.start()].splitlines() if line.startswith("import ")]
     return ModuleText(
         imports=tuple(line for line in imports if line != "import torch"),
         classes="\n".join(fold(line) for line in text[start.start() :].strip().splitlines()),
-        constants=_constants(case, sources),
+        constants=dict_source(constants),
         arguments=tuple(signature_names(case.graph, {} if is_handed else case.dynamic)),
         handed=find_computed_sizes(case.graph, case.dynamic) if is_handed else None,
     )
-
-
-def _constants(case: Case, sources: Sources) -> str:
-    tensors = constants_of(case.graph)
-    entries = [
-        f'"{name}": {tensor_source(tensor, f"constant {name}", sources)},'
-        for name, tensor in tensors.items()
-    ]
-    inner = textwrap.indent("\n".join(entries), "    ")
-    return f"{{\n{inner}\n}}" if entries else "{}"
 
 
 def fold(line: str) -> str:

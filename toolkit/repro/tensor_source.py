@@ -11,7 +11,7 @@ only for inputs that share a storage.
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -56,6 +56,12 @@ class Sources:
     helpers: set[str] = field(default_factory=set[str])
     default_dtype: torch.dtype = torch.float32
     seeds: Sequence[int] = RECIPE_SEEDS
+
+
+def dict_source(entries: Mapping[str, str]) -> str:
+    """Return a dict of sources by name, one entry per line."""
+    lines = "".join(f'"{name}": {text},\n' for name, text in entries.items())
+    return f"{{\n{textwrap.indent(lines, '    ')}}}" if entries else "{}"
 
 
 def scalar_source(value: object, name: str) -> str:

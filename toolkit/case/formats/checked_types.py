@@ -72,22 +72,15 @@ Symbol = Annotated[str, _matching(r"[\w +\-*/%().,<>=!&|~^]+", "expression of sy
 """An expression of symbolic sizes: `2*s77`."""
 
 DeviceType = Annotated[str, _matching(r"[a-z]{2,20}", "type of device (`cuda`)")]
-"""A type of device, without an index."""
 
 DefaultDevice = Annotated[str, _matching(r"([a-z]{2,20}(:\d{1,3})?)?", "device (`cuda:0`)")]
-"""A device of torch, or nothing."""
 
 Settings = Annotated[Mapping[str, bool | str], AfterValidator(_settings)]
-"""Settings of torch by name, with allowed values."""
 
 NumberText = Annotated[str, _matching(r"True|False|[-+0-9a-z.()]{1,64}", "number")]
-"""A number as Python writes it."""
 
 Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "SHA-256")]
-"""A hash in hexadecimal."""
 
 FloatDtype = Annotated[str, AfterValidator(_float_dtype)]
-"""The name of a floating dtype of torch."""
 
 Seed = Annotated[int, AfterValidator(_seed)]
-"""A seed that torch takes."""

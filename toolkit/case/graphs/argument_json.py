@@ -19,7 +19,7 @@ from torch.fx import Node
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
-from ctk.toolkit.case.formats.plain_text import quote_value
+from ctk.toolkit.case.formats.plain_text import quote_value, words
 from ctk.toolkit.case.formats.scalars import (
     device_from_name,
     dtype_from_name,
@@ -30,16 +30,11 @@ from ctk.toolkit.case.formats.scalars import (
 from ctk.toolkit.case.formats.strict_json import expect, items, prefix_errors, short
 from ctk.toolkit.case.graphs.callables import target_to_name
 
-_MEMORY_FORMATS = {
-    "contiguous_format": torch.contiguous_format,
-    "preserve_format": torch.preserve_format,
-    "channels_last": torch.channels_last,
-    "channels_last_3d": torch.channels_last_3d,
+_NAMES = {
+    "memory_format": words("contiguous_format preserve_format channels_last channels_last_3d"),
+    "layout": words("strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc"),
 }
-_LAYOUTS = {
-    name: getattr(torch, name)
-    for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-}
+_TABLES = {kind: {name: getattr(torch, name) for name in names} for kind, names in _NAMES.items()}
 _SEQUENCES: Mapping[type, str] = {tuple: "tuple", torch.Size: "size"}
 
 
@@ -169,8 +164,8 @@ class Decoder:
             return dtype_from_name(name, where)
         if kind == "device":
             return device_from_name(self.device or name, where)
-        table = {"memory_format": _MEMORY_FORMATS, "layout": _LAYOUTS}.get(kind)
-        if table is None or name not in table:
+        table = _TABLES.get(kind, {})
+        if name not in table:
             raise CaseError(
                 f"{where}: {quote_value(kind)} {quote_value(name)} is not a known value"
             )

@@ -40,11 +40,7 @@ from ctk.toolkit.case.graphs.callable_places import check_callables
 from ctk.toolkit.case.graphs.callables import target_from_name, target_to_name
 from ctk.toolkit.case.graphs.python_numbers import check_numbers
 from ctk.toolkit.case.graphs.untrusted_calls import check_untrusted
-from ctk.toolkit.case.graphs.value_types import (
-    META_KEY,
-    check_value_json,
-    node_value_json,
-)
+from ctk.toolkit.case.graphs.value_types import META_KEY, check_value_json, node_value_json
 
 _TYPES: Mapping[str, Any] = {
     "Tensor": torch.Tensor,

@@ -10,30 +10,15 @@ from typing import Any, cast
 
 from torch.fx import Node
 
+from ctk.toolkit.case.formats.plain_text import words
 from ctk.toolkit.case.graphs.argument_json import encode_value
 from ctk.toolkit.case.graphs.json_listing import argument_text, name_text
 
-INFIX = {
-    "operator.add": "+",
-    "operator.sub": "-",
-    "operator.mul": "*",
-    "operator.truediv": "/",
-    "operator.floordiv": "//",
-    "operator.mod": "%",
-    "operator.pow": "**",
-    "operator.matmul": "@",
-    "operator.and_": "&",
-    "operator.or_": "|",
-    "operator.xor": "^",
-    "operator.lshift": "<<",
-    "operator.rshift": ">>",
-    "operator.eq": "==",
-    "operator.ne": "!=",
-    "operator.lt": "<",
-    "operator.le": "<=",
-    "operator.gt": ">",
-    "operator.ge": ">=",
-}
+_SIGNS = words("""
+    add + sub - mul * truediv / floordiv // mod % pow ** matmul @ and_ & or_ | xor ^
+    lshift << rshift >> eq == ne != lt < le <= gt > ge >=
+""")
+INFIX = {f"operator.{n}": sign for n, sign in zip(_SIGNS[::2], _SIGNS[1::2], strict=True)}
 PREFIX = {"operator.neg": "-", "operator.pos": "+", "operator.invert": "~", "operator.inv": "~"}
 
 

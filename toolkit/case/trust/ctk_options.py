@@ -54,31 +54,24 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and value in allowed
 
 
+def _as_list(value: object) -> list[object]:
+    """Return several values, or one, as a list."""
+    return list(cast("list[object]", value)) if isinstance(value, list | tuple) else [value]
+
+
 def _are_generators(value: object) -> bool:
-    if isinstance(value, str):
-        return value in GENERATORS
-    return isinstance(value, list | tuple) and all(
-        each in GENERATORS for each in cast("list[object]", value)
-    )
+    return all(each in GENERATORS for each in _as_list(value))
 
 
 def _are_names(value: object) -> bool:
-    names = [value] if isinstance(value, str) else value
-    return (
-        isinstance(names, list | tuple)
-        and len(cast("list[object]", names)) <= 1000
-        and all(
-            isinstance(each, str) and _PASS.fullmatch(each) is not None
-            for each in cast("list[object]", names)
-        )
-    )
+    names = _as_list(value)
+    is_name = (isinstance(each, str) and _PASS.fullmatch(each) is not None for each in names)
+    return len(names) <= 1000 and all(is_name)
 
 
-def _without_all(value: object) -> object:
-    """Return names without `*`, which means all passes."""
-    if isinstance(value, list | tuple):
-        return [each for each in cast("list[object]", value) if each != "*"]
-    return [] if value == "*" else value
+def _are_names_or_all(value: object) -> bool:
+    """Return whether a value is names; `*` means all passes."""
+    return _are_names([each for each in _as_list(value) if each != "*"])
 
 
 def _are_pass_options(value: object) -> bool:
@@ -100,7 +93,7 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     "passes": _are_pass_options,
     "decompositions": _are_names,
     "custom_passes": _is_empty,
-    "disable": lambda value: _are_names(_without_all(value)),
+    "disable": _are_names_or_all,
     "fuel": lambda value: value is None or (isinstance(value, int) and is_number(value, 0, MOST)),
     "on_failure": _one_of(get_args(OnFailure)),
     "verify": lambda value: isinstance(value, bool),
