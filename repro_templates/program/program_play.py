@@ -256,7 +256,6 @@ def one_call(
     """Call once and read everything.
 
     Args:
-        given: Its arguments.
         earlier: Arguments and results of the call before, by name; replaced by those of this one.
 
     Raises:
@@ -289,7 +288,6 @@ def what_is_left(
 
     Args:
         before: States of the generators before it.
-        error: Its exception, if it raised.
         earlier: As for `one_call`.
     """
     after = generator_states()

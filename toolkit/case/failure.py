@@ -42,7 +42,6 @@ class Signature:
     """The identity of a failure.
 
     Attributes:
-        kind: Of the observed difference.
         exception: Type name of the exception, for errors.
         where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame
             outside ctk, for errors; for `missing-error` the operator that raises in eager.

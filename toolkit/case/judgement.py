@@ -24,9 +24,6 @@ class Judgement:
     """The answer of an oracle: the verdict, and the observed failure, if any.
 
     Attributes:
-        verdict: Compared with the failure that the oracle looks for.
-        signature: Of the observed failure.
-        detail: For people.
         seconds: The time it took; after a timeout, the limit; None if not measured. Not part of the
             identity of an answer.
     """

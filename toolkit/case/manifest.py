@@ -154,14 +154,10 @@ def ctk_version() -> str:
 
 def write_manifest(manifest: Manifest, folder: Path, *, exact: bool = False) -> None:
     """Write `manifest.json` in one step, scrubbed unless `exact`."""
-    change = _identity if exact else scrub
-    data = cast("Json", map_strings(encode(manifest), change))
+    data = encode(manifest)
+    data = data if exact else cast("Json", map_strings(data, scrub))
     data = {"schema": data.pop("schema"), **data}
     replace_file(folder / MANIFEST, dump_json(data).encode())
-
-
-def _identity(text: str) -> str:
-    return text
 
 
 def map_strings(value: object, change: Callable[[str], str], where: str = "config") -> object:

@@ -71,7 +71,7 @@ def _free_sizes(case: Case, arguments: Sequence[str]) -> list[str]:
     """
     nodes = {node.name: node for node in case.graph.graph.find_nodes(op="placeholder")}
     values = named_inputs(case)
-    ints = [n for n in arguments if isinstance(values[n], int) and not isinstance(values[n], bool)]
+    ints = [name for name in arguments if type(values[name]) is int]
     return [n for n in ints if case.dynamic or symbol_of(nodes[n]) or nodes[n].type is torch.SymInt]
 
 

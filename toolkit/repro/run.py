@@ -110,12 +110,10 @@ def write_verified_repro(
     folder: Path,
     culprit_pass: str | None = None,
     limits: ScriptLimits | None = None,
-    *,
-    timeout_seconds: float = 600.0,
 ) -> tuple[Path, ReproRun]:
     """Write a repro, run it in a clean process, and record the result in its header."""
     path = write_repro(case, folder, culprit_pass, limits)
-    result = run_repro(path, timeout_seconds=timeout_seconds)
+    result = run_repro(path)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     status = f"inputs synthetic: {result.outcome}" if case.synthetic else result.outcome
     verdict = result.verdict or f"no verdict, exit code {result.exit_code}"

@@ -15,7 +15,12 @@ from ctk.compiler.fx.walk import graphs_by_path
 
 def graph_lines(gm: GraphModule) -> list[str]:
     """Return one line per node; sub-graphs follow, each under a line with its name."""
-    return [line for name, module in graphs_by_path(gm).items() for line in _section(name, module)]
+    lines: list[str] = []
+    for name, module in graphs_by_path(gm).items():
+        indent = "    " if name else ""
+        lines += [f"sub-graph {name}:"] if name else []
+        lines += [f"{indent}{node_line(node)}" for node in module.graph.nodes]
+    return lines
 
 
 def last_lines(gm: GraphModule, count: int) -> list[str]:
@@ -58,9 +63,3 @@ def target_name(node: Node) -> str:
 def _name_and_type(node: Node) -> str:
     value = value_of(node)
     return node.name if value is None else f"{node.name}: {type_text(value)}"
-
-
-def _section(name: str, gm: GraphModule) -> list[str]:
-    head = [f"sub-graph {name}:"] if name else []
-    indent = "    " if name else ""
-    return head + [f"{indent}{node_line(node)}" for node in gm.graph.nodes]

@@ -76,46 +76,6 @@ def _node_line(node: Json, where: str) -> str:
     return f"{begin} = {callee}({words})"
 
 
-def argument_text(value: object, write_name: Callable[[str, Any], str] | None = None) -> str:
-    """Return an argument in JSON of `encode_value` as Python would write it.
-
-    >>> argument_text({"tuple": [{"node": "x"}, 2]})
-    '(x, 2)'
-
-    Args:
-        write_name: Gets a kind of `NAMED` and its content; returns the text. None: `name_text`.
-    """
-    write = write_name or name_text
-    if isinstance(value, list):
-        return f"[{_join(cast('list[object]', value), write)}]"
-    if not isinstance(value, dict):
-        return repr(value)
-    keyed = cast("Json", value)
-    kind, content = next(iter(keyed.items()), ("", None))
-    if len(keyed) == 1 and kind in NAMED:
-        return write(kind, content)
-    if len(keyed) != 1 or not isinstance(content, list):
-        return json.dumps(keyed)
-    parts = cast("list[object]", content)
-    if kind == "tuple":
-        return f"({_join(parts, write)}{',' if len(parts) == 1 else ''})"
-    if kind == "dict":
-        pairs = (_join(part if isinstance(part, list) else [part], write, ": ") for part in parts)
-        return f"{{{', '.join(pairs)}}}"
-    return _CALLS[kind].format(_join(parts, write)) if kind in _CALLS else json.dumps(keyed)
-
-
-def _join(
-    parts: Sequence[object], write_name: Callable[[str, Any], str], between: str = ", "
-) -> str:
-    return between.join(argument_text(part, write_name) for part in parts)
-
-
-def name_text(kind: str, content: object) -> str:
-    """Return a value that JSON names, for people."""
-    return NAMED[kind].format(content)
-
-
 NAMED: Mapping[str, str] = {
     "node": "{}",
     "target": "{}",
@@ -134,3 +94,42 @@ _CALLS: Mapping[str, str] = {
     "range": "range({})",
     "complex": "complex({})",
 }
+
+
+def name_text(kind: str, content: object) -> str:
+    """Return a value that JSON names, for people."""
+    return NAMED[kind].format(content)
+
+
+def argument_text(value: object, write_name: Callable[[str, Any], str] = name_text) -> str:
+    """Return an argument in JSON of `encode_value` as Python would write it.
+
+    >>> argument_text({"tuple": [{"node": "x"}, 2]})
+    '(x, 2)'
+
+    Args:
+        write_name: Returns the text of a value that JSON names, for its kind and its content.
+    """
+    if isinstance(value, list):
+        return f"[{_join(cast('list[object]', value), write_name)}]"
+    if not isinstance(value, dict):
+        return repr(value)
+    keyed = cast("Json", value)
+    kind, content = next(iter(keyed.items()), ("", None))
+    if len(keyed) == 1 and kind in NAMED:
+        return write_name(kind, content)
+    if len(keyed) != 1 or not isinstance(content, list):
+        return json.dumps(keyed)
+    parts = cast("list[object]", content)
+    if kind == "tuple":
+        return f"({_join(parts, write_name)}{',' if len(parts) == 1 else ''})"
+    if kind == "dict":
+        pairs = (cast("list[object]", part) if isinstance(part, list) else [part] for part in parts)
+        return "{" + ", ".join(_join(pair, write_name, ": ") for pair in pairs) + "}"
+    return _CALLS[kind].format(_join(parts, write_name)) if kind in _CALLS else json.dumps(keyed)
+
+
+def _join(
+    parts: Sequence[object], write_name: Callable[[str, Any], str], between: str = ", "
+) -> str:
+    return between.join(argument_text(part, write_name) for part in parts)
