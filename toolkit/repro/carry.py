@@ -165,7 +165,11 @@ def _statements(imports: Mapping[str, tuple[str, str]]) -> Iterable[str]:
         if attribute:
             as_name = attribute if attribute == name else f"{attribute} as {name}"
             names.setdefault(source, set()).add(as_name)
-    yield from sorted(f"import {source}" for source, attribute in imports.values() if not attribute)
+    modules = {name: source for name, (source, attribute) in imports.items() if not attribute}
+    plain = (
+        source if source == name else f"{source} as {name}" for name, source in modules.items()
+    )
+    yield from sorted(f"import {each}" for each in plain)
     for source in sorted(names):
         for chunk in textwrap.wrap(", ".join(sorted(names[source])), _WIDTH - len(source)):
             yield f"from {source} import {chunk.rstrip(',')}"

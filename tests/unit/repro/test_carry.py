@@ -43,6 +43,15 @@ def test_what_is_used_is_carried_and_no_more(modules: list[str]) -> None:
     assert carry("print(1)", modules).source == ""
 
 
+def test_a_module_keeps_its_other_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("ctk.toolkit.repro.carry.OURS", "carry_")
+    (tmp_path / "carry_as.py").write_text(
+        "import os.path as paths\n\n\ndef here(x):\n    return paths.join(x)\n"
+    )
+    assert carry("here(1)", ["carry_as"]).imports == ("import os.path as paths",)
+
+
 def test_one_name_for_two_things_is_refused(modules: list[str], tmp_path: Path) -> None:
     (tmp_path / "carry_same.py").write_text("def helper():\n    pass\n")
     with pytest.raises(ValueError, match="helper is defined in carry_high and in carry_same"):
