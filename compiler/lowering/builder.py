@@ -81,11 +81,11 @@ class Builder:
     def device(self) -> torch.device:
         return self.result.device
 
-    def accumulator(self, dtype: Dtype) -> Dtype:
-        """Return the type in which values of a type are summed."""
-        if not dtype.is_floating_point:
-            return dtype
-        return dtype if dtype == torch.float64 else self.accumulate
+    def accumulated(self, array: Array) -> Array:
+        """Return an array in the type that it is summed up in."""
+        if not array.dtype.is_floating_point or array.dtype == torch.float64:
+            return array
+        return cast(array, self.accumulate)
 
     def read(self, view: View) -> Array:
         """Return the elements of a view as an array."""

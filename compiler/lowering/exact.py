@@ -12,17 +12,7 @@ All other nodes are library calls. Between nodes eager rounds, and so do kernels
 from collections.abc import Iterable, Sequence
 
 from ctk.compiler.lowering.arrays import compute_type
-from ctk.compiler.lowering.ir import (
-    Dtype,
-    Kernel,
-    Op,
-    Reduce,
-    Scan,
-    Statement,
-    Step,
-    Store,
-    Value,
-)
+from ctk.compiler.lowering.ir import Dtype, Kernel, Op, Reduce, Scan, Statement, Step, Store, Value
 from ctk.compiler.lowering.vocabulary import EXACT
 from ctk.compiler.lowering.walk import reads, walk, writes
 from ctk.compiler.sizes.size_guards import NotLowered

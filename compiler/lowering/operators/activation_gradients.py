@@ -4,8 +4,6 @@ Source: the formulas are those of ATen's CPU kernels (`aten/src/ATen/native/cpu/
 `BinaryOpsKernel.cpp`), so that roundings differ little.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Lowerings of activation functions; their gradients are in `activation_gradients.py`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

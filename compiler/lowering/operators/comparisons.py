@@ -1,44 +1,24 @@
 """Lowerings of comparisons, of logic and of operations on bits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, cast, equal, filled, raised
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
+from ctk.compiler.lowering.operators.overloads import overloads
+from ctk.compiler.lowering.operators.pointwise import binary
 
 aten = torch.ops.aten
 
 
-def _comparison(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    def lower(_: Builder, x: Operand, y: Operand) -> Array:
-        dtype = promoted([x, y])
-        return apply(name, operand(x, dtype, rounded=True), operand(y, dtype, rounded=True))
-
-    return lower
-
-
-def _logic(name: str) -> Callable[[Builder, Array, Array], Array]:
+def _logic(name: str) -> Callable[..., Array]:
     """Return the lowering of a logical operation, for which all but zero is true."""
 
-    def lower(_: Builder, x: Array, y: Array) -> Array:
-        return apply(name, cast(x, torch.bool), cast(y, torch.bool))
-
-    return lower
-
-
-def _logical_not(_: Builder, x: Array) -> Array:
-    return apply("not", cast(x, torch.bool))
-
-
-def _bitwise(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    def lower(_: Builder, x: Operand, y: Operand) -> Array:
-        dtype = promoted([x, y])
-        return apply(name, operand(x, dtype), operand(y, dtype))
+    def lower(_: Builder, *operands: Array) -> Array:
+        return apply(name, *(cast(each, torch.bool) for each in operands))
 
     return lower
 
@@ -47,21 +27,11 @@ def _bitwise_not(_: Builder, x: Array) -> Array:
     return apply("not", x)
 
 
-def _number_test(name: str) -> Callable[[Builder, Array], Array]:
+def _test(test: Callable[[Array], Array]) -> Callable[[Builder, Array], Array]:
+    """Return the lowering of a test of floats, which holds for no integer."""
 
     def lower(_: Builder, x: Array) -> Array:
-        if not x.dtype.is_floating_point:
-            return cast(filled(x, 0), torch.bool)
-        return apply(name, raised(x))
-
-    return lower
-
-
-def _is_infinity(value: float) -> Callable[[Builder, Array], Array]:
-    def lower(_: Builder, x: Array) -> Array:
-        if not x.dtype.is_floating_point:
-            return cast(filled(x, 0), torch.bool)
-        return equal(raised(x), value)
+        return test(raised(x)) if x.dtype.is_floating_point else cast(filled(x, 0), torch.bool)
 
     return lower
 
@@ -73,39 +43,25 @@ def _signbit(_: Builder, x: Array) -> Array:
 
 
 TABLE: Mapping[object, Callable[..., Array]] = {
-    aten.bitwise_and.Scalar: _bitwise("and"),
-    aten.bitwise_and.Scalar_Tensor: _bitwise("and"),
-    aten.bitwise_and.Tensor: _bitwise("and"),
-    aten.bitwise_left_shift.Tensor: _bitwise("shl"),
-    aten.bitwise_left_shift.Tensor_Scalar: _bitwise("shl"),
+    **overloads(aten.bitwise_and, "Scalar Scalar_Tensor Tensor", binary("and")),
+    **overloads(aten.bitwise_left_shift, "Tensor Tensor_Scalar", binary("shl")),
     aten.bitwise_not.default: _bitwise_not,
-    aten.bitwise_or.Scalar: _bitwise("or"),
-    aten.bitwise_or.Scalar_Tensor: _bitwise("or"),
-    aten.bitwise_or.Tensor: _bitwise("or"),
-    aten.bitwise_right_shift.Tensor: _bitwise("shr"),
-    aten.bitwise_right_shift.Tensor_Scalar: _bitwise("shr"),
-    aten.bitwise_xor.Scalar: _bitwise("xor"),
-    aten.bitwise_xor.Scalar_Tensor: _bitwise("xor"),
-    aten.bitwise_xor.Tensor: _bitwise("xor"),
-    aten.eq.Scalar: _comparison("eq"),
-    aten.eq.Tensor: _comparison("eq"),
-    aten.ge.Scalar: _comparison("ge"),
-    aten.ge.Tensor: _comparison("ge"),
-    aten.gt.Scalar: _comparison("gt"),
-    aten.gt.Tensor: _comparison("gt"),
-    aten.isinf.default: _number_test("isinf"),
-    aten.isnan.default: _number_test("isnan"),
-    aten.isneginf.default: _is_infinity(-math.inf),
-    aten.isposinf.default: _is_infinity(math.inf),
-    aten.le.Scalar: _comparison("le"),
-    aten.le.Tensor: _comparison("le"),
+    **overloads(aten.bitwise_or, "Scalar Scalar_Tensor Tensor", binary("or")),
+    **overloads(aten.bitwise_right_shift, "Tensor Tensor_Scalar", binary("shr")),
+    **overloads(aten.bitwise_xor, "Scalar Scalar_Tensor Tensor", binary("xor")),
+    **overloads(aten.eq, "Scalar Tensor", binary("eq", rounded=True)),
+    **overloads(aten.ge, "Scalar Tensor", binary("ge", rounded=True)),
+    **overloads(aten.gt, "Scalar Tensor", binary("gt", rounded=True)),
+    aten.isinf.default: _test(partial(apply, "isinf")),
+    aten.isnan.default: _test(partial(apply, "isnan")),
+    aten.isneginf.default: _test(lambda x: equal(x, -math.inf)),
+    aten.isposinf.default: _test(lambda x: equal(x, math.inf)),
+    **overloads(aten.le, "Scalar Tensor", binary("le", rounded=True)),
     aten.logical_and.default: _logic("and"),
-    aten.logical_not.default: _logical_not,
+    aten.logical_not.default: _logic("not"),
     aten.logical_or.default: _logic("or"),
     aten.logical_xor.default: _logic("xor"),
-    aten.lt.Scalar: _comparison("lt"),
-    aten.lt.Tensor: _comparison("lt"),
-    aten.ne.Scalar: _comparison("ne"),
-    aten.ne.Tensor: _comparison("ne"),
+    **overloads(aten.lt, "Scalar Tensor", binary("lt", rounded=True)),
+    **overloads(aten.ne, "Scalar Tensor", binary("ne", rounded=True)),
     aten.signbit.default: _signbit,
 }

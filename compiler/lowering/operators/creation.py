@@ -1,7 +1,5 @@
 """Lowerings of operators that make tensors of numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,14 +8,15 @@ import torch
 from ctk.compiler.lowering.arrays import (
     Array,
     Number,
-    apply,
     cast,
     compute_type,
     constant,
+    equal,
     iota,
     where,
 )
 from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.operators.overloads import overloads
 from ctk.compiler.lowering.operators.promotion import operand
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
@@ -41,7 +40,7 @@ def _new_full(b: Builder, x: object, size: object, value: Any, **_: object) -> A
 
 def _filled(value: Number) -> Callable[..., Array]:
     def lower(b: Builder, *_: object, **__: object) -> Array:
-        return constant(value, b.result.dtype, sizes_of(b.result.shape))
+        return _full(b, None, value)
 
     return lower
 
@@ -78,14 +77,9 @@ def _arange_end(b: Builder, end: Any, **_: object) -> Array:
     return _arange(b, 0 if isinstance(end, (int, Index)) else 0.0, end, 1, **_)
 
 
-def _arange_start(b: Builder, start: Any, end: Any, **_: object) -> Array:
-    return _arange(b, start, end, 1)
-
-
 def _eye(b: Builder, *_: object, **__: object) -> Array:
     shape = sizes_of(b.result.shape)
-    dtype = b.result.dtype
-    return cast(apply("eq", iota(shape, 0), iota(shape, 1)), dtype)
+    return cast(equal(iota(shape, 0), iota(shape, 1)), b.result.dtype)
 
 
 def _linspace(b: Builder, start: Any, end: Any, steps: Any, **_: object) -> Array:
@@ -106,12 +100,9 @@ def _linspace(b: Builder, start: Any, end: Any, steps: Any, **_: object) -> Arra
 TABLE: Mapping[object, Callable[..., Array]] = {
     aten._efficientzerotensor.default: _filled(0),
     aten.arange.default: _arange_end,
-    aten.arange.start: _arange_start,
-    aten.arange.start_step: _arange,
-    aten.eye.default: _eye,
-    aten.eye.m: _eye,
-    aten.fill.Scalar: _fill,
-    aten.fill.Tensor: _fill,
+    **overloads(aten.arange, "start start_step", _arange),
+    **overloads(aten.eye, "default m", _eye),
+    **overloads(aten.fill, "Scalar Tensor", _fill),
     aten.full.default: _full,
     aten.full_like.default: _full,
     aten.linspace.default: _linspace,

@@ -1,7 +1,5 @@
 """Lowerings of functions of floats, and of rounding and signs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,14 +8,17 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, cast, constant, equal, raised, where
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
+from ctk.compiler.lowering.operators.overloads import in_order, overloads
+from ctk.compiler.lowering.operators.pointwise import binary
+from ctk.compiler.lowering.operators.promotion import Operand, operand, operands, promoted
+from ctk.compiler.lowering.vocabulary import FUNCTIONS, ROUNDING
 from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
 
 
 def _floating(x: Array) -> Array:
-    return operand(x, promoted([x], to_float=True))
+    return operands(x, to_float=True)[0]
 
 
 def _function(name: str) -> Callable[[Builder, Array], Array]:
@@ -25,15 +26,6 @@ def _function(name: str) -> Callable[[Builder, Array], Array]:
 
     def lower(_: Builder, x: Array) -> Array:
         return apply(name, _floating(x))
-
-    return lower
-
-
-def _two(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-
-    def lower(_: Builder, x: Operand, y: Operand) -> Array:
-        dtype = promoted([x, y], to_float=True)
-        return apply(name, operand(x, dtype), operand(y, dtype))
 
     return lower
 
@@ -84,8 +76,7 @@ def _xlogy(name: str) -> Callable[[Builder, Operand, Operand], Array]:
     """Return the lowering of `x * log(y)`, which is 0 for x = 0 and NaN for y = NaN."""
 
     def lower(_: Builder, x: Operand, y: Operand) -> Array:
-        dtype = promoted([x, y], to_float=True)
-        left, right = operand(x, dtype), operand(y, dtype)
+        left, right = operands(x, y, to_float=True)
         product = where(equal(left, 0), left, left * apply(name, right))
         return where(apply("isnan", right), right, product)
 
@@ -96,8 +87,7 @@ def _logaddexp(exp: str, log: str, scale: float) -> Callable[[Builder, Array, Ar
     """Return the lowering of the log of a sum of powers."""
 
     def lower(_: Builder, x: Array, y: Array) -> Array:
-        dtype = promoted([x, y], to_float=True)
-        left, right = operand(x, dtype), operand(y, dtype)
+        left, right = operands(x, y, to_float=True)
         same_infinity = apply("isinf", left) & apply("eq", left, right)
         apart = apply(log, apply(exp, -apply("abs", left - right)))
         total = apply("maximum", left, right) + (apart * scale if scale != 1 else apart)
@@ -139,11 +129,6 @@ def _entropy(_: Builder, x: Array) -> Array:
     return where(apply("isnan", wide), wide, inside)
 
 
-def _copysign(_: Builder, x: Operand, y: Operand) -> Array:
-    dtype = promoted([x, y], to_float=True)
-    return apply("copysign", operand(x, dtype), operand(y, dtype))
-
-
 def _nextafter(_: Builder, x: Array, y: Array) -> Array:
     dtype = promoted([x, y])
     if dtype.itemsize < 4:
@@ -170,61 +155,30 @@ _FARTHEST = 512
 """So many places more and every float32 but 0 has become infinite, or has become 0."""
 
 
-TABLE: Mapping[object, Callable[..., Array]] = {
-    aten.acos.default: _function("acos"),
-    aten.acosh.default: _function("acosh"),
-    aten.asin.default: _function("asin"),
-    aten.asinh.default: _function("asinh"),
-    aten.atan.default: _function("atan"),
-    aten.atan2.default: _two("atan2"),
-    aten.atanh.default: _function("atanh"),
-    aten.ceil.default: _rounding("ceil"),
-    aten.copysign.Scalar: _copysign,
-    aten.copysign.Tensor: _copysign,
-    aten.cos.default: _function("cos"),
-    aten.cosh.default: _function("cosh"),
-    aten.deg2rad.default: _scaled(math.pi / 180),
-    aten.erf.default: _function("erf"),
-    aten.erfc.default: _function("erfc"),
-    aten.erfinv.default: _function("erfinv"),
-    aten.exp.default: _function("exp"),
-    aten.exp2.default: _function("exp2"),
-    aten.expm1.default: _function("expm1"),
-    aten.floor.default: _rounding("floor"),
-    aten.frac.default: _frac,
-    aten.heaviside.default: _heaviside,
-    aten.hypot.default: _two("hypot"),
-    aten.ldexp.Tensor: _ldexp,
-    aten.lgamma.default: _function("lgamma"),
-    aten.log.default: _function("log"),
-    aten.log10.default: _function("log10"),
-    aten.log1p.default: _function("log1p"),
-    aten.log2.default: _function("log2"),
-    aten.logaddexp.default: _logaddexp("exp", "log1p", 1.0),
-    aten.logaddexp2.default: _logaddexp("exp2", "log1p", 1 / math.log(2)),
-    aten.logit.default: _logit,
-    aten.nan_to_num.default: _nan_to_num,
-    aten.nextafter.default: _nextafter,
-    aten.rad2deg.default: _scaled(180 / math.pi),
-    aten.reciprocal.default: _reciprocal,
-    aten.round.decimals: _round_decimals,
-    aten.round.default: _rounding("round"),
-    aten.rsqrt.default: _function("rsqrt"),
-    aten.sgn.default: _sign,
-    aten.sigmoid.default: _function("sigmoid"),
-    aten.sign.default: _sign,
-    aten.sin.default: _function("sin"),
-    aten.sinc.default: _sinc,
-    aten.sinh.default: _function("sinh"),
-    aten.special_entr.default: _entropy,
-    aten.special_xlog1py.default: _xlogy("log1p"),
-    aten.special_xlog1py.other_scalar: _xlogy("log1p"),
-    aten.special_xlog1py.self_scalar: _xlogy("log1p"),
-    aten.sqrt.default: _function("sqrt"),
-    aten.tan.default: _function("tan"),
-    aten.tanh.default: _function("tanh"),
-    aten.trunc.default: _rounding("trunc"),
-    aten.xlogy.Scalar_Other: _xlogy("log"),
-    aten.xlogy.Scalar_Self: _xlogy("log"),
-    aten.xlogy.Tensor: _xlogy("log"),
-}
+TABLE: Mapping[object, Callable[..., Array]] = in_order(
+    {
+        **{getattr(aten, name).default: _rounding(name) for name in ROUNDING},
+        **{getattr(aten, name).default: _function(name) for name, n in FUNCTIONS.items() if n == 1},
+        aten.atan2.default: binary("atan2", to_float=True),
+        **overloads(aten.copysign, "Scalar Tensor", binary("copysign", to_float=True)),
+        aten.deg2rad.default: _scaled(math.pi / 180),
+        aten.frac.default: _frac,
+        aten.heaviside.default: _heaviside,
+        aten.hypot.default: binary("hypot", to_float=True),
+        aten.ldexp.Tensor: _ldexp,
+        aten.logaddexp.default: _logaddexp("exp", "log1p", 1.0),
+        aten.logaddexp2.default: _logaddexp("exp2", "log1p", 1 / math.log(2)),
+        aten.logit.default: _logit,
+        aten.nan_to_num.default: _nan_to_num,
+        aten.nextafter.default: _nextafter,
+        aten.rad2deg.default: _scaled(180 / math.pi),
+        aten.reciprocal.default: _reciprocal,
+        aten.round.decimals: _round_decimals,
+        aten.sgn.default: _sign,
+        aten.sign.default: _sign,
+        aten.sinc.default: _sinc,
+        aten.special_entr.default: _entropy,
+        **overloads(aten.special_xlog1py, "default other_scalar self_scalar", _xlogy("log1p")),
+        **overloads(aten.xlogy, "Scalar_Other Scalar_Self Tensor", _xlogy("log")),
+    }
+)

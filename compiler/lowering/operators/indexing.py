@@ -5,9 +5,8 @@ be under; `index`, `index_put`, `index_fill` and `take` count negative ones from
 ask for 0 and more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import StoreMode
 from ctk.compiler.lowering.layout import unflatten
 from ctk.compiler.lowering.operators.axes import axis_of, moved_along
+from ctk.compiler.lowering.operators.overloads import overloads
 from ctk.compiler.lowering.operators.promotion import operand
 from ctk.compiler.sizes.index import Index, product
 from ctk.compiler.sizes.size_guards import NotLowered
@@ -36,29 +36,39 @@ aten = torch.ops.aten
 
 
 def _gather(_: Builder, x: Array, dim: int, index: Array, **__: object) -> Array:
-    axis = axis_of(x, dim)
     if not x.shape:
         return moved(x, index.shape, lambda _: ())
-
-    def back(at: At) -> Any:
-        return moved_along(at, axis, indirect(index.at(at), x.shape[axis]))
-
     if not index.shape:
         return moved(x, (), lambda at: (indirect(index.at(at), x.shape[0]),))
-    return moved(x, index.shape, back)
+    return moved(x, index.shape, _each_place(x, axis_of(x, dim), index))
+
+
+def _each_place(x: Array, axis: int, index: Array) -> Callable[[At], Any]:
+    """Return the map from positions of `index` to those of `x` with its elements along an axis."""
+    return lambda at: moved_along(at, axis, indirect(index.at(at), x.shape[axis]))
+
+
+def _line_of_places(
+    x: Array, axis: int, index: Array, *, wrap: bool = False
+) -> Callable[[At], Any]:
+    """Return the map to positions of `x` if the numbers along an axis are those of `index`."""
+
+    def where(at: At) -> Any:
+        place = index.at((at[axis],) if index.shape else ())
+        return moved_along(at, axis, indirect(place, x.shape[axis], wrap=wrap))
+
+    return where
 
 
 def _index_select(_: Builder, x: Array, dim: int, index: Array) -> Array:
     if not x.shape:
         return x
     axis = axis_of(x, dim)
-    length = product(index.shape)
+    return moved(x, _with_length(x, axis, index), _line_of_places(x, axis, index))
 
-    def back(at: At) -> Any:
-        place = index.at((at[axis],) if index.shape else ())
-        return moved_along(at, axis, indirect(place, x.shape[axis]))
 
-    return moved(x, (*x.shape[:axis], length, *x.shape[axis + 1 :]), back)
+def _with_length(x: Array, axis: int, index: Array) -> tuple[Index, ...]:
+    return (*x.shape[:axis], product(index.shape), *x.shape[axis + 1 :])
 
 
 def _embedding(
@@ -82,13 +92,11 @@ def _embedding_gradient(
     start = constant(0, grad.dtype, (count + Index(()), *grad.shape[rank:]))
     whole = moved(indices, grad.shape, lambda at: at[:rank])
     keep = apply("ne", whole, constant(padding_idx, indices.dtype))
-    return _added(
-        b,
-        start,
-        grad,
-        lambda at: [indirect(indices.at(at[:rank]), start.shape[0]), *at[rank:]],
-        keep,
-    )
+
+    def where(at: At) -> list[Index]:
+        return [indirect(indices.at(at[:rank]), start.shape[0]), *at[rank:]]
+
+    return _added(b, start, grad, where, keep)
 
 
 def _added(
@@ -160,44 +168,24 @@ def _take(_: Builder, x: Array, index: Array) -> Array:
     return moved(x, index.shape, back)
 
 
-def _scatter(b: Builder, x: Array, dim: int, index: Array, source: Any, **_: object) -> Array:
-    return _scattered(b, x, dim, index, source, "set")
-
-
-def _scatter_add(b: Builder, x: Array, dim: int, index: Array, source: Array) -> Array:
-    return _scattered(b, x, dim, index, source, "add")
-
-
 _MODES: Mapping[str, StoreMode] = {
-    "sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "amax": "max", "amin": "min"
+    "none": "set", "sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "amax": "max",
+    "amin": "min",
 }  # fmt: skip
 
 
-def _scatter_reduce(
-    b: Builder, x: Array, dim: int, index: Array, source: Array, reduce: str, *,
+def _scatter(
+    b: Builder, x: Array, dim: int, index: Array, source: Any, reduce: str = "none", *,
     include_self: bool = True,
 ) -> Array:  # fmt: skip
     if not include_self or reduce not in _MODES:
         raise NotLowered("it needs to know how many elements meet")
-    return _scattered(b, x, dim, index, source, _MODES[reduce])
-
-
-def _scatter_with(
-    b: Builder, x: Array, dim: int, index: Array, source: Any, *, reduce: str
-) -> Array:
-    return _scattered(b, x, dim, index, source, _MODES[reduce])
-
-
-def _scattered(b: Builder, x: Array, dim: int, index: Array, source: Any, mode: StoreMode) -> Array:
+    mode = _MODES[reduce]
     if not x.shape or not index.shape:
         raise NotLowered("it has no dimension")
-    axis = axis_of(x, dim)
     given = source if isinstance(source, Array) else operand(source, x.dtype)
     part = moved(given, index.shape, (lambda at: at) if given.shape else (lambda _: ()))
-
-    def where(at: At) -> Any:
-        return moved_along(at, axis, indirect(index.at(at), x.shape[axis]))
-
+    where = _each_place(x, axis_of(x, dim), index)
     if mode == "set":
         return b.scatter(x, cast(part, x.dtype), where)
     if mode == "add":
@@ -216,12 +204,7 @@ def _index_add(
     axis = axis_of(x, dim)
     wide = cast(source, raised(x).dtype)
     scaled = wide if alpha == 1 else wide * alpha
-
-    def where(at: At) -> Any:
-        place = index.at((at[axis],) if index.shape else ())
-        return moved_along(at, axis, indirect(place, x.shape[axis]))
-
-    return _added(b, x, scaled, where)
+    return _added(b, x, scaled, _line_of_places(x, axis, index))
 
 
 def _index_copy(b: Builder, x: Array, dim: int, index: Array, source: Array) -> Array:
@@ -242,13 +225,8 @@ def _copied_along(
     if not x.shape:
         raise NotLowered("it has no dimension")
     axis = axis_of(x, dim)
-    shape = (*x.shape[:axis], product(index.shape), *x.shape[axis + 1 :])
-
-    def where(at: At) -> Any:
-        place = index.at((at[axis],) if index.shape else ())
-        return moved_along(at, axis, indirect(place, x.shape[axis], wrap=wrap))
-
-    return b.scatter(x, expand(cast(source, x.dtype), shape), where)
+    part = expand(cast(source, x.dtype), _with_length(x, axis, index))
+    return b.scatter(x, part, _line_of_places(x, axis, index, wrap=wrap))
 
 
 TABLE: Mapping[object, Callable[..., Array]] = {
@@ -260,15 +238,11 @@ TABLE: Mapping[object, Callable[..., Array]] = {
     aten.index.Tensor: _index,
     aten.index_add.default: _index_add,
     aten.index_copy.default: _index_copy,
-    aten.index_fill.int_Scalar: _index_fill,
-    aten.index_fill.int_Tensor: _index_fill,
+    **overloads(aten.index_fill, "int_Scalar int_Tensor", _index_fill),
     aten.index_put.default: _index_put,
     aten.index_select.default: _index_select,
-    aten.scatter.reduce: _scatter_with,
-    aten.scatter.src: _scatter,
-    aten.scatter.value: _scatter,
-    aten.scatter.value_reduce: _scatter_with,
-    aten.scatter_add.default: _scatter_add,
-    aten.scatter_reduce.two: _scatter_reduce,
+    **overloads(aten.scatter, "reduce src value value_reduce", _scatter),
+    aten.scatter_add.default: partial(_scatter, reduce="add"),
+    aten.scatter_reduce.two: _scatter,
     aten.take.default: _take,
 }

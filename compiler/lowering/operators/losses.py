@@ -1,7 +1,5 @@
 """Lowerings of losses and of their gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +10,7 @@ from ctk.compiler.lowering.arrays import (
     apply,
     cast,
     constant,
+    equal,
     expand,
     filled,
     guarded,
@@ -23,7 +22,7 @@ from ctk.compiler.lowering.arrays import (
 )
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import count_of
-from ctk.compiler.lowering.operators.promotion import operand, promoted
+from ctk.compiler.lowering.operators.promotion import operands
 from ctk.compiler.sizes.index import ZERO, Index
 
 aten = torch.ops.aten
@@ -36,7 +35,7 @@ def _reduced(b: Builder, loss: Array, reduction: int) -> Array:
     if reduction == _NONE:
         return loss
     axes = tuple(range(len(loss.shape)))
-    total = b.reduce("sum", cast(loss, b.accumulator(loss.dtype)), axes)[0]
+    total = b.reduce("sum", b.accumulated(loss), axes)[0]
     return total / count_of(loss.shape, total.dtype) if reduction == _MEAN else total
 
 
@@ -45,41 +44,36 @@ def _share(grad: Array, x: Array, reduction: int) -> Array:
     return wide / count_of(x.shape, wide.dtype) if reduction == _MEAN else wide
 
 
-def _pair(x: Array, y: Array) -> tuple[Array, Array]:
-    dtype = promoted([x, y])
-    return operand(x, dtype), operand(y, dtype)
+def _difference(x: Array, y: Array) -> Array:
+    left, right = operands(x, y)
+    return left - right
 
 
 def _mse(b: Builder, x: Array, y: Array, reduction: int = _MEAN) -> Array:
-    left, right = _pair(x, y)
-    away = left - right
+    away = _difference(x, y)
     return _reduced(b, away * away, reduction)
 
 
 def _mse_gradient(_: Builder, grad: Array, x: Array, y: Array, reduction: int) -> Array:
-    left, right = _pair(x, y)
-    away = left - right
+    away = _difference(x, y)
     return 2 * away * _share(grad, away, reduction)
 
 
 def _smooth_l1(b: Builder, x: Array, y: Array, reduction: int = _MEAN, beta: float = 1.0) -> Array:
-    left, right = _pair(x, y)
-    away = apply("abs", left - right)
+    away = apply("abs", _difference(x, y))
     return _reduced(b, where(away < beta, 0.5 * away * away / beta, away - 0.5 * beta), reduction)
 
 
 def _smooth_l1_gradient(
     _: Builder, grad: Array, x: Array, y: Array, reduction: int, beta: float
 ) -> Array:
-    left, right = _pair(x, y)
-    away = left - right
+    away = _difference(x, y)
     share = _share(grad, away, reduction)
     return where(apply("abs", away) < beta, share * away / beta, share * apply("sign", away))
 
 
 def _huber(b: Builder, x: Array, y: Array, reduction: int = _MEAN, delta: float = 1.0) -> Array:
-    left, right = _pair(x, y)
-    away = apply("abs", left - right)
+    away = apply("abs", _difference(x, y))
     loss = where(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
     return _reduced(b, loss, reduction)
 
@@ -87,8 +81,7 @@ def _huber(b: Builder, x: Array, y: Array, reduction: int = _MEAN, delta: float 
 def _huber_gradient(
     _: Builder, grad: Array, x: Array, y: Array, reduction: int, delta: float
 ) -> Array:
-    left, right = _pair(x, y)
-    away = left - right
+    away = _difference(x, y)
     share = _share(grad, away, reduction)
     outside = where(away > delta, share * delta, share * away)
     return where(away < -delta, -share * delta, outside)
@@ -97,19 +90,19 @@ def _huber_gradient(
 def _cross_entropy_of_two_gradient(
     _: Builder, grad: Array, x: Array, y: Array, weight: Array | None = None, reduction: int = _MEAN
 ) -> Array:
-    chance, target = _pair(x, y)
+    chance, target = operands(x, y)
     spread = (1 - chance) * chance
     slope = raised(grad) * (chance - target) / apply("maximum", spread, filled(spread, 1e-12))
     if weight is not None:
         slope = slope * raised(weight)
-    return slope / count_of(x.shape, slope.dtype) if reduction == _MEAN else slope
+    return _share(slope, x, reduction)
 
 
 def _cross_entropy_with_logits(
     b: Builder, x: Array, y: Array, weight: Array | None = None, pos_weight: Array | None = None,
     reduction: int = _MEAN,
 ) -> Array:  # fmt: skip
-    logit, target = _pair(x, y)
+    logit, target = operands(x, y)
     below = apply("minimum", logit, filled(logit, 0))
     log_sigmoid = below - apply("log1p", apply("exp", -apply("abs", logit)))
     if pos_weight is None:
@@ -121,7 +114,7 @@ def _cross_entropy_with_logits(
 
 
 def _soft_margin(b: Builder, x: Array, y: Array, reduction: int = _MEAN) -> Array:
-    left, right = _pair(x, y)
+    left, right = operands(x, y)
     return _reduced(b, apply("log1p", apply("exp", -right * left)), reduction)
 
 
@@ -150,9 +143,7 @@ def _nll(
     if reduction == _NONE and len(x.shape) > 1:
         return loss, constant(0, wide.dtype)
     axes = tuple(range(len(shape)))
-    total, whole = (
-        b.reduce("sum", cast(each, b.accumulator(wide.dtype)), axes)[0] for each in (loss, share)
-    )
+    total, whole = (b.reduce("sum", b.accumulated(each), axes)[0] for each in (loss, share))
     return (total / whole if reduction == _MEAN else total), whole
 
 
@@ -173,9 +164,8 @@ def _nll_gradient(
     spread = moved(expand(slope, target.shape), x.shape, without_class)
     if weight is not None:
         spread = spread * moved(raised(weight), x.shape, lambda at: (at[axis],))
-    is_target = apply(
-        "eq", iota(x.shape, axis), moved(cast(target, torch.int64), x.shape, without_class)
-    )
+    own_class = moved(cast(target, torch.int64), x.shape, without_class)
+    is_target = equal(iota(x.shape, axis), own_class)
     is_counted = moved(counts, x.shape, without_class)
     return where(is_target & is_counted, -spread, 0)
 

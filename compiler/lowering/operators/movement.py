@@ -1,7 +1,5 @@
 """Lowerings of operators that put elements elsewhere: joined, padded, repeated, cut in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +21,7 @@ from ctk.compiler.lowering.arrays import (
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import Position
 from ctk.compiler.lowering.operators.axes import all_of, axis_of, joined, moved_along
+from ctk.compiler.lowering.operators.overloads import overloads
 from ctk.compiler.sizes.index import (
     ONE,
     ZERO,
@@ -142,9 +141,9 @@ def _bound(size: Index, value: Index) -> Index:
 
 def _within(shape: tuple[Index, ...], axis: int, first: Index, last: Index, step: int) -> Array:
     here = iota(shape, axis)
-    tests = [apply("lt", here, positions(last))]
+    tests = [here < positions(last)]
     if first != ZERO:
-        tests.append(apply("ge", here, positions(first)))
+        tests.append(here >= positions(first))
     if step != 1:
         rest = Array(shape, torch.int64, lambda at: Position((at[axis] - first) % step))
         tests.append(equal(rest, 0))
@@ -161,30 +160,20 @@ def _slice_scatter(
     return guarded(_within(x.shape, axis, first, last, step), cast(part, x.dtype), x)
 
 
-def _slice_gradient(
-    b: Builder, grad: Array, sizes: Sequence[Any], dim: int, start: Any, end: Any, step: int
-) -> Array:
-    zero = constant(0, grad.dtype, tuple(map(as_index, sizes)))
-    return _slice_scatter(b, zero, grad, dim, start, end, step)
-
-
 def _select_scatter(b: Builder, x: Array, source: Array, dim: int, index: Any) -> Array:
     axis = axis_of(x, dim)
     chosen = as_index(index)
     if not is_nonnegative(chosen):
         chosen = chosen + x.shape[axis]
     part = moved(source, x.shape, lambda at: [*at[:axis], *at[axis + 1 :]])
-    is_chosen = apply("eq", iota(x.shape, axis), positions(chosen))
+    is_chosen = equal(iota(x.shape, axis), positions(chosen))
     return guarded(is_chosen, cast(part, x.dtype), x)
 
 
-def _select_gradient(b: Builder, grad: Array, sizes: Sequence[Any], dim: int, index: Any) -> Array:
-    zero = constant(0, grad.dtype, tuple(map(as_index, sizes)))
-    return _select_scatter(b, zero, grad, dim, index)
-
-
-def _diagonal(x: Array, source: Array, offset: int, dim1: int, dim2: int) -> Array:
-    """Return `x` with its diagonal replaced: the last dimension of `source`."""
+def _diagonal_scatter(
+    _: Builder, x: Array, source: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Array:
+    """Replace the diagonal of `x` by the last dimension of `source`."""
     one, two = axis_of(x, dim1), axis_of(x, dim2)
 
     def back(at: At) -> list[IndexLike]:
@@ -192,26 +181,23 @@ def _diagonal(x: Array, source: Array, offset: int, dim1: int, dim2: int) -> Arr
         return [*rest, at[one] if offset >= 0 else at[two]]
 
     row, column = iota(x.shape, one), iota(x.shape, two)
-    on_it = apply("eq", column, row + offset) if offset else apply("eq", column, row)
+    on_it = equal(column, row + offset if offset else row)
     return guarded(on_it, cast(moved(source, x.shape, back), x.dtype), x)
 
 
-def _diagonal_scatter(
-    _: Builder, x: Array, source: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Array:
-    return _diagonal(x, source, offset, dim1, dim2)
+def _gradient(scatter: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the lowering of the gradient of a part: zeros with the part scattered into them."""
 
+    def lower(b: Builder, grad: Array, sizes: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
+        zero = constant(0, grad.dtype, tuple(map(as_index, sizes)))
+        return scatter(b, zero, grad, *args, **kwargs)
 
-def _diagonal_gradient(
-    _: Builder, grad: Array, sizes: Sequence[Any], offset: int, dim1: int, dim2: int
-) -> Array:
-    zero = constant(0, grad.dtype, tuple(map(as_index, sizes)))
-    return _diagonal(zero, grad, offset, dim1, dim2)
+    return lower
 
 
 def _diag_embed(b: Builder, x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     zero = constant(0, x.dtype, sizes_of(b.result.shape))
-    return _diagonal(zero, x, offset, dim1, dim2)
+    return _diagonal_scatter(b, zero, x, offset, dim1, dim2)
 
 
 def _triangle(name: str) -> Callable[..., Array]:
@@ -242,19 +228,17 @@ TABLE: Mapping[object, Callable[..., Array]] = {
     aten.cat.default: _cat,
     aten.constant_pad_nd.default: _constant_pad,
     aten.diag_embed.default: _diag_embed,
-    aten.diagonal_backward.default: _diagonal_gradient,
+    aten.diagonal_backward.default: _gradient(_diagonal_scatter),
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.flip.default: _flip,
     aten.permute_copy.default: _permute,
     aten.repeat.default: _repeat,
     aten.roll.default: _roll,
-    aten.select_backward.default: _select_gradient,
+    aten.select_backward.default: _gradient(_select_scatter),
     aten.select_scatter.default: _select_scatter,
-    aten.slice_backward.default: _slice_gradient,
+    aten.slice_backward.default: _gradient(_slice_scatter),
     aten.slice_scatter.default: _slice_scatter,
-    aten.squeeze_copy.default: _as_result,
-    aten.squeeze_copy.dim: _as_result,
-    aten.squeeze_copy.dims: _as_result,
+    **overloads(aten.squeeze_copy, "default dim dims", _as_result),
     aten.stack.default: _stack,
     aten.tril.default: _triangle("le"),
     aten.triu.default: _triangle("ge"),

@@ -1,7 +1,5 @@
 """Lowerings of normalizations; their gradients are in `normalization_gradients.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,11 +27,6 @@ def per_channel(values: Array) -> Array:
     return moved(values, channels, lambda at: [at[0] if axis == 1 else ZERO for axis in axes])
 
 
-def accumulated(b: Builder, x: Array) -> Array:
-    """Return an array in the type that it is summed up in."""
-    return cast(x, b.accumulator(x.dtype))
-
-
 def _moments(b: Builder, x: Array, axes: Sequence[int], eps: float) -> tuple[Array, Array, Array]:
     mean, m2 = b.reduce("mean_m2", x, axes, keepdim=True)
     variance = m2 / count_of([x.shape[axis] for axis in axes], x.dtype)
@@ -49,7 +42,7 @@ def _affine(x: Array, weight: Array | None, bias: Array | None) -> Array:
 def _layer_norm(
     b: Builder, x: Array, shape: Sequence[Any], weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Array, Array, Array]:
-    wide = accumulated(b, x)
+    wide = b.accumulated(x)
     axes = tuple(range(len(x.shape) - len(shape), len(x.shape)))
     mean, _, rstd = _moments(b, wide, axes, eps)
     return _affine((wide - mean) * rstd, weight, bias), mean, rstd
@@ -58,7 +51,7 @@ def _layer_norm(
 def _rms_norm(
     b: Builder, x: Array, shape: Sequence[Any], weight: Array | None, eps: float | None
 ) -> tuple[Array, Array]:
-    wide = accumulated(b, x)
+    wide = b.accumulated(x)
     axes = tuple(range(len(x.shape) - len(shape), len(x.shape)))
     squares = b.reduce("sum", wide * wide, axes, keepdim=True)[0]
     mean = squares / count_of([x.shape[axis] for axis in axes], wide.dtype)
@@ -71,7 +64,7 @@ def _batch_norm(
     variance: Array | None, training: bool, momentum: float, eps: float,
 ) -> tuple[Array | None, ...]:  # fmt: skip
     """Return the result, mean and 1/deviation of the batch, and the running ones renewed."""
-    wide = accumulated(b, x)
+    wide = b.accumulated(x)
     rank = len(x.shape)
     scale, shift = (None if p is None else of_channels(p, rank) for p in (weight, bias))
     if not training:
@@ -127,7 +120,7 @@ def _group_norm(
     b: Builder, x: Array, weight: Array | None, bias: Array | None, batch: Any, channels: Any,
     area: Any, groups: int, eps: float,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    wide = accumulated(b, x)
+    wide = b.accumulated(x)
     grouped = in_groups(wide, batch, groups)
     mean, _, rstd = _moments(b, grouped, (2,), eps)
     normal = reshaped((grouped - mean) * rstd, x.shape)

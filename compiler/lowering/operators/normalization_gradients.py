@@ -9,8 +9,6 @@ With the normalized input h = (x - mean) * rstd, the gradient g of the result an
 Means are over the normalized axes, sums over the elements that share a weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +17,7 @@ import torch
 from ctk.compiler.lowering.arrays import Array, apply, cast, reshaped
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import count_of
-from ctk.compiler.lowering.operators.normalization import (
-    accumulated,
-    in_groups,
-    of_channels,
-)
+from ctk.compiler.lowering.operators.normalization import in_groups, of_channels
 from ctk.compiler.sizes.index import ONE
 
 aten = torch.ops.aten
@@ -53,7 +47,7 @@ def _layer_norm(
     b: Builder, grad: Array, x: Array, shape: Sequence[Any], mean: Array, rstd: Array,
     weight: Array | None, bias: Array | None, mask: Sequence[bool],
 ) -> tuple[Array | None, ...]:  # fmt: skip
-    slope, wide = accumulated(b, grad), accumulated(b, x)
+    slope, wide = b.accumulated(grad), b.accumulated(x)
     lead = len(x.shape) - len(shape)
     inverse = cast(rstd, wide.dtype)
     normal = (wide - cast(mean, wide.dtype)) * inverse
@@ -66,7 +60,7 @@ def _rms_norm(
     b: Builder, grad: Array, x: Array, shape: Sequence[Any], rstd: Array, weight: Array | None,
     mask: Sequence[bool],
 ) -> tuple[Array | None, ...]:  # fmt: skip
-    slope, wide = accumulated(b, grad), accumulated(b, x)
+    slope, wide = b.accumulated(grad), b.accumulated(x)
     lead = len(x.shape) - len(shape)
     inverse = cast(rstd, wide.dtype)
     normal = wide * inverse
@@ -81,7 +75,7 @@ def _batch_norm(
     variance: Array | None, batch_mean: Array | None, batch_rstd: Array | None, train: bool,
     eps: float, mask: Sequence[bool],
 ) -> tuple[Array | None, ...]:  # fmt: skip
-    slope, wide = accumulated(b, grad), accumulated(b, x)
+    slope, wide = b.accumulated(grad), b.accumulated(x)
     rank = len(x.shape)
     if train:
         assert batch_mean is not None and batch_rstd is not None
@@ -102,7 +96,7 @@ def _group_norm(
     b: Builder, grad: Array, x: Array, mean: Array, rstd: Array, weight: Array | None, batch: Any,
     channels: Any, area: Any, groups: int, mask: Sequence[bool],
 ) -> tuple[Array | None, ...]:  # fmt: skip
-    slope, wide = accumulated(b, grad), accumulated(b, x)
+    slope, wide = b.accumulated(grad), b.accumulated(x)
     rank = len(x.shape)
     column = (*mean.shape, ONE)
     center, inverse = (cast(reshaped(each, column), wide.dtype) for each in (mean, rstd))

@@ -1,25 +1,15 @@
 """Lowerings of elementwise arithmetic, of choice between elements, and of copies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import (
-    Array,
-    apply,
-    cast,
-    equal,
-    expand,
-    filled,
-    raised,
-    where,
-)
+from ctk.compiler.lowering.arrays import Array, apply, cast, equal, expand, filled, raised, where
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
+from ctk.compiler.lowering.operators.overloads import overloads
+from ctk.compiler.lowering.operators.promotion import Operand, operand, operands, promoted
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 aten = torch.ops.aten
@@ -33,12 +23,14 @@ def _unary(name: str) -> Callable[[Builder, Array], Array]:
     return lower
 
 
-def binary(name: str, *, to_float: bool = False) -> Callable[[Builder, Operand, Operand], Array]:
+def binary(
+    name: str, *, to_float: bool = False, rounded: bool = False
+) -> Callable[[Builder, Operand, Operand], Array]:
     """Return the lowering of an operation on two tensors, or a tensor and a number."""
 
     def lower(_: Builder, x: Operand, y: Operand) -> Array:
-        dtype = promoted([x, y], to_float=to_float)
-        return apply(_of_type(name, dtype), operand(x, dtype), operand(y, dtype))
+        left, right = operands(x, y, to_float=to_float, rounded=rounded)
+        return apply(_of_type(name, left.dtype), left, right)
 
     return lower
 
@@ -75,7 +67,7 @@ def _div_mode(b: Builder, x: Operand, y: Operand, *, rounding_mode: str | None =
         return _floor_divide(b, x, y)
     dtype = promoted([x, y])
     if dtype.is_floating_point:
-        return apply("trunc", apply("div", operand(x, dtype), operand(y, dtype)))
+        return apply("trunc", binary("div")(b, x, y))
     return _integers("truncdiv", x, y, dtype)
 
 
@@ -84,7 +76,7 @@ def _floor_divide(_: Builder, x: Operand, y: Operand) -> Array:
     dtype = promoted([x, y])
     if not dtype.is_floating_point:
         return _integers("floordiv", x, y, dtype)
-    left, right = operand(x, dtype), operand(y, dtype)
+    left, right = operands(x, y)
     rest = apply("fmod", left, right)
     quotient = (left - rest) / right
     is_whole = equal(rest, 0)
@@ -103,7 +95,7 @@ def _rest(name: str) -> Callable[[Builder, Operand, Operand], Array]:
         dtype = promoted([x, y])
         if not dtype.is_floating_point:
             return _integers(name, x, y, dtype)
-        return apply(name, *(operand(each, dtype, rounded=True) for each in (x, y)))
+        return apply(name, *operands(x, y, rounded=True))
 
     return lower
 
@@ -128,13 +120,13 @@ def _pow_number(b: Builder, x: Array, exponent: Any) -> Array:
     return apply("pow", base, operand(exponent, dtype))
 
 
-def _pow(_: Builder, x: Operand, exponent: Array) -> Array:
+def _pow(b: Builder, x: Operand, exponent: Array) -> Array:
     dtype = promoted([x, exponent])
     if not dtype.is_floating_point:
         raise NotLowered("eager raises where integers have a negative power")
     if not isinstance(x, Array) and x == 2:
         return apply("exp2", operand(exponent, dtype))
-    return apply("pow", operand(x, dtype), operand(exponent, dtype))
+    return binary("pow")(b, x, exponent)
 
 
 def _whole_power(base: Array, exponent: Any) -> Array:
@@ -171,16 +163,14 @@ def _square(b: Builder, x: Array) -> Array:
     return _pow_number(b, x, 2)
 
 
-def _addcmul(_: Builder, x: Array, y: Array, z: Array, *, value: Any = 1) -> Array:
-    dtype = promoted([x, y, z])
-    first, second, third = (operand(each, dtype) for each in (x, y, z))
-    return first + operand(value, dtype) * second * third
+def _added(name: str) -> Callable[..., Array]:
+    """Return the lowering of `x + value * y * z`, or with another operation before `z`."""
 
+    def lower(_: Builder, x: Array, y: Array, z: Array, value: Any = 1) -> Array:
+        first, second, third = operands(x, y, z)
+        return first + apply(name, operand(value, promoted([x, y, z])) * second, third)
 
-def _addcdiv(_: Builder, x: Array, y: Array, z: Array, *, value: Any = 1) -> Array:
-    dtype = promoted([x, y, z])
-    first, second, third = (operand(each, dtype) for each in (x, y, z))
-    return first + operand(value, dtype) * second / third
+    return lower
 
 
 def _lerp(_: Builder, start: Array, end: Array, weight: Operand) -> Array:
@@ -213,10 +203,9 @@ def _clamp_max(b: Builder, x: Array, high: Operand) -> Array:
 def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
 
     def lower(_: Builder, x: Array, y: Array) -> Array:
-        dtype = promoted([x, y])
-        left, right = operand(x, dtype), operand(y, dtype)
-        best = apply(_of_type(name, dtype), right, left)  # the left one of 0.0 and -0.0
-        if not dtype.is_floating_point:
+        left, right = operands(x, y)
+        best = apply(_of_type(name, left.dtype), right, left)  # the left one of 0.0 and -0.0
+        if not left.dtype.is_floating_point:
             return best
         return where(apply("isnan", left), right, where(apply("isnan", right), left, best))
 
@@ -224,8 +213,7 @@ def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
 
 
 def _where(_: Builder, condition: Array, x: Operand, y: Operand) -> Array:
-    dtype = promoted([x, y])
-    return where(cast(condition, torch.bool), operand(x, dtype), operand(y, dtype))
+    return where(cast(condition, torch.bool), *operands(x, y))
 
 
 def _masked_fill(_: Builder, x: Array, mask: Array, value: Operand) -> Array:
@@ -253,16 +241,12 @@ def _expand_copy(b: Builder, x: Array, *_: object, **__: object) -> Array:
 TABLE: Mapping[object, Callable[..., Array]] = {
     aten._to_copy.default: _to_copy,
     aten.abs.default: _unary("abs"),
-    aten.add.Scalar: _scaled("add"),
-    aten.add.Tensor: _scaled("add"),
-    aten.addcdiv.default: _addcdiv,
-    aten.addcmul.default: _addcmul,
-    aten.clamp.Tensor: _clamp,
-    aten.clamp.default: _clamp,
-    aten.clamp_max.Tensor: _clamp_max,
-    aten.clamp_max.default: _clamp_max,
-    aten.clamp_min.Tensor: _clamp,
-    aten.clamp_min.default: _clamp,
+    **overloads(aten.add, "Scalar Tensor", _scaled("add")),
+    aten.addcdiv.default: _added("div"),
+    aten.addcmul.default: _added("mul"),
+    **overloads(aten.clamp, "Tensor default", _clamp),
+    **overloads(aten.clamp_max, "Tensor default", _clamp_max),
+    **overloads(aten.clamp_min, "Tensor default", _clamp),
     aten.clone.default: _clone,
     aten.copy.default: _copy,
     aten.div.Scalar: binary("div", to_float=True),
@@ -270,34 +254,23 @@ TABLE: Mapping[object, Callable[..., Array]] = {
     aten.div.Tensor: binary("div", to_float=True),
     aten.div.Tensor_mode: _div_mode,
     aten.expand_copy.default: _expand_copy,
-    aten.floor_divide.Scalar: _floor_divide,
-    aten.floor_divide.default: _floor_divide,
+    **overloads(aten.floor_divide, "Scalar default", _floor_divide),
     aten.fmax.default: _fmax("maximum"),
     aten.fmin.default: _fmax("minimum"),
-    aten.fmod.Scalar: _rest("fmod"),
-    aten.fmod.Tensor: _rest("fmod"),
-    aten.lerp.Scalar: _lerp,
-    aten.lerp.Tensor: _lerp,
+    **overloads(aten.fmod, "Scalar Tensor", _rest("fmod")),
+    **overloads(aten.lerp, "Scalar Tensor", _lerp),
     aten.lift_fresh_copy.default: _clone,
-    aten.masked_fill.Scalar: _masked_fill,
-    aten.masked_fill.Tensor: _masked_fill,
+    **overloads(aten.masked_fill, "Scalar Tensor", _masked_fill),
     aten.maximum.default: binary("maximum"),
     aten.minimum.default: binary("minimum"),
-    aten.mul.Scalar: binary("mul"),
-    aten.mul.Tensor: binary("mul"),
+    **overloads(aten.mul, "Scalar Tensor", binary("mul")),
     aten.neg.default: _unary("neg"),
     aten.pow.Scalar: _pow,
     aten.pow.Tensor_Scalar: _pow_number,
     aten.pow.Tensor_Tensor: _pow,
-    aten.remainder.Scalar: _rest("mod"),
-    aten.remainder.Tensor: _rest("mod"),
-    aten.rsub.Scalar: _rsub,
-    aten.rsub.Tensor: _rsub,
+    **overloads(aten.remainder, "Scalar Tensor", _rest("mod")),
+    **overloads(aten.rsub, "Scalar Tensor", _rsub),
     aten.square.default: _square,
-    aten.sub.Scalar: _scaled("sub"),
-    aten.sub.Tensor: _scaled("sub"),
-    aten.where.Scalar: _where,
-    aten.where.ScalarOther: _where,
-    aten.where.ScalarSelf: _where,
-    aten.where.self: _where,
+    **overloads(aten.sub, "Scalar Tensor", _scaled("sub")),
+    **overloads(aten.where, "Scalar ScalarOther ScalarSelf self", _where),
 }

@@ -44,6 +44,12 @@ def operand(value: Operand, dtype: Dtype, *, rounded: bool = False) -> Array:
     return cast(cast(array, dtype) if rounded or array.shape else array, wanted)
 
 
+def operands(*values: Operand, to_float: bool = False, rounded: bool = False) -> tuple[Array, ...]:
+    """Return operands as arrays of the type that their elementwise result is computed in."""
+    dtype = promoted(values, to_float=to_float)
+    return tuple(operand(value, dtype, rounded=rounded) for value in values)
+
+
 def _rank(value: Operand) -> int:
     """Return 2 for a tensor with dimensions, 1 for one without, 0 for a number."""
     if isinstance(value, Array):

@@ -4,24 +4,13 @@ Draws from torch's generators (`rand`, `native_dropout`) stay calls of the libra
 are eager's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import (
-    Array,
-    At,
-    apply,
-    cast,
-    constant,
-    filled,
-    raised,
-    where,
-)
+from ctk.compiler.lowering.arrays import Array, At, apply, cast, constant, filled, raised, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import Dtype, Op, Position
 from ctk.compiler.lowering.layout import flatten

@@ -1,7 +1,5 @@
 """Lowerings of reductions over axes: sums, means, extremes, norms and moments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +8,7 @@ import torch
 
 from ctk.compiler.lowering.arrays import (
     Array,
+    At,
     apply,
     cast,
     equal,
@@ -21,15 +20,16 @@ from ctk.compiler.lowering.arrays import (
 )
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import axes_of, count_of
-from ctk.compiler.lowering.operators.promotion import operand, promoted
-from ctk.compiler.sizes.index import ONE, ZERO, product
+from ctk.compiler.lowering.operators.overloads import overloads
+from ctk.compiler.lowering.operators.promotion import operands
+from ctk.compiler.sizes.index import ONE, ZERO, Index, product
 
 aten = torch.ops.aten
 
 
 def _summed(b: Builder, x: Array, dtype: Any) -> Array:
     result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
-    return cast(cast(x, result), b.accumulator(result))
+    return b.accumulated(cast(x, result))
 
 
 def _sum(
@@ -38,30 +38,17 @@ def _sum(
     return b.reduce("sum", _summed(b, x, dtype), axes_of(x, dim), keepdim=keepdim)[0]
 
 
-def _sum_all(b: Builder, x: Array, *, dtype: Any = None) -> Array:
-    return _sum(b, x, None, dtype=dtype)
-
-
 def _mean(
     b: Builder, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Array:
-    axes = axes_of(x, dim)
-    total = b.reduce("sum", _summed(b, x, dtype), axes, keepdim=keepdim)[0]
-    return total / count_of([x.shape[axis] for axis in axes], total.dtype)
-
-
-def _mean_all(b: Builder, x: Array, *, dtype: Any = None) -> Array:
-    return _mean(b, x, None, dtype=dtype)
+    total = _sum(b, x, dim, keepdim, dtype=dtype)
+    return total / count_of([x.shape[axis] for axis in axes_of(x, dim)], total.dtype)
 
 
 def _prod(
     b: Builder, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Array:
     return b.reduce("prod", _summed(b, x, dtype), axes_of(x, dim), keepdim=keepdim)[0]
-
-
-def _prod_all(b: Builder, x: Array, *, dtype: Any = None) -> Array:
-    return _prod(b, x, None, dtype=dtype)
 
 
 def _best(b: Builder, kind: Any, x: Array, axes: Sequence[int], *, keepdim: bool) -> Array:
@@ -123,33 +110,15 @@ def _count_nonzero(b: Builder, x: Array, dim: Any = None) -> Array:
     return b.reduce("sum", cast(cast(x, torch.bool), torch.int64), axes_of(x, dim))[0]
 
 
-def _moments(
-    b: Builder, x: Array, dim: Any, correction: Any, *, keepdim: bool
+def _var_mean(
+    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[Array, Array]:
     axes = axes_of(x, dim)
-    wide = cast(x, b.accumulator(x.dtype))
+    wide = b.accumulated(x)
     mean, m2 = b.reduce("mean_m2", wide, axes, keepdim=keepdim)
     count = count_of([x.shape[axis] for axis in axes], wide.dtype)
     free = count - float(1 if correction is None else correction)
     return m2 / apply("maximum", free, filled(free, 0)), mean
-
-
-def _var(
-    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> Array:
-    return _moments(b, x, dim, correction, keepdim=keepdim)[0]
-
-
-def _std(
-    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> Array:
-    return _std_mean(b, x, dim, correction=correction, keepdim=keepdim)[0]
-
-
-def _var_mean(
-    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> tuple[Array, Array]:
-    return _moments(b, x, dim, correction, keepdim=keepdim)
 
 
 def _std_mean(
@@ -157,13 +126,24 @@ def _std_mean(
 ) -> tuple[Array, Array]:
     """Sum up in float64 on the CPU, as eager does: a variance may be too large for float32."""
     wide = cast(x, torch.float64) if b.device.type == "cpu" else x
-    variance, mean = _moments(b, wide, dim, correction, keepdim=keepdim)
+    variance, mean = _var_mean(b, wide, dim, correction=correction, keepdim=keepdim)
     return apply("sqrt", variance), mean
 
 
-def _norm(b: Builder, x: Array, ord_: float, dim: Any, keepdim: bool, dtype: Any = None) -> Array:
+def _without_mean(lowering: Callable[..., tuple[Array, Array]]) -> Callable[..., Array]:
+    def lower(*args: Any, **kwargs: Any) -> Array:
+        return lowering(*args, **kwargs)[0]
+
+    return lower
+
+
+def _norm(
+    b: Builder, x: Array, p: float | None = None, dim: Any = None, keepdim: bool = False, *,
+    dtype: Any = None,
+) -> Array:  # fmt: skip
+    ord_ = 2.0 if p is None else float(p)
     wide = raised(x if dtype is None else cast(x, dtype))
-    sizes = apply("abs", cast(wide, b.accumulator(wide.dtype)))
+    sizes = apply("abs", b.accumulated(wide))
     axes = axes_of(x, dim)
     if math.isinf(ord_):
         return b.reduce("max" if ord_ > 0 else "min", sizes, axes, keepdim=keepdim)[0]
@@ -184,70 +164,48 @@ def _vector_norm(
     b: Builder, x: Array, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
     dtype: Any = None,
 ) -> Array:  # fmt: skip
-    return _norm(b, x, float(ord), dim, keepdim, dtype)
-
-
-def _norm_dim(
-    b: Builder, x: Array, p: float | None, dim: Any = None, keepdim: bool = False, *,
-    dtype: Any = None,
-) -> Array:  # fmt: skip
-    return _norm(b, x, 2.0 if p is None else float(p), dim, keepdim, dtype)
-
-
-def _norm_all(b: Builder, x: Array, p: float = 2) -> Array:
-    return _norm(b, x, float(p), None, False)
+    return _norm(b, x, ord, dim, keepdim, dtype=dtype)
 
 
 def _logsumexp(b: Builder, x: Array, dim: Any, keepdim: bool = False) -> Array:
-    wide = operand(x, promoted([x], to_float=True))
+    (wide,) = operands(x, to_float=True)
     axes = axes_of(x, dim)
     best = b.reduce("max", wide, axes, keepdim=True)[0]
     shift = where(equal(apply("abs", best), math.inf), 0, best)
-    powers = cast(apply("exp", wide - shift), b.accumulator(wide.dtype))
+    powers = b.accumulated(apply("exp", wide - shift))
     total = apply("log", b.reduce("sum", powers, axes, keepdim=True)[0]) + cast(shift, powers.dtype)
     if keepdim:
         return total
     kept = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
-    return moved(total, kept, lambda at: _between(at, axes, len(x.shape)))
 
+    def back(at: At) -> list[Index]:
+        rest = iter(at)
+        return [ZERO if axis in axes else next(rest) for axis in range(len(x.shape))]
 
-def _between(at: Sequence[Any], axes: Sequence[int], rank: int) -> list[Any]:
-    """Return a position with 0 along some axes that it lacks."""
-    rest = iter(at)
-    return [ZERO if axis in axes else next(rest) for axis in range(rank)]
+    return moved(total, kept, back)
 
 
 TABLE: Mapping[object, Callable[..., Any]] = {
-    aten.all.default: _truth("all"),
-    aten.all.dim: _truth("all"),
-    aten.all.dims: _truth("all"),
+    **overloads(aten.all, "default dim dims", _truth("all")),
     aten.amax.default: _extreme("max"),
     aten.amin.default: _extreme("min"),
     aten.aminmax.default: _aminmax,
-    aten.any.default: _truth("any"),
-    aten.any.dim: _truth("any"),
-    aten.any.dims: _truth("any"),
+    **overloads(aten.any, "default dim dims", _truth("any")),
     aten.argmax.default: _position("argmax"),
     aten.argmin.default: _position("argmin"),
-    aten.count_nonzero.default: _count_nonzero,
-    aten.count_nonzero.dim_IntList: _count_nonzero,
+    **overloads(aten.count_nonzero, "default dim_IntList", _count_nonzero),
     aten.linalg_vector_norm.default: _vector_norm,
     aten.logsumexp.default: _logsumexp,
     aten.max.default: _extreme("max"),
     aten.max.dim: _with_position("argmax"),
-    aten.mean.default: _mean_all,
-    aten.mean.dim: _mean,
+    **overloads(aten.mean, "default dim", _mean),
     aten.min.default: _extreme("min"),
     aten.min.dim: _with_position("argmin"),
-    aten.norm.Scalar: _norm_all,
-    aten.norm.ScalarOpt_dim: _norm_dim,
-    aten.norm.ScalarOpt_dim_dtype: _norm_dim,
-    aten.prod.default: _prod_all,
-    aten.prod.dim_int: _prod,
-    aten.std.correction: _std,
+    **overloads(aten.norm, "Scalar ScalarOpt_dim ScalarOpt_dim_dtype", _norm),
+    **overloads(aten.prod, "default dim_int", _prod),
+    aten.std.correction: _without_mean(_std_mean),
     aten.std_mean.correction: _std_mean,
-    aten.sum.default: _sum_all,
-    aten.sum.dim_IntList: _sum,
-    aten.var.correction: _var,
+    **overloads(aten.sum, "default dim_IntList", _sum),
+    aten.var.correction: _without_mean(_var_mean),
     aten.var_mean.correction: _var_mean,
 }

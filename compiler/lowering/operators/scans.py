@@ -1,7 +1,5 @@
 """Lowerings of running sums, products and extremes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +8,7 @@ import torch
 from ctk.compiler.lowering.arrays import Array, cast
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import axis_of
-from ctk.compiler.lowering.operators.promotion import operand, promoted
+from ctk.compiler.lowering.operators.promotion import operands
 
 aten = torch.ops.aten
 
@@ -20,15 +18,14 @@ def _running(kind: Any) -> Callable[..., Array]:
 
     def lower(b: Builder, x: Array, dim: int, *, dtype: Any = None) -> Array:
         result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
-        wide = cast(cast(x, result), b.accumulator(result))
+        wide = b.accumulated(cast(x, result))
         return b.scan(kind, wide, axis_of(x, dim)) if x.shape else wide
 
     return lower
 
 
 def _logcumsumexp(b: Builder, x: Array, dim: int) -> Array:
-    wide = operand(x, promoted([x], to_float=True))
-    wide = cast(wide, b.accumulator(wide.dtype))
+    wide = b.accumulated(*operands(x, to_float=True))
     return b.scan("logsumexp", wide, axis_of(x, dim)) if x.shape else wide
 
 

@@ -1,7 +1,5 @@
 """Lowerings of softmax, its logarithm, and their gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +15,7 @@ aten = torch.ops.aten
 
 def total(b: Builder, x: Array, axes: tuple[int, ...]) -> Array:
     """Return a sum over axes that stay, with size 1, in the type of `x`."""
-    return cast(b.reduce("sum", cast(x, b.accumulator(x.dtype)), axes, keepdim=True)[0], x.dtype)
+    return cast(b.reduce("sum", b.accumulated(x), axes, keepdim=True)[0], x.dtype)
 
 
 def _axes(x: Array, dim: int) -> tuple[int, ...]:

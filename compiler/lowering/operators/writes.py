@@ -5,8 +5,6 @@ the written memory, as a view. Memory made by a kernel is written by the library
 wait for each other could belong to one inseparable unit (`order.together`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
