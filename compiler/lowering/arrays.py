@@ -26,6 +26,20 @@ At: TypeAlias = tuple[Index, ...]
 Number: TypeAlias = float | int | bool
 
 
+def _operator(name: str) -> Callable[[Array, Array | Number], Array]:
+    def method(self: Array, other: Array | Number) -> Array:
+        return apply(name, self, _like(other, self))
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Array, Number], Array]:
+    def method(self: Array, other: Number) -> Array:
+        return apply(name, _like(other, self), self)
+
+    return method
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
     """A value for each position.
@@ -50,50 +64,23 @@ class Array:
             self._made[key] = self.element(key)
         return self._made[key]
 
-    def __add__(self, other: Array | Number) -> Array:
-        return apply("add", self, _like(other, self))
-
-    def __radd__(self, other: Number) -> Array:
-        return apply("add", _like(other, self), self)
-
-    def __sub__(self, other: Array | Number) -> Array:
-        return apply("sub", self, _like(other, self))
-
-    def __rsub__(self, other: Number) -> Array:
-        return apply("sub", _like(other, self), self)
-
-    def __mul__(self, other: Array | Number) -> Array:
-        return apply("mul", self, _like(other, self))
-
-    def __rmul__(self, other: Number) -> Array:
-        return apply("mul", _like(other, self), self)
-
-    def __truediv__(self, other: Array | Number) -> Array:
-        return apply("div", self, _like(other, self))
-
-    def __rtruediv__(self, other: Number) -> Array:
-        return apply("div", _like(other, self), self)
+    __add__ = _operator("add")
+    __radd__ = _reflected("add")
+    __sub__ = _operator("sub")
+    __rsub__ = _reflected("sub")
+    __mul__ = _operator("mul")
+    __rmul__ = _reflected("mul")
+    __truediv__ = _operator("div")
+    __rtruediv__ = _reflected("div")
+    __lt__ = _operator("lt")
+    __le__ = _operator("le")
+    __gt__ = _operator("gt")
+    __ge__ = _operator("ge")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
 
     def __neg__(self) -> Array:
         return apply("neg", self)
-
-    def __lt__(self, other: Array | Number) -> Array:
-        return apply("lt", self, _like(other, self))
-
-    def __le__(self, other: Array | Number) -> Array:
-        return apply("le", self, _like(other, self))
-
-    def __gt__(self, other: Array | Number) -> Array:
-        return apply("gt", self, _like(other, self))
-
-    def __ge__(self, other: Array | Number) -> Array:
-        return apply("ge", self, _like(other, self))
-
-    def __and__(self, other: Array) -> Array:
-        return apply("and", self, other)
-
-    def __or__(self, other: Array) -> Array:
-        return apply("or", self, other)
 
 
 def constant(value: Number | Index, dtype: Dtype, shape: Shape = ()) -> Array:
@@ -105,24 +92,24 @@ def constant(value: Number | Index, dtype: Dtype, shape: Shape = ()) -> Array:
     return Array(shape, dtype, lambda _: number)
 
 
-def positions(index: Index, dtype: Dtype = torch.int64) -> Array:
+def positions(index: Index) -> Array:
     """Return an index expression as an array without dimensions."""
-    return Array((), dtype, lambda _: Position(index, dtype))
+    return Array((), torch.int64, lambda _: Position(index))
 
 
-def iota(shape: Shape, axis: int, dtype: Dtype = torch.int64) -> Array:
+def iota(shape: Shape, axis: int) -> Array:
     """Return the position along an axis."""
-    return Array(shape, dtype, lambda at: Position(at[axis], dtype))
+    return Array(shape, torch.int64, lambda at: Position(at[axis]))
 
 
-def apply(name: str, *arrays: Array, dtype: Dtype | None = None) -> Array:
+def apply(name: str, *arrays: Array) -> Array:
     """Return an operation of the vocabulary on each element, shapes broadcast.
 
-    Without a type, comparisons make bool, and others the type of the last operand.
+    Comparisons make bool, and others the type of the last operand.
     """
     shape = broadcast_shape(*(array.shape for array in arrays))
     spread = [expand(array, shape) for array in arrays]
-    kind = dtype or (torch.bool if name in BOOL_RESULTS else arrays[-1].dtype)
+    kind = torch.bool if name in BOOL_RESULTS else arrays[-1].dtype
     return Array(shape, kind, lambda at: Op(name, tuple(each.at(at) for each in spread), kind))
 
 

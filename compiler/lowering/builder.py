@@ -30,7 +30,6 @@ from ctk.compiler.lowering.ir import (
     ReduceKind,
     Scan,
     ScanKind,
-    Statement,
     Store,
     StoreMode,
     Sweep,
@@ -106,11 +105,11 @@ class Builder:
         """Return the contents of a buffer."""
         return self.read(whole(buffer))
 
-    def realize(self, array: Array, suffix: str = "part") -> Array:
+    def realize(self, array: Array, suffix: str = "part") -> View:
         """Compute an array once, into memory of its own."""
         buffer = self.temporary(suffix, array.dtype, array.shape)
-        self.store(buffer, array)
-        return self.array_of(buffer)
+        self.write(whole(buffer), array, buffer.name)
+        return whole(buffer)
 
     def write_result(self, name: str, array: Array, tensor: torch.Tensor) -> None:
         """Compute a node's value into memory of eager's strides.
@@ -136,7 +135,7 @@ class Builder:
         if not is_dense(shape, strides):
             raise NotLowered(f"its result is not dense: strides {tuple(tensor.stride())}")
         buffer = self.draft.add_memory(name, dtype, shape, strides, tensor.device)
-        self.store(buffer, cast(array, dtype))
+        self.write(whole(buffer), array, name)
         return whole(buffer)
 
     def keep_result(self, name: str, view: View, tensor: torch.Tensor) -> None:
@@ -149,23 +148,16 @@ class Builder:
         else:
             self.write_result(name, self.read(view), tensor)
 
-    def write(self, view: View, array: Array) -> None:
-        """Add the kernel that computes an array into existing memory of its shape."""
+    def write(self, view: View, array: Array, name: str = "") -> None:
+        """Add the kernel, called `name`, that computes an array into memory of its shape."""
         axes = loop_axes(view.shape)
         at = tuple(map(of_atom, axes))
         statement = Store(view.buffer, view.at(at), cast(array, view.dtype).at(at))
         dense = is_dense(view.shape, view.strides)
         order = memory_order(view.shape, view.strides) if dense else range(len(axes))
         loops = tuple(axes[axis] for axis in order)
-        self.emit(self.draft.unique(f"{self.origin}.written"), loops, (Sweep((), (statement,)),))
-
-    def store(self, buffer: Buffer, array: Array, mode: StoreMode = "set") -> None:
-        """Add the kernel that computes an array into a buffer of its shape."""
-        axes = loop_axes(buffer.shape)
-        at = tuple(map(of_atom, axes))
-        order = memory_order(buffer.shape, buffer.strides)
-        statement = Store(buffer.name, whole(buffer).at(at), array.at(at), mode)
-        self.emit(buffer.name, tuple(axes[axis] for axis in order), (Sweep((), (statement,)),))
+        name = name or self.draft.unique(f"{self.origin}.written")
+        self.emit(name, loops, (Sweep((), (statement,)),))
 
     def scatter(
         self, start: Array, array: Array, where: Callable[[At], Sequence[IndexLike]],
@@ -202,9 +194,7 @@ class Builder:
     def _scatter_memory(self, start: Array) -> View:
         if self.target is not None and start is self.target[0]:
             return self.target[1]
-        buffer = self.temporary("scatter", start.dtype, start.shape)
-        self.store(buffer, start)
-        return whole(buffer)
+        return self.realize(start, "scatter")
 
     def reduce(
         self,
@@ -213,21 +203,19 @@ class Builder:
         axes: Sequence[int],
         *,
         keepdim: bool = False,
-        dtypes: tuple[Dtype, ...] | None = None,
     ) -> tuple[Array, ...]:
         """Return the results of a reduction over some axes: one array, or two for some kinds.
 
         Args:
             array: Of the type of the accumulator.
             axes: Not negative, each once.
-            dtypes: The types of the results; by default that of the array for each.
         """
         if not axes:
-            return _of_one(kind, array, dtypes)
+            return _of_one(kind, array)
         loops = loop_axes(array.shape, prefix="r", chosen=axes)
         outer = tuple(each for axis, each in enumerate(loops) if axis not in axes)
         inner = tuple(each for axis, each in enumerate(loops) if axis in axes)
-        types = dtypes or _result_types(kind, array.dtype)
+        types = _result_types(kind, array.dtype)
         shape = tuple(each.size for each in outer)
         buffers = [self.temporary(kind, dtype, shape) for dtype in types]
         names = tuple(buffer.name for buffer in buffers)
@@ -259,7 +247,9 @@ class Builder:
         marking = Rewriting(change=lambda value: _marked(value, origin))
         made: list[Sweep] = []
         for sweep in sweeps:
-            statements = (_from(marking.statement(each), origin) for each in sweep.statements)
+            statements = (
+                replace(marking.statement(each), origin=origin) for each in sweep.statements
+            )
             made.append(Sweep(_counted(sweep.inner), tuple(statements)))
         loops = tuple(each for each in outer if each.size != ONE)
         self.draft.steps.append(Kernel(name, loops, tuple(made), (origin,), self.device))
@@ -273,11 +263,11 @@ def _result_types(kind: ReduceKind, dtype: Dtype) -> tuple[Dtype, ...]:
     return (torch.bool,) if kind in ("any", "all") else (dtype,)
 
 
-def _of_one(kind: ReduceKind, array: Array, dtypes: tuple[Dtype, ...] | None) -> tuple[Array, ...]:
+def _of_one(kind: ReduceKind, array: Array) -> tuple[Array, ...]:
     """Return the results of a reduction over no axes: each element by itself."""
-    types = dtypes or _result_types(kind, array.dtype)
+    types = _result_types(kind, array.dtype)
     if kind == "mean_m2":  # of infinities the rest is NaN
-        return cast(array, types[0]), cast(array - array, types[1])
+        return array, array - array
     return cast(array, types[0]), *(constant(0, dtype, array.shape) for dtype in types[1:])
 
 
@@ -291,10 +281,6 @@ def _marked(value: Value, origin: str) -> Value | None:
     if isinstance(value, Op) and not value.origin:
         return Op(value.name, value.args, value.dtype, origin)
     return None
-
-
-def _from(statement: Statement, origin: str) -> Statement:
-    return replace(statement, origin=statement.origin or origin)
 
 
 def _counted(loops: tuple[Var, ...]) -> tuple[Var, ...]:

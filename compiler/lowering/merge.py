@@ -69,11 +69,8 @@ def inline(producer: Kernel, consumer: Kernel, *, exact: bool) -> Kernel:
         return made[value.index]
 
     changed = Rewriting(change=forwarding(change, exact=exact))
-    sweeps = tuple(
-        Sweep(sweep.inner, tuple(map(changed.statement, sweep.statements)))
-        for sweep in consumer.sweeps
-    )
-    result = _in_place(replace(consumer, sweeps=sweeps))
+    sweeps = map(changed.sweep, consumer.sweeps)
+    result = _in_place(replace(consumer, sweeps=tuple(sweeps)))
     before = _divisions(producer) + _divisions(consumer)
     if _divisions(result) > before:
         result = narrowed(result)
@@ -103,8 +100,7 @@ def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
         return store.value
 
     changed = Rewriting(change=forwarding(change, exact=exact))
-    moved = (Sweep(each.inner, tuple(map(changed.statement, each.statements))) for each in b.sweeps)
-    sweeps = _compacted([*a.sweeps, *moved])
+    sweeps = _compacted([*a.sweeps, *map(changed.sweep, b.sweeps)])
     return _in_place(Kernel(second.name, a.outer, tuple(sweeps), (), first.device))
 
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from ctk.compiler.lowering.ir import Const, Guarded, Kernel, Op, Position, Sweep, Value
+from ctk.compiler.lowering.ir import Const, Guarded, Kernel, Op, Position, Value
 from ctk.compiler.lowering.walk import Rewriting, walk
 from ctk.compiler.sizes.index import (
     Atom,
@@ -41,9 +41,7 @@ def narrowed(kernel: Kernel) -> Kernel:
     """Return a kernel with the indices of its guarded values simplified."""
     if not any(isinstance(value, Guarded) for value in walk(*kernel.statements)):
         return kernel
-    change = _Narrowing()
-    sweeps = (Sweep(s.inner, tuple(map(change.statement, s.statements))) for s in kernel.sweeps)
-    return replace(kernel, sweeps=tuple(sweeps))
+    return replace(kernel, sweeps=tuple(map(_Narrowing().sweep, kernel.sweeps)))
 
 
 @dataclass(slots=True)
@@ -66,16 +64,10 @@ class _Narrowing(Rewriting):
         """Return an index expression simplified."""
         return Rewriting.index(self, index).replace(self._back.get)
 
-    def _rebuilt(self, value: Value) -> Value:
-        if not isinstance(value, Guarded):
-            return Rewriting._rebuilt(self, value)
+    def _parts(self, value: Guarded) -> tuple[Value, Value, Value]:
         inside = self._under(value.condition, holds=True).value(value.value)
         outside = self._under(value.condition, holds=False).value(value.other)
-        condition = self.value(value.condition)
-        parts = (condition, inside, outside)
-        old = (value.condition, value.value, value.other)
-        same = all(a is b for a, b in zip(parts, old, strict=True))
-        return value if same else Guarded(*parts, value.origin)
+        return self.value(value.condition), inside, outside
 
     def _under(self, condition: Value, *, holds: bool) -> _Narrowing:
         bounds = dict(self.bounds)

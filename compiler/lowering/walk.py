@@ -163,13 +163,16 @@ class Rewriting:
             same = all(a is b for a, b in zip(args, value.args, strict=True))
             return value if same else Op(value.name, args, value.dtype, value.origin)
         if isinstance(value, Guarded):
-            parts = self.value(value.condition), self.value(value.value), self.value(value.other)
+            parts = self._parts(value)
             same = all(a is b for a, b in zip(parts, operands(value), strict=True))
             return value if same else Guarded(*parts, value.origin)
         if isinstance(value, (Load, Position)):
             index = self.index(value.index)
             return value if index == value.index else replace(value, index=index)
         return value
+
+    def _parts(self, value: Guarded) -> tuple[Value, Value, Value]:
+        return self.value(value.condition), self.value(value.value), self.value(value.other)
 
 
 def renamed(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
@@ -180,17 +183,14 @@ def renamed(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
             return replace(value, buffer=names[value.buffer])
         return None
 
+    def rename(statement: Statement) -> Statement:
+        changed = rewriting.statement(statement)
+        if not isinstance(changed, Store):
+            return changed
+        return replace(changed, buffer=names.get(changed.buffer, changed.buffer))
+
     rewriting = Rewriting(change=change)
-    sweeps: list[Sweep] = []
-    for sweep in kernel.sweeps:
-        statements = [rewriting.statement(each) for each in sweep.statements]
-        stores = (
-            replace(each, buffer=names.get(each.buffer, each.buffer))
-            if isinstance(each, Store)
-            else each
-            for each in statements
-        )
-        sweeps.append(replace(sweep, statements=tuple(stores)))
+    sweeps = (replace(s, statements=tuple(map(rename, s.statements))) for s in kernel.sweeps)
     return replace(kernel, name=names.get(kernel.name, kernel.name), sweeps=tuple(sweeps))
 
 

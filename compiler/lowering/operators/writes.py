@@ -28,7 +28,7 @@ def _copy(b: Builder, x: Array, source: Array, non_blocking: bool = False) -> Vi
     target = _target(b)
     values = expand(cast(source, x.dtype), x.shape)
     if _reads(b, target):
-        values = b.realize(values)
+        values = b.read(b.realize(values))
     b.write(target, values)
     return target
 
