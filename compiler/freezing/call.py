@@ -5,22 +5,25 @@ The constants are right as long as the originals keep their values. A call with 
 before freezing, operator by operator: right, but slow, which is logged. Under Dynamo a guard on the
 identity of each original triggers a recompile for another module.
 
-Also detected: steps of fused optimizers, which count no version, and other memory behind a
-parameter (`parameter.data = other`). Not detected: writes that count no version
+Also detected: steps of fused optimizers, and other memory behind a parameter
+(`parameter.data = other`). Not detected: writes that count no version
 (`parameter.data.add_(1)`, NumPy), and in-place changes of inference tensors, which have no counter.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from ctk.compiler.freezing.discard import DiscardedParameter, discard_parameter
 from ctk.compiler.freezing.freeze import Transform, constants_of, fold, freeze_values, names_of
-from ctk.compiler.freezing.steps import count_fused_steps
 from ctk.compiler.fx.clone import same_bits
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import placeholders
@@ -52,7 +55,7 @@ def fw_compiler_freezing(
     Source: `fw_compiler_freezing` of `torch/_inductor/compile_fx.py`. That one never looks at the
     originals again.
     """
-    count_fused_steps()
+    _count_fused_steps()
     values = constants_of(captured, graph, example_inputs)
     names, given = names_of(captured), placeholders(captured)
     nodes = [*[None] * (len(names) - len(given)), *given]
@@ -130,6 +133,25 @@ class FrozenCall:
                 guard_identity(one.node, only=is_dropped)
             if is_dropped:
                 discard_parameter(one.value, one.name)
+
+
+@cache
+def _count_fused_steps() -> None:
+    """Count steps of fused optimizers as writes from now on, in this process.
+
+    `Adam(..., fused=True).step()` changes parameters in place, and `parameter._version` stays. This
+    hook counts one version up for each of its parameters, as the plain kernels do.
+    """
+    register_optimizer_step_post_hook(_count_step)
+
+
+def _count_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> None:
+    if torch.compiler.is_compiling():  # a step that is compiled writes by `copy_`, which counts
+        return
+    for group in optimizer.param_groups:
+        if group.get("fused"):
+            written = (each for each in group["params"] if each.grad is not None)
+            increment_version(each for each in written if not each.is_inference())
 
 
 def _told(changed: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.vocabulary import ARITY, BOOL_RESULTS, CONVERTS
 from ctk.compiler.lowering.walk import operands
-from ctk.compiler.sizes.index import Atom, Extreme, Index, Indirect, Quotient, Symbol, Var
+from ctk.compiler.sizes.index import DIVIDE, Atom, Extreme, Index, Indirect, Symbol, Var
 from ctk.compiler.sizes.size_guards import number_of
 
 
@@ -206,7 +206,7 @@ class KernelValues:
             return np.maximum(left, right) if atom.kind == "max" else np.minimum(left, right)
         value, divisor = (self.index(each, mask, node) for each in (atom.value, atom.divisor))
         with np.errstate(all="ignore"):
-            return value // divisor if isinstance(atom, Quotient) else value % divisor
+            return DIVIDE[atom.sign](value, divisor)
 
     def _position(self, atom: Indirect, mask: int, node: str) -> Array:
         value = indirect_value(atom)

@@ -39,7 +39,7 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.narrow import narrowed
 from ctk.compiler.lowering.walk import Rewriting, loads, walk
-from ctk.compiler.sizes.index import ONE, Index, Quotient, Remainder, Var
+from ctk.compiler.sizes.index import ONE, Division, Index, Var
 
 Change: TypeAlias = Callable[[Value], Value | None]
 
@@ -285,6 +285,5 @@ def _sunk(sweeps: list[Sweep]) -> list[Sweep]:
 
 
 def _divisions(kernel: Kernel) -> int:
-    kinds = (Quotient, Remainder)
     indices = {load.index for load in loads(kernel)}
-    return sum(isinstance(atom, kinds) for index in indices for atom in index.atoms)
+    return sum(isinstance(atom, Division) for index in indices for atom in index.atoms)

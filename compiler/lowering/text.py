@@ -27,7 +27,7 @@ from ctk.compiler.lowering.ir import (
     indirect_value,
 )
 from ctk.compiler.lowering.walk import indirect, origins
-from ctk.compiler.sizes.index import Atom, Index, Indirect, Quotient, Remainder
+from ctk.compiler.sizes.index import Atom, Division, Index, Indirect
 from ctk.compiler.torch_compat.fx import operators
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
@@ -112,9 +112,8 @@ def _factors(monomial: tuple[Atom, ...], factor: int) -> Iterator[str]:
 def _atom(atom: Atom) -> str:
     if isinstance(atom, Indirect):
         return f"[{value_text(indirect_value(atom))}]"
-    if isinstance(atom, (Quotient, Remainder)):
-        sign = "//" if isinstance(atom, Quotient) else "%"
-        return f"(({index_text(atom.value)}) {sign} ({index_text(atom.divisor)}))"
+    if isinstance(atom, Division):
+        return f"(({index_text(atom.value)}) {atom.sign} ({index_text(atom.divisor)}))"
     return str(atom)
 
 

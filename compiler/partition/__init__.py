@@ -50,6 +50,6 @@ Why not otherwise:
 
 From bottom to top: `options`, `knapsack` and `min_cut` know no graph; `roles` reads a node,
 `classify` a graph; `costs` and `bans` rate recomputation, `fx/operator_facts.py` has the operators;
-`network` and `budget` choose the saved values; `building` and `extract` build the two graphs;
-`split` is the entry point, with AOTAutograd's calling convention.
+`network` and `budget` choose the saved values; `extract` builds the two graphs; `split` is the
+entry point, with AOTAutograd's calling convention.
 """

@@ -15,7 +15,7 @@ smallest cut. In torch a budget of 0 saves all inputs of forward, and draws othe
 
 from dataclasses import dataclass
 
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from ctk.compiler.partition.bans import hard_bans, soft_bans, without_layout_bans
 from ctk.compiler.partition.classify import NodeInfo
@@ -28,11 +28,7 @@ DEFAULTS = PartitionOptions()
 
 
 def choose_saved_values_set(
-    joint_graph: Graph,
-    node_info: NodeInfo,
-    memory_budget: float = 1,
-    *,
-    options: PartitionOptions = DEFAULTS,
+    info: NodeInfo, memory_budget: float, options: PartitionOptions = DEFAULTS
 ) -> list[Node]:
     """Return the nodes whose values forward saves for backward, in order.
 
@@ -43,15 +39,14 @@ def choose_saved_values_set(
         ConfigError: The budget is not from 0 to 1.
         CannotPartition: Backward needs a value that can neither be saved nor recomputed.
     """
-    del joint_graph
     require_budget(memory_budget)
-    hard = hard_bans(node_info)
+    hard = hard_bans(info)
     if memory_budget == 0:
-        return cut(node_info, hard).values
-    best = cut(node_info, hard | soft_bans(node_info, options))
+        return cut(info, hard).values
+    best = cut(info, hard | soft_bans(info, options))
     if memory_budget == 1:
         return best.values
-    return _Budget(node_info, options, hard, memory_budget, best).choose().values
+    return _Budget(info, options, hard, memory_budget, best).choose().values
 
 
 @dataclass(frozen=True, slots=True)

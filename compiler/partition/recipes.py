@@ -62,9 +62,7 @@ def compute_in_backward(graph: Graph, node: Node, copies: Copies) -> Node:
     if not _is_gradient_of_norm(node):
         return graph.node_copy(node, copies)
     arguments = map_arg(_without_statistics(node), copies)
-    found = _call(graph, node.name, node.target, arguments, node.kwargs)
-    found.meta = dict(node.meta)
-    return found
+    return _call(graph, node, node.target, arguments, node.kwargs)
 
 
 def compute_again(graph: Graph, node: Node, copies: Copies) -> Node:
@@ -128,18 +126,15 @@ def _input_of_dropout(node: Node) -> Node:
 
 def _drop_again(graph: Graph, node: Node, operands: tuple[Node, Node]) -> Node:
     kept = 1.0 - cast("float", cast("Node", node.args[0]).args[1])
-    masked = _call(graph, f"{node.name}_masked", aten.mul.Tensor, operands)
-    masked.meta = dict(node.meta)
-    scaled = _call(graph, node.name, aten.mul.Tensor, (masked, 1.0 / kept if kept else 0.0))
-    scaled.meta = dict(node.meta)
-    return scaled
+    masked = _call(graph, node, aten.mul.Tensor, operands, suffix="_masked")
+    return _call(graph, node, aten.mul.Tensor, (masked, 1.0 / kept if kept else 0.0))
 
 
 def _normalize_again(graph: Graph, node: Node, copies: Copies) -> Node:
     arguments = (*node.args[_DATA], *node.args[_DATA.stop + 2 :])
     target = aten._native_batch_norm_legit.no_stats
-    again = _call(graph, f"{node.name}_again", target, map_arg(arguments, copies))
-    again.meta = {**node.meta, "val": tuple(node.meta["val"][_DATA])}
+    again = _call(graph, node, target, map_arg(arguments, copies), suffix="_again")
+    again.meta["val"] = tuple(node.meta["val"][_DATA])
     return again
 
 
@@ -147,13 +142,11 @@ def draw(graph: Graph, node: Node, copies: Copies) -> tuple[Node, Node]:
     """Append a random node to forward; return its value and the state from which it was drawn."""
     args, kwargs = _arguments(node, copies)
     target = compat.run_and_save_rng_state()
-    pair = _call(graph, f"{node.name}_and_state", target, (node.target, *args), kwargs)
-    state = _call(graph, f"{node.name}_state", operator.getitem, (pair, 0))
-    value = _call(graph, node.name, operator.getitem, (pair, 1))
+    pair = _call(graph, node, target, (node.target, *args), kwargs, suffix="_and_state")
+    state = _call(graph, node, operator.getitem, (pair, 0), suffix="_state")
     state.meta = state_meta(node)
-    value.meta = dict(node.meta)
-    pair.meta = {**node.meta, "val": (state.meta["val"], value_of(node))}
-    return value, state
+    pair.meta["val"] = state.meta["val"], value_of(node)
+    return _call(graph, node, operator.getitem, (pair, 1)), state
 
 
 def state_meta(node: Node) -> dict[str, object]:
@@ -165,14 +158,16 @@ def draw_again(graph: Graph, node: Node, state: Node, copies: Copies) -> Node:
     """Append a call to backward that draws the numbers of a random node of forward again."""
     args, kwargs = _arguments(node, copies)
     target = compat.run_with_rng_state()
-    again = _call(graph, node.name, target, (state, node.target, *args), kwargs)
-    again.meta = dict(node.meta)
-    return again
+    return _call(graph, node, target, (state, node.target, *args), kwargs)
 
 
-def _call(graph: Graph, name: str, target: Any, args: Any, kwargs: Any = None) -> Node:
-    """Append a call under a name, by which its value is compared with that of the joint graph."""
-    return graph.create_node("call_function", target, args, kwargs, name)
+def _call(
+    graph: Graph, node: Node, target: Any, args: Any, kwargs: Any = None, *, suffix: str = ""
+) -> Node:
+    """Append a call with the name of a node, by which its value is compared, and its metadata."""
+    call = graph.create_node("call_function", target, args, kwargs, f"{node.name}{suffix}")
+    call.meta = dict(node.meta)
+    return call
 
 
 def _arguments(node: Node, copies: Copies) -> tuple[Any, Any]:

@@ -58,7 +58,6 @@ def partition(
 def min_cut_rematerialization_partition(
     joint: GraphModule,
     joint_inputs: object,
-    compiler: str = "inductor",
     *,
     num_fwd_outputs: int,
     static_lifetime_input_indices: Sequence[int] | None = None,
@@ -79,14 +78,13 @@ def min_cut_rematerialization_partition(
         ConfigError: The budget is not from 0 to 1.
         CannotPartition: Backward needs a value that can neither be saved nor recomputed.
     """
-    del compiler
     budget = options.memory_budget if memory_budget is None else memory_budget
     require_budget(budget)
     joint = merge_equal_expressions(joint) if cse else joint
     info = classify_nodes(joint, num_fwd_outputs, static_lifetime_input_indices or ())
     return _split(
         info,
-        lambda: choose_saved_values_set(joint.graph, info, budget, options=options),
+        lambda: choose_saved_values_set(info, budget, options),
         lambda given: aot.min_cut_partition(joint, joint_inputs, given),
     )
 

@@ -21,7 +21,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +47,33 @@ class Var:
 
 
 @dataclass(frozen=True, slots=True)
-class Quotient:
+class Division:
+    """A result of a division that rounds down."""
+
+    sign: ClassVar[str]
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"({self.value} {self.sign} {_factor(self.divisor)})"
+
+
+class Quotient(Division):
     """`value // divisor`, rounded down."""
 
-    value: Index
-    divisor: Index
-
-    def __str__(self) -> str:
-        return f"({self.value} // {_factor(self.divisor)})"
+    __slots__ = ()
+    sign = "//"
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
+class Remainder(Division):
     """`value % divisor`, never negative."""
 
-    value: Index
-    divisor: Index
+    __slots__ = ()
+    sign = "%"
 
-    def __str__(self) -> str:
-        return f"({self.value} % {_factor(self.divisor)})"
+
+DIVIDE: Mapping[str, Callable[[Any, Any], Any]] = {"//": operator.floordiv, "%": operator.mod}
+"""The function of each sign: of numbers, arrays and expressions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ IndexLike: TypeAlias = "Index | int"
 
 def parts_of(atom: Atom) -> tuple[Index, ...]:
     """Return the expressions inside an atom."""
-    if isinstance(atom, (Quotient, Remainder)):
+    if isinstance(atom, Division):
         return atom.value, atom.divisor
     return (atom.left, atom.right) if isinstance(atom, Extreme) else ()
 
@@ -356,7 +364,8 @@ def _divided(value: Index, divisor: Index) -> tuple[Index, Index]:
     whole, rest = _split(value, divisor)
     if not rest.terms or (is_nonnegative(rest) and is_less(rest, divisor)):
         return whole, rest
-    return whole + _quotient(rest, divisor), _remainder(rest, divisor)
+    quotient, remainder = _divided_atoms(rest, divisor)
+    return whole + quotient, remainder
 
 
 def _split(value: Index, divisor: Index) -> tuple[Index, Index]:
@@ -377,35 +386,26 @@ def _split(value: Index, divisor: Index) -> tuple[Index, Index]:
     return _made(whole), _made(rest)
 
 
-def _quotient(value: Index, divisor: Index) -> Index:
-    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
-        atom = value.terms[0][0][0]
-        if isinstance(atom, Quotient):
-            return atom.value // (atom.divisor * divisor)
-        if isinstance(atom, Remainder) and (atom.divisor % divisor) == ZERO:
-            return (atom.value // divisor) % (atom.divisor // divisor)
-    common = _common(value, divisor)
+def _divided_atoms(value: Index, divisor: Index) -> tuple[Index, Index]:
+    """Divide an expression whose terms do not divide: by a common factor, and by known divisors."""
+    atom = value.terms[0][0][0] if _is_atom(value) else None
+    if isinstance(atom, Remainder) and (atom.divisor % divisor) == ZERO:
+        return (atom.value // divisor) % (atom.divisor // divisor), atom.value % divisor
+    common = math.gcd(*(factor for index in (value, divisor) for _, factor in index.terms))
     if common > 1:
-        return _scaled(value, common) // _scaled(divisor, common)
-    return of_atom(Quotient(value, divisor))
+        whole, rest = _divided(_reduced(value, common), _reduced(divisor, common))
+        return whole, rest * common
+    remainder = of_atom(Remainder(value, divisor))
+    if isinstance(atom, Quotient):
+        return atom.value // (atom.divisor * divisor), remainder
+    return of_atom(Quotient(value, divisor)), remainder
 
 
-def _remainder(value: Index, divisor: Index) -> Index:
-    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
-        atom = value.terms[0][0][0]
-        if isinstance(atom, Remainder) and (atom.divisor % divisor) == ZERO:
-            return atom.value % divisor
-    common = _common(value, divisor)
-    if common > 1:
-        return (_scaled(value, common) % _scaled(divisor, common)) * common
-    return of_atom(Remainder(value, divisor))
+def _is_atom(value: Index) -> bool:
+    return len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1
 
 
-def _common(value: Index, divisor: Index) -> int:
-    return math.gcd(*(factor for index in (value, divisor) for _, factor in index.terms))
-
-
-def _scaled(value: Index, by: int) -> Index:
+def _reduced(value: Index, by: int) -> Index:
     return Index(tuple((monomial, factor // by) for monomial, factor in value.terms))
 
 
@@ -476,10 +476,8 @@ def _replaced(atom: Atom, change: Callable[[Atom], IndexLike | None]) -> Index:
     changed = change(atom)
     if changed is not None:
         return as_index(changed)
-    if isinstance(atom, Quotient):
-        return atom.value.replace(change) // atom.divisor.replace(change)
-    if isinstance(atom, Remainder):
-        return atom.value.replace(change) % atom.divisor.replace(change)
+    if isinstance(atom, Division):
+        return DIVIDE[atom.sign](atom.value.replace(change), atom.divisor.replace(change))
     if isinstance(atom, Extreme):
         return _extreme(atom.kind, atom.left.replace(change), atom.right.replace(change))
     return of_atom(atom)

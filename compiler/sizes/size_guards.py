@@ -6,17 +6,18 @@ torch has sizes as sympy expressions within a `SymInt`. An expression that an
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any, cast
 
 import torch
 
 from ctk.compiler.sizes.index import (
-    ONE,
+    DIVIDE,
+    ZERO,
     Atom,
+    Division,
     Extreme,
     Index,
-    Quotient,
-    Remainder,
     Symbol,
     as_index,
     larger,
@@ -97,17 +98,14 @@ def _atom_number(atom: Atom, sizes: Mapping[str, int]) -> int:
     if isinstance(atom, Extreme):
         pair = number_of(atom.left, sizes), number_of(atom.right, sizes)
         return max(pair) if atom.kind == "max" else min(pair)
-    if not isinstance(atom, (Quotient, Remainder)):
+    if not isinstance(atom, Division):
         raise NotLowered(f"{atom} is not a size")
-    value, divisor = number_of(atom.value, sizes), number_of(atom.divisor, sizes)
-    return value // divisor if isinstance(atom, Quotient) else value % divisor
+    return DIVIDE[atom.sign](number_of(atom.value, sizes), number_of(atom.divisor, sizes))
 
 
 def _python_atom(atom: object) -> str:
-    if isinstance(atom, Quotient):
-        return f"(({python_text(atom.value)}) // ({python_text(atom.divisor)}))"
-    if isinstance(atom, Remainder):
-        return f"(({python_text(atom.value)}) % ({python_text(atom.divisor)}))"
+    if isinstance(atom, Division):
+        return f"(({python_text(atom.value)}) {atom.sign} ({python_text(atom.divisor)}))"
     if isinstance(atom, Extreme):
         return f"{atom.kind}({python_text(atom.left)}, {python_text(atom.right)})"
     return str(atom)
@@ -128,31 +126,14 @@ def _converted(expression: Any, size: torch.SymInt) -> Index:
     return make([_converted(each, size) for each in expression.args])
 
 
-def _sum(parts: list[Index]) -> Index:
-    total = as_index(0)
-    for part in parts:
-        total = total + part
-    return total
-
-
-def _fold(function: Callable[[Index, Index], Index]) -> Callable[[list[Index]], Index]:
-    def folded(parts: list[Index]) -> Index:
-        first, *rest = parts
-        for part in rest:
-            first = function(first, part)
-        return first
-
-    return folded
-
-
 _FUNCTIONS: Mapping[str, Callable[[list[Index]], Index]] = {
-    "Add": _sum,
-    "Mul": lambda parts: product([ONE, *parts]),
+    "Add": lambda parts: sum(parts, ZERO),
+    "Mul": product,
     "FloorDiv": lambda parts: parts[0] // parts[1],
     "CleanDiv": lambda parts: parts[0] // parts[1],
     "Mod": lambda parts: parts[0] % parts[1],
     "PythonMod": lambda parts: parts[0] % parts[1],
     "ModularIndexing": lambda parts: (parts[0] // parts[1]) % parts[2],
-    "Max": _fold(larger),
-    "Min": _fold(smaller),
+    "Max": partial(reduce, larger),
+    "Min": partial(reduce, smaller),
 }

@@ -203,7 +203,7 @@ def test_a_budget_outside_0_to_1_is_refused(budget):
     joint = joint_of_sample("mlp")
     info = classify_nodes(joint.graph, joint.given["num_fwd_outputs"])
     with pytest.raises(ConfigError, match="memory_budget"):
-        choose_saved_values_set(joint.graph.graph, info, budget)
+        choose_saved_values_set(info, budget)
     with pytest.raises(ConfigError, match="memory_budget"):
         split.min_cut_rematerialization_partition(
             joint.graph, (), memory_budget=budget, **joint.given
