@@ -7,8 +7,6 @@ A step that writes to a base, or to another view of it, keeps its order with eac
 the view (`order.py`), and is never fused with one (`groups.py`).
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Mapping
 

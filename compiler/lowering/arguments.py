@@ -1,7 +1,5 @@
 """The arguments of a kernel: its buffers and its sizes, in an order that printers share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ctk.compiler.lowering.ir import Kernel

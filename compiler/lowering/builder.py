@@ -6,8 +6,6 @@ eager's strides, so that each view of it has eager's strides as well. `draft.py`
 that grows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -170,8 +168,8 @@ class Builder:
             guard: Which elements are stored, of the shape of `array`; None for all.
         """
         require_atomic(self.device, mode, array.dtype)
-        in_place = self.target is not None and start is self.target[0]
-        view = self._scatter_memory(start)
+        target = self.target if self.target is not None and start is self.target[0] else None
+        view = self.realize(start, "scatter") if target is None else target[1]
         axes = loop_axes(array.shape)
         at = tuple(map(of_atom, axes))
         condition = None if guard is None else guard.at(at)
@@ -180,7 +178,7 @@ class Builder:
         self.emit(
             self.draft.unique(f"{self.origin}.scattered"), tuple(axes), (Sweep((), (statement,)),)
         )
-        return start if in_place else self.read(view)
+        return self.read(view) if target is None else start
 
     @contextmanager
     def writing(self, array: Array, view: View) -> Generator[None]:
@@ -190,11 +188,6 @@ class Builder:
             yield
         finally:
             self.target = None
-
-    def _scatter_memory(self, start: Array) -> View:
-        if self.target is not None and start is self.target[0]:
-            return self.target[1]
-        return self.realize(start, "scatter")
 
     def reduce(
         self,

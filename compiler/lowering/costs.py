@@ -1,7 +1,5 @@
 """The cost of a kernel for fusion: its iterations, its loads and its operations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ctk.compiler.lowering.ir import Kernel, Load, Op

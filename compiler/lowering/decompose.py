@@ -15,8 +15,6 @@ Source: Inductor decomposes while it traces, the whole graph at once. Here it is
 one node, so that each node can be compared with eager's kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ draft.settle(mark)         it worked: memory that became the node's value takes 
 draft.undo(mark)           it raised `NotLowered`: nothing of it stays, and the library runs it
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 

@@ -16,8 +16,6 @@ Source: the scores and conditions of `torch/_inductor/scheduler.py`. This one go
 program once, and looks for paths between steps only where a fusion is about to happen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

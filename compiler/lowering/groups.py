@@ -141,12 +141,8 @@ class Groups:
         """Return the program of the groups, in an order that respects their dependencies."""
         needed = set(self.program.outputs)
         steps: list[Step] = []
-        order = in_order(
-            {group: list(group.after) for group in self._all},
-            {group: group.place for group in self._all},
-        )
-        assert order is not None  # `leads` keeps it acyclic
-        for group in reversed(order):
+        after = {group: group.after for group in self._all}  # `leads` keeps it acyclic
+        for group in reversed(in_order(after, {group: group.place for group in self._all})):
             step = group.step
             if isinstance(step, Kernel):
                 existing = {b for b in writes(step) if self.program.buffers[b].role != "kernel"}

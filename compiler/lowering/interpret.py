@@ -12,8 +12,6 @@ range, gathers out of range and operands of wrong types are errors that name ker
 Source: tinygrad's Python backend, which runs the same operations as its compilers do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

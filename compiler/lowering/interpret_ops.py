@@ -1,18 +1,17 @@
-"""The vocabulary of the loop IR in numpy, the meaning of each operation.
+"""The vocabulary of the loop IR in numpy: the meaning of each operation, reduction and scan.
 
 Functions of floats are computed in float64 and rounded to their type, so that they are as accurate
 as possible. A bfloat16 is a float32 here whose last 16 bits are zero: numpy has no such type.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from ctk.compiler.lowering.ir import Dtype
+from ctk.compiler.lowering.ir import Dtype, ReduceKind, ScanKind
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -143,3 +142,89 @@ _IN_FLOAT64: Mapping[str, Callable[..., Any]] = {
 
 OPERATIONS = frozenset((*_DIRECT, *_IN_FLOAT64, "cast"))
 """All of the vocabulary; a test holds it to that."""
+
+
+def reduced(kind: ReduceKind, values: Array, axes: int) -> tuple[Array, ...]:
+    """Return the results of a reduction over the last axes: one, or two for some kinds.
+
+    Of no values: sum, mean and m2 are 0, a product 1, `any` False, `all` True; `max` and `min` are
+    the least and the largest value of the type, at position 0.
+    """
+    with np.errstate(all="ignore"):
+        results = _REDUCTIONS[kind](_rows(values, axes))
+    return tuple(map(np.asarray, results if isinstance(results, tuple) else (results,)))
+
+
+def scanned(kind: ScanKind, values: Array, axes: int) -> Array:
+    """Return the running results along the last axes, in row-major order."""
+    with np.errstate(all="ignore"):
+        found = _SCANS[kind].accumulate(_rows(values, axes), axis=-1, dtype=values.dtype)
+    return found.reshape(values.shape)
+
+
+def _rows(values: Array, axes: int) -> Array:
+    """Return values with the last axes as one, dense in memory.
+
+    numpy adds up dense rows in pairs: the error of a sum grows with the logarithm of the count.
+    """
+    kept = values.shape[: values.ndim - axes]
+    return np.ascontiguousarray(values).reshape((*kept, math.prod(values.shape[len(kept) :])))
+
+
+def _sum(rows: Array) -> Array:
+    return np.asarray(np.add.reduce(rows, axis=-1, dtype=rows.dtype))
+
+
+def _extreme(function: np.ufunc, *, greatest: bool) -> Callable[[Array], Array]:
+    """Return the reduction by `maximum` or `minimum`; of no values the limit of the type."""
+
+    def reduce(rows: Array) -> Array:
+        limit: Any = greatest
+        if rows.dtype.kind == "f":
+            limit = np.inf if greatest else -np.inf
+        elif rows.dtype.kind != "b":
+            limit = np.iinfo(rows.dtype).max if greatest else np.iinfo(rows.dtype).min
+        return function.reduce(rows, axis=-1, initial=limit)
+
+    return reduce
+
+
+_max, _min = _extreme(np.maximum, greatest=False), _extreme(np.minimum, greatest=True)
+
+
+def _first(where: Callable[..., Any], best: Callable[[Array], Array]) -> Callable[..., Any]:
+    def find(rows: Array) -> tuple[Array, Array]:
+        value = np.asarray(best(rows))
+        return value, where(rows, axis=-1) if rows.shape[-1] else np.zeros(value.shape, np.int64)
+
+    return find
+
+
+def _mean_m2(rows: Array) -> tuple[Array, Array]:
+    count = rows.shape[-1]
+    if count == 0:
+        zero = np.zeros(rows.shape[:-1], rows.dtype)
+        return zero, zero
+    mean = (_sum(rows) / rows.dtype.type(count))[..., None]
+    return mean[..., 0], _sum((rows - mean) ** 2)
+
+
+_REDUCTIONS: Mapping[ReduceKind, Callable[[Array], Any]] = {
+    "sum": _sum,
+    "prod": lambda rows: np.multiply.reduce(rows, axis=-1, dtype=rows.dtype),
+    "max": _max,
+    "min": _min,
+    "any": lambda rows: np.any(rows, axis=-1),
+    "all": lambda rows: np.all(rows, axis=-1),
+    "argmax": _first(np.argmax, _max),
+    "argmin": _first(np.argmin, _min),
+    "mean_m2": _mean_m2,
+}
+
+_SCANS: Mapping[ScanKind, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "logsumexp": np.logaddexp,
+}

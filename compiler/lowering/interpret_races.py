@@ -4,8 +4,6 @@ Outer iterations are independent of each other, and so are the iterations of one
 that two of them touch must only be read, or only be combined with (`add`, `max`, `min`, `prod`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

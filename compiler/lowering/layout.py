@@ -3,8 +3,6 @@
 The row-major number of a position counts all before it: `(i, j)` of a shape `(n, m)` is `i*m + j`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

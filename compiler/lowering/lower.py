@@ -8,8 +8,6 @@ For each node, in order:
 5. all others are library calls, never an error; `LibraryCall.why` is the reason
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -13,8 +13,6 @@ still in the processor's cache.
 Source: `torch/_inductor/codegen/wrapper.py`, `MemoryPlanningState`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, LibraryCall, Program, Step, is_temporary

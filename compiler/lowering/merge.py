@@ -15,8 +15,6 @@ Rules of a merge, `first` before `second` in the program:
        later
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace

@@ -5,10 +5,9 @@ readers of each thing that it writes. Besides buffers these are values of other 
 tuple), by the name of their node, and the world: impure steps keep their order.
 """
 
-from __future__ import annotations
-
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from typing import TypeVar
 
 from torch.fx import Node
@@ -115,8 +114,8 @@ def gathered(program: Program) -> list[list[Step]]:
     for place, before in enumerate(dependencies(program)):
         head = _head(heads, place)
         after[head] += [_head(heads, each) for each in before if _head(heads, each) != head]
+    # Without a cycle, because fusion lets nothing come between the kernels of a unit.
     order = in_order(after, {head: places[-1] for head, places in parts.items()})
-    assert order is not None  # fusion lets nothing come between the kernels of a unit
     return [[steps[place] for place in parts[head]] for head in order]
 
 
@@ -134,21 +133,20 @@ def _join(heads: list[int], one: int, two: int) -> None:
 Item = TypeVar("Item")
 
 
-def in_order(after: Mapping[Item, Sequence[Item]], place: Mapping[Item, int]) -> list[Item] | None:
-    """Sort items topologically, ready ones by `place`; None if they need each other."""
-    waiting = {item: len(set(needed)) for item, needed in after.items()}
-    users: dict[Item, list[Item]] = {}
-    for item, needed in after.items():
-        for each in set(needed):
-            users.setdefault(each, []).append(item)
-    ready = [(place[item], number, item) for number, item in enumerate(after) if not waiting[item]]
-    heapq.heapify(ready)
+def in_order(after: Mapping[Item, Iterable[Item]], place: Mapping[Item, int]) -> list[Item]:
+    """Sort items topologically, ready ones by their places, no two of which are the same.
+
+    Raises:
+        CycleError: Some items need each other.
+    """
+    sorter = TopologicalSorter(after)
+    sorter.prepare()
+    by_place = {place[item]: item for item in after}
+    ready: list[int] = []
     result: list[Item] = []
-    while ready:
-        item = heapq.heappop(ready)[2]
-        result.append(item)
-        for user in users.get(item, ()):
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, (place[user], len(waiting) + len(result), user))
-    return result if len(result) == len(waiting) else None
+    while sorter.is_active():
+        for item in sorter.get_ready():
+            heapq.heappush(ready, place[item])
+        result.append(by_place[heapq.heappop(ready)])
+        sorter.done(result[-1])
+    return result

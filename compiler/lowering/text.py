@@ -1,7 +1,5 @@
 """The loop IR as text, as `ctk show --kernels` prints it, and a program in one line."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Walk, change and number the values of the loop IR."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

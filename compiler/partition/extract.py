@@ -70,10 +70,16 @@ def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphM
     return _forward(info, saved), _backward(info, saved)
 
 
+def find_needed(info: NodeInfo, saved: Iterable[Node]) -> frozenset[Node]:
+    """Return the nodes that backward reads or computes if these values are saved."""
+    ends = [*info.backward_outputs, *(node for node in info.backward if is_effect(node))]
+    return ancestors(ends, info.operands, {*saved, *info.backward_inputs})
+
+
 def find_backward_nodes(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
     """Return the nodes that backward computes if these values are saved, in the joint order."""
     inputs = {*values, *info.backward_inputs}
-    inside = _backward_nodes(info, inputs)
+    inside = find_needed(info, inputs)
     return [node for node in info.nodes if node in inside and node not in inputs]
 
 
@@ -86,7 +92,7 @@ def find_recomputed(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
 def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
     """Return the values that backward reads, in the order that AOTAutograd wants."""
     given = dict.fromkeys(values)
-    read = _backward_nodes(info, given)
+    read = find_needed(info, given)
     used = [node for node in info.nodes if node in given and node in read]
     tensors = [node for node in used if not is_symbolic(node)]
     numbers = [node for node in used if is_symbolic(node)]
@@ -96,11 +102,6 @@ def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
         tuple(node for node in tensors if node.meta.get(_UNCHECKED, False)),
         tuple(_with_bindings(info, numbers, tensors)),
     )
-
-
-def _backward_nodes(info: NodeInfo, saved: Iterable[Node]) -> frozenset[Node]:
-    ends = [*info.backward_outputs, *(node for node in info.backward if is_effect(node))]
-    return ancestors(ends, info.operands, {*saved, *info.backward_inputs})
 
 
 def _with_bindings(info: NodeInfo, numbers: Sequence[Node], tensors: Sequence[Node]) -> list[Node]:
@@ -268,24 +269,15 @@ def order_backward(
     """
     place = {node: index for index, node in enumerate(nodes)}
     done: dict[Node, None] = {}
+
+    def missing(node: Node) -> Iterable[Node]:
+        return (each for each in operands(node) if each in place and each not in done)
+
     for node in nodes:
         if node in backward:
-            done |= dict.fromkeys(_with_operands(node, place, done, operands))
+            found = sorted(ancestors([node], missing), key=place.__getitem__)
+            done |= dict.fromkeys(topological(found, operands))
     return [*done, *(node for node in nodes if node not in done)]
-
-
-def _with_operands(
-    node: Node, place: dict[Node, int], done: Collection[Node], operands: Operands
-) -> list[Node]:
-    found: set[Node] = set()
-    waiting = [node]
-    while waiting:
-        current = waiting.pop()
-        if current in found or current in done or current not in place:
-            continue
-        found.add(current)
-        waiting.extend(operands(current))
-    return topological(sorted(found, key=place.__getitem__), operands)
 
 
 def move_getitems_up(nodes: Sequence[Node], operands: Operands) -> list[Node]:

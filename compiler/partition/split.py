@@ -21,7 +21,7 @@ from ctk.compiler.fx.properties import (
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.partition.budget import DEFAULTS, choose_saved_values_set
 from ctk.compiler.partition.classify import NodeInfo, classify_nodes
-from ctk.compiler.partition.extract import extract
+from ctk.compiler.partition.extract import extract, find_needed
 from ctk.compiler.partition.options import PartitionOptions, require_budget
 from ctk.compiler.partition.recipes import state_nbytes
 from ctk.compiler.partition.roles import is_getitem, is_tensor, is_unrepeatable, tag_of
@@ -197,22 +197,10 @@ def all_that_backward_reads(info: NodeInfo) -> list[Node]:
     Source: torch/_functorch/partitioners.py, `default_partition`. Differs: the search starts from
     backward; torch saves all of forward, then drops values without a reader.
     """
-    forward = _side_of_forward(info)
-    saved: dict[Node, None] = {}
-    ends = [out for out in info.backward_outputs if isinstance(out, Node)]
-    effects = [node for node in info.backward if is_effect(node)]
-    waiting = [*ends, *effects]
-    seen = set(info.backward_inputs)
-    while waiting:
-        node = waiting.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node in forward and node not in info.recomputed and _can_be_saved(node):
-            saved[node] = None
-        else:
-            waiting.extend(info.operands(node))
-    return sorted(saved, key=info.order.__getitem__)
+    forward = _side_of_forward(info) - info.recomputed
+    savable = {node for node in forward if is_tensor(node) or is_symbolic(node)}
+    read = find_needed(info, savable)
+    return [node for node in info.nodes if node in savable and node in read]
 
 
 def _side_of_forward(info: NodeInfo) -> set[Node]:
@@ -226,7 +214,3 @@ def _side_of_forward(info: NodeInfo) -> set[Node]:
         if own or (part and forward.issuperset(node.all_input_nodes)):
             forward.add(node)
     return forward
-
-
-def _can_be_saved(node: Node) -> bool:
-    return is_tensor(node) or is_symbolic(node)

@@ -107,7 +107,6 @@ class Indirect:
 
 Atom: TypeAlias = Symbol | Var | Quotient | Remainder | Extreme | Indirect
 Monomial: TypeAlias = tuple[Atom, ...]
-IndexLike: TypeAlias = "Index | int"
 
 
 def parts_of(atom: Atom) -> tuple[Index, ...]:
@@ -266,6 +265,8 @@ class Index:
             return self
         return self.replace(lambda atom: values.get(atom) if isinstance(atom, Var) else None)
 
+
+IndexLike: TypeAlias = Index | int
 
 ZERO = Index(())
 

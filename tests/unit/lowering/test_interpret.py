@@ -10,10 +10,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
 from ctk.compiler.lowering.interpret import run_program
-from ctk.compiler.lowering.interpret_kernel import run_kernel
+from ctk.compiler.lowering.interpret_kernel import InterpretError, OutOfRange, run_kernel
 from ctk.compiler.lowering.interpret_memory import Memory, unwritten
 from ctk.compiler.lowering.interpret_ops import OPERATIONS, compute, convert
-from ctk.compiler.lowering.interpret_values import InterpretError, OutOfRange
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
