@@ -159,14 +159,14 @@ def _returned_bases(graph: GraphModule) -> set[Node]:
 
 
 def _are_aligned(inputs: Sequence[Node], values: Sequence[tuple[object, bool]]) -> bool:
-    if len(inputs) != len(values):
+    return len(inputs) == len(values) and all(
+        _fits(tensor_of(node), value)
+        for node, (value, is_held) in zip(inputs, values, strict=True)
+        if is_held and isinstance(value, torch.Tensor)
+    )
+
+
+def _fits(recorded: torch.Tensor | None, value: torch.Tensor) -> bool:
+    if recorded is None or recorded.dtype != value.dtype:
         return False
-    for node, (value, is_held) in zip(inputs, values, strict=True):
-        tensor = tensor_of(node)
-        if not is_held or not isinstance(value, torch.Tensor):
-            continue
-        if tensor is None or tensor.dtype != value.dtype:
-            return False
-        if not same_sizes(tensor.shape, value.shape):
-            return False
-    return True
+    return same_sizes(recorded.shape, value.shape)

@@ -122,8 +122,10 @@ def _match(a: _Side, b: _Side, ours: Index, theirs: Index) -> None:
         if loop.partner is not None:
             continue
         for candidate, other in free:
-            fits = candidate.partner is None and candidate.var.size == loop.var.size
-            if fits and other == stride and _may_pair(a, loop, b, candidate):
+            is_alike = candidate.var.size == loop.var.size and other == stride
+            # An outer loop of a kernel with inner ones stays out.
+            may_pair = loop.is_outer == candidate.is_outer or a.is_pure or b.is_pure
+            if candidate.partner is None and is_alike and may_pair:
                 loop.partner, candidate.partner = candidate, loop
                 break
 
@@ -137,11 +139,6 @@ def _split(side: _Side, own: Sequence[_Strided], others: Sequence[_Strided]) -> 
                 side.split(loop, inner)
                 return True
     return False
-
-
-def _may_pair(a: _Side, loop: _Loop, b: _Side, candidate: _Loop) -> bool:
-    """Return whether two loops can be one: an outer loop of a kernel with inner ones stays out."""
-    return loop.is_outer == candidate.is_outer or (a.is_pure or b.is_pure)
 
 
 _Strided: TypeAlias = tuple[_Loop, Index]

@@ -34,7 +34,7 @@ from ctk.compiler.lowering.ir import (
     Value,
     View,
 )
-from ctk.compiler.lowering.layout import Shape, is_dense, loop_axes, memory_order, row_major, whole
+from ctk.compiler.lowering.layout import Shape, loop_axes, memory_order, row_major, whole
 from ctk.compiler.lowering.walk import Rewriting
 from ctk.compiler.sizes.index import ONE, IndexLike, Var, of_atom
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
@@ -130,7 +130,7 @@ class Builder:
             view = View(array.buffer, dtype, shape, row_major(shape))
             if self.draft.is_adoptable(self.origin, view, strides):
                 return view
-        if not is_dense(shape, strides):
+        if memory_order(shape, strides) is None:
             raise NotLowered(f"its result is not dense: strides {tuple(tensor.stride())}")
         buffer = self.draft.add_memory(name, dtype, shape, strides, tensor.device)
         self.write(whole(buffer), array, name)
@@ -151,8 +151,7 @@ class Builder:
         axes = loop_axes(view.shape)
         at = tuple(map(of_atom, axes))
         statement = Store(view.buffer, view.at(at), cast(array, view.dtype).at(at))
-        dense = is_dense(view.shape, view.strides)
-        order = memory_order(view.shape, view.strides) if dense else range(len(axes))
+        order = memory_order(view.shape, view.strides) or range(len(axes))
         loops = tuple(axes[axis] for axis in order)
         name = name or self.draft.unique(f"{self.origin}.written")
         self.emit(name, loops, (Sweep((), (statement,)),))
@@ -190,12 +189,7 @@ class Builder:
             self.target = None
 
     def reduce(
-        self,
-        kind: ReduceKind,
-        array: Array,
-        axes: Sequence[int],
-        *,
-        keepdim: bool = False,
+        self, kind: ReduceKind, array: Array, axes: Sequence[int], *, keepdim: bool = False
     ) -> tuple[Array, ...]:
         """Return the results of a reduction over some axes: one array, or two for some kinds.
 

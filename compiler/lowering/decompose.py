@@ -27,9 +27,10 @@ from ctk.compiler.fx.operator_facts import UNDECLARED_VIEWS
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.arrays import Array, compute_type
 from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.draft import view_within
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators import LOWERINGS
-from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.torch_compat.aot import decompositions
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx.graphs import tree_map
@@ -140,10 +141,7 @@ class _Parts:
         for each in result if isinstance(result, (list, tuple)) else (result,):
             if not isinstance(each, Tensor) or each.dtype != source.dtype:
                 raise NotLowered("a view of other types")
-            moved = size_of(each.storage_offset()) - size_of(source.storage_offset())
-            shape, strides = sizes_of(each.shape), sizes_of(each.stride())
-            offset = known.offset + moved
-            self._views[id(each)] = each, View(known.buffer, known.dtype, shape, strides, offset)
+            self._views[id(each)] = each, view_within(known, source, each)
 
     def _add_kernels(
         self, operator: Any, lowering: Callable[..., Any], args: Any, kwargs: Any, result: Any

@@ -15,7 +15,7 @@ from ctk.compiler.lowering.ir import Buffer, BufferRole, Dtype, Kernel, Step, Vi
 from ctk.compiler.lowering.layout import Shape
 from ctk.compiler.lowering.walk import renamed
 from ctk.compiler.sizes.index import ONE, Index, product
-from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of
 
 _DTYPES = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8,
@@ -103,6 +103,17 @@ class Draft:
         triples = zip(view.shape, view.strides, strides, strict=True)
         same = all(size == ONE or own == wanted for size, own, wanted in triples)
         return same and product(view.shape) == product(self.buffers[view.buffer].shape)
+
+
+def view_within(known: View, source: torch.Tensor, tensor: torch.Tensor) -> View:
+    """Return a view of `source`, which is `known`, as a view of the same buffer.
+
+    Raises:
+        NotLowered: Index expressions do not have its sizes.
+    """
+    shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
+    moved = size_of(tensor.storage_offset()) - size_of(source.storage_offset())
+    return View(known.buffer, known.dtype, shape, strides, known.offset + moved)
 
 
 def check_type(tensor: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ All other nodes are library calls. Between nodes eager rounds, and so do kernels
 from collections.abc import Iterable, Sequence
 
 from ctk.compiler.lowering.arrays import compute_type
-from ctk.compiler.lowering.ir import Dtype, Kernel, Op, Reduce, Scan, Statement, Step, Store, Value
+from ctk.compiler.lowering.ir import Kernel, Op, Reduce, Scan, Statement, Step, Store, Value
 from ctk.compiler.lowering.vocabulary import EXACT
 from ctk.compiler.lowering.walk import reads, walk, writes
 from ctk.compiler.sizes.size_guards import NotLowered
@@ -41,25 +41,19 @@ def require_exact(steps: Iterable[Step]) -> None:
 
 
 def _require(statement: Statement) -> None:
-    if isinstance(statement, (Reduce, Scan)):
-        floating = statement.value.dtype.is_floating_point
-        if floating and statement.kind in _ORDERED:
-            raise NotLowered(f"the bits of a {statement.kind} depend on the order")
-    if isinstance(statement, Store) and statement.mode != "set":
-        _require_integers(statement)
+    floating = statement.value.dtype.is_floating_point
+    if floating and isinstance(statement, (Reduce, Scan)) and statement.kind in _ORDERED:
+        raise NotLowered(f"the bits of a {statement.kind} depend on the order")
+    if floating and isinstance(statement, Store) and statement.mode != "set":
+        raise NotLowered("the bits of floats that are combined at one place depend on the order")
     for value in walk(statement):
         if isinstance(value, Op) and value.name not in EXACT:
             raise NotLowered(f"the bits of {value.name} are not fixed by IEEE arithmetic")
 
 
-def _require_integers(store: Store) -> None:
-    if store.value.dtype.is_floating_point:
-        raise NotLowered("the bits of floats that are combined at one place depend on the order")
-
-
 def _require_roundings(roundings: Sequence[Op], values: Sequence[Value]) -> None:
     """Raise `NotLowered` if eager may round more or less often."""
-    if len(roundings) > 1 and any(_is_narrow(value.dtype) for value in values):
+    if len(roundings) > 1 and any(compute_type(value.dtype) != value.dtype for value in values):
         raise NotLowered("eager may round to 16 bits in between")
     sums = [op for op in roundings if op.name in ("add", "sub")]
     if any(_is_product(operand) for op in sums for operand in op.args):
@@ -68,10 +62,6 @@ def _require_roundings(roundings: Sequence[Op], values: Sequence[Value]) -> None
 
 def _is_rounding(op: Op) -> bool:
     return op.name in _ROUNDING and op.dtype.is_floating_point
-
-
-def _is_narrow(dtype: Dtype) -> bool:
-    return compute_type(dtype) != dtype
 
 
 def _is_product(value: Value) -> bool:

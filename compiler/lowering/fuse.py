@@ -20,20 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.lowering.align import Misaligned
-from ctk.compiler.lowering.costs import (
-    CHEAP,
-    cost,
-    gathers,
-    is_gathered,
-    iterations,
-    touched,
-    trip_count,
-)
-from ctk.compiler.lowering.groups import Group, Groups, leads
-from ctk.compiler.lowering.ir import Allow, Kernel, Program
+from ctk.compiler.lowering.groups import CHEAP, Group, Groups, cost, leads
+from ctk.compiler.lowering.ir import Allow, Kernel, Load, Program
 from ctk.compiler.lowering.merge import inline, merge, sole_store
 from ctk.compiler.lowering.walk import loads, walk
-from ctk.compiler.sizes.index import Var
+from ctk.compiler.sizes.index import ZERO, Indirect, Var, is_nonnegative, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +70,7 @@ class _Fusion:
         The logarithm of a softmax is needed for one class of each row only. So it is not written:
         its maximum and its sum are, and the loss computes the rest.
         """
-        names = (n for n in gathers(group.kernel) if n in self.groups.program.buffers)
+        names = (n for n in _gathers(group.kernel) if n in self.groups.program.buffers)
         return any(self._inline_gather(name, group) for name in names)
 
     def grow(self, group: Group) -> bool:
@@ -98,7 +89,7 @@ class _Fusion:
             return False
         nodes = _nodes_of(first, group)
         is_sole_reader = list(self.groups.readers.get(name, ())) == [group]
-        fits = len(nodes) <= self.options.max_nodes and is_gathered(one, two)
+        fits = len(nodes) <= self.options.max_nodes and _is_gathered(one, two)
         if is_sole_reader:
             fits = fits and not leads(first, group)
         else:
@@ -153,7 +144,7 @@ class _Fusion:
             return None
         if not self._is_wide(kernel, (one, two)):
             return None
-        if not is_producer and len(touched(kernel)) >= len(touched(one)) + len(touched(two)):
+        if not is_producer and len(_touched(kernel)) >= len(_touched(one)) + len(_touched(two)):
             return None  # siblings that read nothing in common
         return ("merge" if is_producer else "sibling", kernel) if self._is_short(kernel) else None
 
@@ -186,12 +177,51 @@ class _Fusion:
 
     def _is_wide(self, kernel: Kernel, parts: Sequence[Kernel]) -> bool:
         """Return whether a merged kernel leaves enough outer iterations for all processors."""
-        limit, trips = self.options.min_outer, trip_count(kernel.outer)
-        if trips is None or trips >= limit or all(trip_count(p.outer) == trips for p in parts):
+        limit, trips = self.options.min_outer, _trip_count(kernel.outer)
+        if trips is None or trips >= limit or all(_trip_count(p.outer) == trips for p in parts):
             return True
-        sizes = [iterations(part) for part in parts]
+        sizes = [_iterations(part) for part in parts]
         return all(size is not None and size < self.options.small for size in sizes)
 
 
 def _nodes_of(first: Group, second: Group) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first.nodes, *second.nodes)))
+
+
+def _touched(kernel: Kernel) -> set[tuple[str, object]]:
+    """Return each buffer that a kernel reads, with each index."""
+    return {(load.buffer, load.index) for load in loads(kernel)}
+
+
+def _trip_count(loops: Sequence[Var]) -> int | None:
+    """Return the number of iterations of some loops, if it is known."""
+    return product([loop.size for loop in loops]).number
+
+
+def _iterations(kernel: Kernel) -> int | None:
+    """Return how often the longest sweep of a kernel runs, if it is known."""
+    counts = [_trip_count((*kernel.outer, *sweep.inner)) for sweep in kernel.sweeps]
+    return None if None in counts else max(each or 0 for each in counts)
+
+
+def _gathers(kernel: Kernel) -> list[str]:
+    """Return the buffers that a kernel reads at computed positions only."""
+    found = {load.buffer: True for load in loads(kernel)}
+    for load in loads(kernel):
+        found[load.buffer] &= any(isinstance(atom, Indirect) for atom in load.index.atoms)
+    return [buffer for buffer, only in found.items() if only]
+
+
+def _is_gathered(producer: Kernel, consumer: Kernel) -> bool:
+    """Return whether a producer makes one value, of which the other needs at most every second."""
+    store = sole_store(producer)
+    if store is None:
+        return False
+    needed = ZERO
+    for sweep in consumer.sweeps:
+        loops = product([loop.size for loop in (*consumer.outer, *sweep.inner)])
+        values = walk(*sweep.statements)
+        read = {v.index for v in values if isinstance(v, Load) and v.buffer == store.buffer}
+        needed = needed + loops * len(read)
+    made = product([loop.size for loop in producer.outer])
+    return is_nonnegative(made - needed * 2)

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ctk.compiler.lowering.aliases import base_name
-from ctk.compiler.lowering.costs import CHEAP, cost, ordered_reads
-from ctk.compiler.lowering.ir import Buffer, Kernel, Program, Step
+from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Op, Program, Step
 from ctk.compiler.lowering.merge import pruned
-from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together
-from ctk.compiler.lowering.walk import reads, writes
+from ctk.compiler.lowering.order import (
+    base_name,
+    dependencies,
+    in_order,
+    step_reads,
+    step_writes,
+    together,
+)
+from ctk.compiler.lowering.vocabulary import FUNCTIONS
+from ctk.compiler.lowering.walk import loads, reads, walk, writes
+
+CHEAP = 6
+"""A value of fewer simple operations than this may be computed more than once."""
 
 _SIBLINGS = 4
 """How many of the latest readers of a buffer are tried as siblings."""
@@ -161,7 +170,8 @@ class Groups:
         return {name: b for name, b in buffers if b.role != "kernel" or name in written}
 
     def _reads(self, group: Group) -> Iterator[str]:
-        return (n for n in ordered_reads(group.kernel) if n in self.program.buffers)
+        read = dict.fromkeys(load.buffer for load in loads(group.kernel))
+        return (name for name in read if name in self.program.buffers)
 
     def _set(self, group: Group, kernel: Kernel, nodes: tuple[str, ...]) -> None:
         group.step, group.nodes = kernel, nodes
@@ -173,6 +183,13 @@ class Groups:
             self.readers.setdefault(name, {})[group] = None
         for name in sorted(step_writes(self.program, group.step)):
             self.writers.setdefault(name, {})[group] = None
+
+
+def cost(kernel: Kernel) -> int:
+    """Return about how many simple operations one value takes."""
+    values = walk(*kernel.statements)
+    functions = sum(isinstance(value, Op) and value.name in FUNCTIONS for value in values)
+    return functions * 8 + sum(isinstance(value, (Op, Load)) for value in values)
 
 
 def put_before(earlier: Group, later: Group) -> None:

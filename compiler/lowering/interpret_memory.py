@@ -5,6 +5,7 @@ The bits of a bfloat16, which numpy does not have, are read as integers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,10 +102,5 @@ def memory_of(tensor: torch.Tensor) -> Memory:
 
 def unwritten(count: int, dtype: Dtype) -> Memory:
     """Return unwritten memory, filled with values that spoil a result."""
-    if dtype == torch.bool:
-        tensor = torch.ones(count, dtype=dtype)
-    elif dtype.is_floating_point:
-        tensor = torch.full((count,), float("nan"), dtype=dtype)
-    else:
-        tensor = torch.full((count,), 0x5A, dtype=dtype)
-    return Memory(tensor, np.zeros(count, np.bool_))
+    filling = math.nan if dtype.is_floating_point else 0x5A  # a bool is True
+    return Memory(torch.full((count,), filling, dtype=dtype), np.zeros(count, np.bool_))

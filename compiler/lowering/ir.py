@@ -245,7 +245,7 @@ class Buffer:
         role: Its maker: the caller, the graph, a kernel or the library.
         memory: Name of the buffer whose memory it uses; its own, if empty. A kernel that reads one
             and writes the other touches each element of both at the same time.
-        base: The node whose memory it is, if the library made it as a view (`aliases.py`).
+        base: The node whose memory it is, if the library made it as a view (`order.py`).
     """
 
     name: str

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from ctk.compiler.lowering.ir import Buffer, View
 from ctk.compiler.sizes.index import ONE, ZERO, Index, Var, of_atom, product
-from ctk.compiler.sizes.size_guards import NotLowered
 
 Shape: TypeAlias = tuple[Index, ...]
 
@@ -29,12 +28,8 @@ def row_major(shape: Shape) -> tuple[Index, ...]:
     return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def memory_order(shape: Shape, strides: tuple[Index, ...]) -> list[int]:
-    """Return the axes of a dense tensor, the innermost in memory last.
-
-    Raises:
-        NotLowered: It has gaps, or overlaps with itself.
-    """
+def memory_order(shape: Shape, strides: tuple[Index, ...]) -> list[int] | None:
+    """Return the axes, the innermost in memory last; None of memory with gaps or overlaps."""
     if any(size == ZERO for size in shape):
         return list(range(len(shape)))
     left = [axis for axis in range(len(shape)) if shape[axis] != ONE]
@@ -43,21 +38,12 @@ def memory_order(shape: Shape, strides: tuple[Index, ...]) -> list[int]:
     while left:
         axis = next((each for each in reversed(left) if strides[each] == step), None)
         if axis is None:
-            raise NotLowered("its memory is not dense")
+            return None
         left.remove(axis)
         order.append(axis)
         step = step * shape[axis]
     single = [axis for axis in range(len(shape)) if shape[axis] == ONE]
     return [*single, *reversed(order)]
-
-
-def is_dense(shape: Shape, strides: tuple[Index, ...]) -> bool:
-    """Return whether a tensor has no gaps and no overlaps, in any order of its dimensions."""
-    try:
-        memory_order(shape, strides)
-    except NotLowered:
-        return False
-    return True
 
 
 def flatten(position: Sequence[Index], shape: Sequence[Index]) -> Index:

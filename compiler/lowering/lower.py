@@ -21,16 +21,16 @@ from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.lowering.aliases import memory_of, viewed
 from ctk.compiler.lowering.arrays import Array
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.decompose import decompose
+from ctk.compiler.lowering.draft import view_within
 from ctk.compiler.lowering.exact import require_exact
 from ctk.compiler.lowering.ir import Allow, Dtype, LibraryCall, Program, Step, View
 from ctk.compiler.lowering.operators import LOWERINGS
-from ctk.compiler.lowering.order import step_reads, step_writes
+from ctk.compiler.lowering.order import memory_of, step_reads, step_writes, viewed
 from ctk.compiler.sizes.index import Index
-from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,7 @@ class LoweringOptions:
 
 
 def lower(
-    gm: GraphModule,
-    options: LoweringOptions | None = None,
-    allow: Allow = lambda *_: True,
+    gm: GraphModule, options: LoweringOptions | None = None, allow: Allow = lambda *_: True
 ) -> Program:
     """Return the program of a graph, which is left unchanged.
 
@@ -70,12 +68,7 @@ def lower(
 class _Lowering:
     """One graph on its way."""
 
-    def __init__(
-        self,
-        gm: GraphModule,
-        options: LoweringOptions,
-        allow: Allow,
-    ) -> None:
+    def __init__(self, gm: GraphModule, options: LoweringOptions, allow: Allow) -> None:
         self.gm = gm
         self.options = options
         self.allow = allow
@@ -207,12 +200,9 @@ class _Lowering:
         if tensor.is_neg():  # its memory holds the values of other signs
             return False
         try:
-            shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
-            moved = size_of(tensor.storage_offset()) - size_of(source.storage_offset())
+            self.draft.views[node.name] = view_within(known, source, tensor)
         except NotLowered:
             return False
-        view = View(known.buffer, known.dtype, shape, strides, known.offset + moved)
-        self.draft.views[node.name] = view
         self.draft.steps.append(LibraryCall(node, "it is a view"))
         return True
 

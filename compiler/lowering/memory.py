@@ -41,7 +41,9 @@ class _Plan:
         self.allow = allow
         self.buffers = dict(program.buffers)
         self.last = _last_uses(program)
-        self.kept = program.outputs | _opaque_reads(program) | _temporaries(program)
+        # Others do not see the buffers that kernels of one node make for each other.
+        temporaries = {name for name in program.buffers if is_temporary(program, name)}
+        self.kept = program.outputs | _opaque_reads(program) | temporaries
         self.made: set[str] = set()
         self.dead: dict[tuple[object, Index], list[str]] = {}
 
@@ -91,11 +93,12 @@ class _Plan:
 
 
 def _last_uses(program: Program) -> dict[int, set[str]]:
-    place_of: dict[str, int] = {}
-    for place, step in enumerate(program.steps):
-        for name in (*step_reads(program, step), *step_writes(program, step)):
-            if name in program.buffers:
-                place_of[name] = place
+    place_of = {
+        name: place
+        for place, step in enumerate(program.steps)
+        for name in step_reads(program, step) | step_writes(program, step)
+        if name in program.buffers
+    }
     result: dict[int, set[str]] = {}
     for name, place in place_of.items():
         result.setdefault(place, set()).add(name)
@@ -103,16 +106,9 @@ def _last_uses(program: Program) -> dict[int, set[str]]:
 
 
 def _opaque_reads(program: Program) -> frozenset[str]:
-    found: set[str] = set()
-    for step in program.steps:
-        if isinstance(step, LibraryCall) and declared_by(step.node.target) is None:
-            found |= step_reads(program, step)
-    return frozenset(found)
-
-
-def _temporaries(program: Program) -> frozenset[str]:
-    """Return the buffers that kernels of one node make for each other: others do not see them."""
-    return frozenset(name for name in program.buffers if is_temporary(program, name))
+    calls = (step for step in program.steps if isinstance(step, LibraryCall))
+    opaque = (call for call in calls if declared_by(call.node.target) is None)
+    return frozenset[str]().union(*(step_reads(program, call) for call in opaque))
 
 
 def _size(buffer: Buffer) -> tuple[object, Index]:

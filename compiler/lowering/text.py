@@ -25,7 +25,7 @@ from ctk.compiler.lowering.ir import (
     indirect_value,
 )
 from ctk.compiler.lowering.walk import indirect, origins
-from ctk.compiler.sizes.index import Atom, Division, Index, Indirect
+from ctk.compiler.sizes.index import Atom, Division, Index, Indirect, term_text
 from ctk.compiler.torch_compat.fx import operators
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
@@ -98,13 +98,7 @@ def index_text(index: Index) -> str:
     """Return an index expression; positions that the kernel reads stand in brackets."""
     if not indirect(index):
         return str(index)
-    return " + ".join("*".join(_factors(*term)) for term in index.terms)
-
-
-def _factors(monomial: tuple[Atom, ...], factor: int) -> Iterator[str]:
-    yield from map(_atom, monomial)
-    if factor != 1 or not monomial:
-        yield str(factor)
+    return " + ".join(term_text(*term, _atom) for term in index.terms)
 
 
 def _atom(atom: Atom) -> str:

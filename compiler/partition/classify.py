@@ -77,13 +77,13 @@ def classify_nodes(
     live = ancestors([*outputs, *forward_outputs, *effects], _operands_in_both)
     nodes = [node for node in nodes if node in live or node.op == "placeholder"]
     recomputed, kept = _split_checkpointed(nodes)
-    primals = _those(is_primal, nodes)
+    primals = list(filter(is_primal, nodes))
     return NodeInfo(
         joint,
         tuple(nodes),
         {node: place for place, node in enumerate(nodes)},
-        forward_inputs=(*primals, *_those(is_forward_seed, nodes)),
-        backward_inputs=(*_those(is_tangent, nodes), *_those(is_backward_seed, nodes)),
+        forward_inputs=(*primals, *filter(is_forward_seed, nodes)),
+        backward_inputs=(*filter(is_tangent, nodes), *filter(is_backward_seed, nodes)),
         forward_outputs=forward_outputs,
         backward_outputs=tuple(outputs[num_fwd_outputs:]),
         static=frozenset(primals[i] for i in static_indices if i < len(primals)),
@@ -119,10 +119,6 @@ def ancestors(
         if node not in given:
             waiting.extend(operands(node))
     return frozenset(found)
-
-
-def _those(check: Callable[[Node], bool], nodes: Iterable[Node]) -> list[Node]:
-    return [node for node in nodes if check(node)]
 
 
 def _backward_only(nodes: Iterable[Node]) -> set[Node]:

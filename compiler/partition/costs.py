@@ -7,6 +7,7 @@ Source: torch/_functorch/partitioners.py, `_size_of` and `estimate_runtime`. Dif
 to count its operations, and bytes count, so that of two cheap operators the smaller is cheaper.
 """
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -26,8 +27,7 @@ Only the ranking of nodes to recompute depends on it."""
 
 def nbytes(node: Node) -> int:
     """Return the bytes of a node's value, or of all its results; a symbolic number is one."""
-    values = tree_leaves(value_of(node))
-    return sum(_nbytes(value) for value in values)
+    return sum(map(_nbytes, tree_leaves(value_of(node))))
 
 
 def total_nbytes(nodes: Iterable[Node]) -> int:
@@ -37,11 +37,12 @@ def total_nbytes(nodes: Iterable[Node]) -> int:
 
 def _nbytes(value: object) -> int:
     if isinstance(value, torch.Tensor):
-        count = 1
-        for size in value.shape:
-            count *= hint(size, UNKNOWN_SIZE)
-        return count * value.dtype.itemsize
+        return math.prod(_hints(value), start=value.dtype.itemsize)
     return int(isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)))
+
+
+def _hints(value: torch.Tensor) -> list[int]:
+    return [hint(size, UNKNOWN_SIZE) for size in value.shape]
 
 
 def run_time(node: Node) -> float:
@@ -51,14 +52,13 @@ def run_time(node: Node) -> float:
 
 
 def _flops(node: Node) -> int:
-    arguments = tree_map(_strip_symbols, (list(node.args), dict(node.kwargs)))
-    return flops(node, (tuple(arguments[0]), arguments[1]), _strip_symbols(node))
+    args, kwargs = tree_map(_strip_symbols, (list(node.args), dict(node.kwargs)))
+    return flops(node, (tuple(args), kwargs), _strip_symbols(node))
 
 
 def _strip_symbols(value: object) -> object:
     """Return a meta tensor without symbols for a node; any other value unchanged."""
     known = value_of(value) if isinstance(value, Node) else value
     if isinstance(known, torch.Tensor):
-        shape = [hint(size, UNKNOWN_SIZE) for size in known.shape]
-        return torch.empty(shape, dtype=known.dtype, device="meta")
+        return torch.empty(_hints(known), dtype=known.dtype, device="meta")
     return hint(known, UNKNOWN_SIZE) if isinstance(known, torch.SymInt) else known

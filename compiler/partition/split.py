@@ -36,10 +36,7 @@ Split = tuple[GraphModule, GraphModule]
 
 
 def partition(
-    joint: GraphModule,
-    joint_inputs: object,
-    options: PartitionOptions,
-    given: Mapping[str, Any],
+    joint: GraphModule, joint_inputs: object, options: PartitionOptions, given: Mapping[str, Any]
 ) -> Split:
     """Split a joint graph with the algorithm of the options.
 

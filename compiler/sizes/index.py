@@ -140,9 +140,9 @@ def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def term_text(monomial: Monomial, factor: int) -> str:
+def term_text(monomial: Monomial, factor: int, text: Callable[[Atom], str] = str) -> str:
     """Return a term as text: `i0*s1*4`."""
-    parts = [str(atom) for atom in monomial]
+    parts = list(map(text, monomial))
     if factor != 1 or not parts:
         parts.append(str(factor))
     return "*".join(parts)

@@ -1,18 +1,10 @@
 """Dimensions as arguments: which axes they name; parts of arrays along an axis."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 
-from ctk.compiler.lowering.arrays import (
-    Array,
-    At,
-    apply,
-    cast,
-    constant,
-    guarded,
-    iota,
-    moved,
-    positions,
-)
+from ctk.compiler.lowering.arrays import Array, At, cast, constant, guarded, iota, moved, positions
 from ctk.compiler.lowering.ir import Dtype
 from ctk.compiler.sizes.index import ZERO, Index, IndexLike, as_index, product
 
@@ -75,10 +67,7 @@ def joined(parts: Sequence[Array], axis: int) -> Array:
 
 def all_of(conditions: Sequence[Array]) -> Array:
     """Return where all of some conditions hold."""
-    result = conditions[0]
-    for each in conditions[1:]:
-        result = apply("and", result, each)
-    return result
+    return reduce(and_, conditions)
 
 
 def _shifted(array: Array, shape: tuple[Index, ...], axis: int, start: Index) -> Array:

@@ -44,15 +44,18 @@ def _sums(
 
 
 def _layer_norm(
-    b: Builder, grad: Array, x: Array, shape: Sequence[Any], mean: Array, rstd: Array,
+    b: Builder, grad: Array, x: Array, shape: Sequence[Any], mean: Array | None, rstd: Array,
     weight: Array | None, bias: Array | None, mask: Sequence[bool],
 ) -> tuple[Array | None, ...]:  # fmt: skip
+    """Without a mean, the gradient of an RMS norm."""
     slope, wide = b.accumulated(grad), b.accumulated(x)
     lead = len(x.shape) - len(shape)
     inverse = cast(rstd, wide.dtype)
-    normal = (wide - cast(mean, wide.dtype)) * inverse
-    inner = range(lead, len(x.shape))
-    of_input = _of_input(b, _weighted(slope, weight), normal, inverse, inner) if mask[0] else None
+    normal = (wide if mean is None else wide - cast(mean, wide.dtype)) * inverse
+    of_input = None
+    if mask[0]:
+        inner, weighted = range(lead, len(x.shape)), _weighted(slope, weight)
+        of_input = _of_input(b, weighted, normal, inverse, inner, center=mean is not None)
     return of_input, *_sums(b, slope, normal, range(lead), mask[1:])
 
 
@@ -60,14 +63,7 @@ def _rms_norm(
     b: Builder, grad: Array, x: Array, shape: Sequence[Any], rstd: Array, weight: Array | None,
     mask: Sequence[bool],
 ) -> tuple[Array | None, ...]:  # fmt: skip
-    slope, wide = b.accumulated(grad), b.accumulated(x)
-    lead = len(x.shape) - len(shape)
-    inverse = cast(rstd, wide.dtype)
-    normal = wide * inverse
-    inner = range(lead, len(x.shape))
-    weighted = _weighted(slope, weight)
-    of_input = _of_input(b, weighted, normal, inverse, inner, center=False) if mask[0] else None
-    return of_input, _sums(b, slope, normal, range(lead), (mask[1], False))[0]
+    return _layer_norm(b, grad, x, shape, None, rstd, weight, None, (*mask, False))[:2]
 
 
 def _batch_norm(

@@ -106,6 +106,4 @@ def _number(value: int) -> Array:
     return constant(value, torch.int64)
 
 
-TABLE: Mapping[object, Callable[..., Array]] = {
-    DRAW: _draw,
-}
+TABLE: Mapping[object, Callable[..., Array]] = {DRAW: _draw}

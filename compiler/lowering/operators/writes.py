@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arrays import Array, cast, expand
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators.indexing import TABLE as INDEXING
 from ctk.compiler.lowering.operators.pointwise import TABLE as POINTWISE
+from ctk.compiler.lowering.order import base_name, memory_of
 from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
