@@ -8,16 +8,14 @@ import platform
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.records import Json
 
-JSON = Any
 
-
-def requirements(cpu_features: Collection[str], capabilities: Collection[str]) -> JSON:
+def requirements(cpu_features: Collection[str], capabilities: Collection[str]) -> Json:
     """Return the properties of a machine that code compiled here needs.
 
     Args:
@@ -38,7 +36,7 @@ def torch_release() -> str:
     return torch.__version__.partition("+")[0]
 
 
-def refuse_other(needed: JSON, owner: str) -> None:
+def refuse_other(needed: Json, owner: str) -> None:
     """Raise unless code for a machine runs on this one.
 
     Raises:

@@ -74,7 +74,7 @@ def watch_calls(call: Boxed, compiled: WatchedGraph) -> Boxed:
         finally:
             compiled.returned.calls = None
         kernels = [] if compiled.returned.is_mixed else returned
-        _record(compiled, (before, held), outputs, kernels)
+        _record(compiled, before, held, outputs, kernels)
         return outputs
 
     return run
@@ -96,11 +96,11 @@ def _placed(call: Boxed, compiled: WatchedGraph, args: list[Any]) -> Any:
 
 def _record(
     compiled: WatchedGraph,
-    inputs: tuple[tuple[object, ...], tuple[object, ...]],
+    before: tuple[object, ...],
+    held: tuple[object, ...],
     outputs: object,
     returned: Sequence[KernelCall],
 ) -> None:
-    before, held = inputs
     results = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
     after = [before[i] if i in compiled.donated else value for i, value in enumerate(held)]
     told = {kernel.id for kernel in returned}

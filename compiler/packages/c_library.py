@@ -8,8 +8,7 @@ import torch
 
 from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.codegen.c.c_codegen import COptions, PrintedKernel, flags_of
-from ctk.compiler.codegen.c.features import features_of
-from ctk.compiler.codegen.c.toolchain import command_with
+from ctk.compiler.codegen.c.toolchain import command_with, features_of
 from ctk.compiler.codegen.schedule.generator import with_config
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.options.config import Config

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.records import INTEGER, TEXT, record, row, sequence
 from ctk.compiler.runtime.stored_kernels import Blobs, StoredKernel
 
 
@@ -102,16 +103,18 @@ class CKernel:
 
     def stored(self, library: str, binary: bytes | memoryview) -> StoredKernel:
         """Return it as data, with the name of its library among the blobs, and the library."""
-        data = {
-            "library": library,
-            "function": self.function,
-            "pointers": self.pointers,
-            "sizes": self.sizes,
-            "checks": [[check.kind, check.buffer, check.node] for check in self.checks],
-            "kernel": self.kernel,
-            "fault_reader": self.fault_reader,
-        }
-        return StoredKernel(data, {library: binary})
+        return StoredKernel({"library": library, **_KERNEL.write(self)}, {library: binary})
+
+
+_KERNEL = record(
+    CKernel,
+    function=TEXT,
+    pointers=INTEGER,
+    sizes=INTEGER,
+    checks=sequence(row(Check, kind=TEXT, buffer=TEXT, node=TEXT)),
+    kernel=TEXT,
+    fault_reader=TEXT,
+)
 
 
 def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None]]:
@@ -124,14 +127,7 @@ def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None
     """
     names = dict.fromkeys(data["library"] for data in stored)
     libraries = {name: load_library(blobs[name]) for name in names}
-    return [_kernel_of(data).launcher(libraries[data["library"]]) for data in stored]
-
-
-def _kernel_of(data: Any) -> CKernel:
-    checks = tuple(Check(*map(str, check)) for check in data["checks"])
-    counts = int(data["pointers"]), int(data["sizes"])
-    names = str(data["kernel"]), str(data["fault_reader"])
-    return CKernel(str(data["function"]), *counts, checks, *names)
+    return [_KERNEL.read(data).launcher(libraries[data["library"]]) for data in stored]
 
 
 _loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()

@@ -6,7 +6,6 @@ is not stored.
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import Extract
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import free_name
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, View
 from ctk.compiler.runtime.helpers import fitted, required
@@ -207,11 +207,7 @@ class Assembly:
         return tuple(sizes)
 
     def _call(self, name: str, function: Callable[..., Any], args: tuple[Argument, ...]) -> Ref:
-        fresh = name
-        for number in count(1):
-            if fresh not in self._names:
-                break
-            fresh = f"{name}_{number}"
+        fresh = free_name(name, name, self._names)
         self._names.add(fresh)
         self.steps.append(Call(fresh, function, args))
         return Ref(fresh)

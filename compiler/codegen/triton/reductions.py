@@ -53,12 +53,7 @@ def begin(body: Body, reduce: Reduce, axis: Axis) -> Accumulated:
         fills.append(("2147483647", body.positions.index_type))
     elif reduce.kind == "mean_m2":
         fills = [("0.0", TYPES[dtype])] * 2
-    shape = _shape(body, axis)
-    names = tuple(
-        body.code.variable(f"tl.full({shape}, {fill}, {kind})", frozenset(), prefix="acc").text
-        for fill, kind in fills
-    )
-    return Accumulated(reduce, names)
+    return Accumulated(reduce, _accumulators(body, axis, fills))
 
 
 def update(body: Body, acc: Accumulated, axis: Axis) -> None:
@@ -91,23 +86,21 @@ def end(body: Body, acc: Accumulated, axis: Axis) -> None:
         _combined(body, reduce, acc.names[0])
 
 
-def softmax_begin(body: Body, largest: Reduce, axis: Axis) -> tuple[str, str]:
+def softmax_begin(body: Body, largest: Reduce, axis: Axis) -> tuple[str, ...]:
     """Print the accumulators of a maximum and a sum of exponentials in one loop."""
-    kind, shape = TYPES[largest.dtypes[0]], _shape(body, axis)
-    least = number_text(float("-inf"), torch.float32)
-    high = body.code.variable(f"tl.full({shape}, {least}, {kind})", frozenset(), prefix="acc")
-    total = body.code.variable(f"tl.full({shape}, 0.0, {kind})", frozenset(), prefix="acc")
-    return high.text, total.text
+    dtype = largest.dtypes[0]
+    fills = [(_neutral("max", dtype), TYPES[dtype]), ("0.0", TYPES[dtype])]
+    return _accumulators(body, axis, fills)
 
 
-def softmax_update(body: Body, names: tuple[str, str], largest: Reduce, axis: Axis) -> None:
+def softmax_update(body: Body, names: tuple[str, ...], largest: Reduce, axis: Axis) -> None:
     """Print one iteration of them: the sum is scaled when a larger value is met."""
     value = _filled(body, largest, axis)
     text = f"device.rescaled({', '.join(names)}, {value}, 1.0)"
     body.code.line(f"{', '.join(names)} = {text}", _axes(axis), largest.origin)
 
 
-def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Reduce) -> None:
+def softmax_end(body: Body, names: tuple[str, ...], largest: Reduce, total: Reduce) -> None:
     """Print how the accumulators become a maximum and a sum for each row."""
     of = frozenset(("x",))
     text = f"tl.reduce(({', '.join(names)}), 1, device.rescaled)"
@@ -139,6 +132,14 @@ def scan_block(body: Body, scan: Scan, axis: Axis) -> None:
     )
     total = f"tl.reduce({value}, 1, {function})[:, None]"
     body.code.line(f"{carry.text} = {function}({carry.text}, {total})", over, scan.origin)
+
+
+def _accumulators(body: Body, axis: Axis, fills: list[tuple[str, str]]) -> tuple[str, ...]:
+    shape = _shape(body, axis)
+    return tuple(
+        body.code.variable(f"tl.full({shape}, {fill}, {kind})", frozenset(), prefix="acc").text
+        for fill, kind in fills
+    )
 
 
 def _two_passes(body: Body, reduce: Reduce, axis: Axis, value: str) -> None:
