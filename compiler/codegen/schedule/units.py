@@ -27,7 +27,7 @@ class Unit:
 
 def units_of(program: Program) -> list[Unit | LibraryCall]:
     """Return the steps of a program, kernels in units, each after its operands."""
-    return [_step(steps, program) for steps in gathered(program)]
+    return [_unit(steps, program) for steps in gathered(program)]
 
 
 def nodes_of(unit: Unit, gm: GraphModule) -> tuple[str, ...]:
@@ -43,13 +43,10 @@ def nodes_of(unit: Unit, gm: GraphModule) -> tuple[str, ...]:
     return tuple(node.name for node in gm.graph.nodes if node.name in inside)
 
 
-def _step(steps: list[Step], program: Program) -> Unit | LibraryCall:
+def _unit(steps: list[Step], program: Program) -> Unit | LibraryCall:
     if isinstance(steps[0], LibraryCall):
         return steps[0]
-    return _unit(tuple(step for step in steps if isinstance(step, Kernel)), program)
-
-
-def _unit(kernels: tuple[Kernel, ...], program: Program) -> Unit:
+    kernels = tuple(step for step in steps if isinstance(step, Kernel))
     written = dict.fromkeys(b for kernel in kernels for b in sorted(writes(kernel)))
     nodes = dict.fromkeys(node for kernel in kernels for node in kernel.nodes)
     return Unit(

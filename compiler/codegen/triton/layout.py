@@ -97,11 +97,6 @@ class Layout:
         inner = dict.fromkeys(axis for axis in self.inner if axis is not None)
         return (*self.grid, *inner)
 
-    def domain(self, sweep: int) -> tuple[Axis, ...]:
-        """Return the axes of a sweep's statements."""
-        axis = self.inner[sweep]
-        return self.grid if axis is None else (*self.grid, axis)
-
 
 def accesses_of(kernel: Kernel) -> list[Index]:
     """Return the index expressions with which a kernel touches memory."""

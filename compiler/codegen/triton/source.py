@@ -120,8 +120,8 @@ class _Printing:
         body.positions.used -= {axis.index, axis.mask, f"{axis.name}quarter"}
 
     def _store(self, store: Store, number: int) -> None:
-        body, layout = self.body, self.layout
-        domain = layout.domain(number)
+        body, axis = self.body, self.layout.inner[number]
+        domain = self.layout.grid if axis is None else (*self.layout.grid, axis)
         guard = Printed("") if store.guard is None else body.value(store.guard)
         value = body.value(store.value)
         mask = body.positions.mask(domain, guard)
