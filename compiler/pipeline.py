@@ -1,7 +1,8 @@
 """compile_fx: the stages in order. The page to read first.
 
 A stage is a whole graph plus its passes (`passes/__init__.py`). The methods of `Compile` are the
-stages, in the order in which they run; AOTAutograd calls those from `joint` on (`dispatch.py`).
+stages, in the order in which they run; AOTAutograd calls those from `joint` on
+(`dispatch/autograd.py`).
 The pipeline knows nothing of the toolkit: it announces events to an observer (`observe.py`), and
 does no extra work without one. `resilience.py` defines the effect of a failure. Without an observer
 a persistent cache precedes all stages (`cache/whole_graph.py`).

@@ -2,7 +2,7 @@
 
 The problem: eager runs each ATen operator as a kernel of its own, which reads its operands from
 memory and writes its result there. Most operators do less arithmetic than that traffic costs. To
-compute several in one pass over memory, a compiler must see inside of them.
+compute several in one pass over memory, a compiler must know the loops of each.
 
 The idea is a loop IR that is data (`ir.py`): an operator becomes loops over index expressions, and
 two operators with the same loops become one kernel. `lower.py` turns a graph into a `Program`:
@@ -31,7 +31,7 @@ A worked example. `h = x.mm(w)`, then `(h - h.mean(1, keepdim=True)).relu()`, as
 A lowering (`operators/`) writes no loops: it combines arrays (`arrays.py`), functions from a
 position to a value, so that a view costs nothing and `builder.py` makes the loops. Then `fuse.py`
 applies `merge mean.sum -> mean`, `merge mean -> sub`, `merge sub -> relu`, each a numbered rewrite
-that may be vetoed, and three buffers vanish:
+that may be vetoed, and three buffers are removed:
 
     kernel relu(i0 < 4) of [mean, sub, relu]:
       for r0 < 6:
@@ -43,7 +43,7 @@ Two loops fuse if their sizes are equal, or if one is a product of the others' (
 expressions over the new loops simplify back to equal ones. `memory.py` then lets buffers share
 memory, and `interpret.py` runs any program in numpy: the reference for every code generator.
 
-Library calls stay for good. A matrix product, a sort or an FFT in loops would be slower than the
+Library calls are permanent. A matrix product, a sort or an FFT in loops would be slower than the
 library that eager calls, and would round in another order. So a node without a lowering is never an
 error: `LibraryCall.why` records the reason, and the program runs the node as eager does.
 

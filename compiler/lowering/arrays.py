@@ -114,7 +114,10 @@ def apply(name: str, *arrays: Array) -> Array:
 
 
 def where(condition: Array, value: Array | Number, other: Array | Number) -> Array:
-    """Return `value` where a condition holds, and `other` elsewhere; one of them is an array."""
+    """Return `value` where a condition holds, and `other` elsewhere.
+
+    One of them is an array: `constant` makes an array of a number.
+    """
     typed = value if isinstance(value, Array) else other
     assert isinstance(typed, Array)
     return apply("where", condition, _like(value, typed), _like(other, typed))

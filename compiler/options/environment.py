@@ -1,4 +1,4 @@
-"""The `CTK_*` environment variables: the one place that reads them.
+"""The `CTK_*` environment variables: the one place that parses them.
 
 It lives in the compiler because the `ctk` backend honours `CTK_FUEL`, `CTK_DISABLE` and
 `CTK_ON_FAILURE` without the toolkit. It parses and validates; the modules that use a

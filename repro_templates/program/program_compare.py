@@ -66,7 +66,7 @@ class Comparison:
 
     Attributes:
         answer: `fails`: a difference is the compiler's. `flaky`: it may be chance.
-        differences: Of the first call that differs, in the order of `_differences`.
+        differences: Of the first call that differs, in the order of `_compare_calls`.
         call: Its number from 1; 0 when none does.
         detail: Why it passes or is flaky; for a failure, notes on its reference.
     """

@@ -5,8 +5,8 @@ certainly hangs. So a hanging candidate costs seconds, not the whole `--timeout`
 
 1. The expected time follows from the last answers: the slowest of them, scaled by the size of the
    graph and the fixed cost of a compile. A smaller graph gets less time.
-2. Time spent waiting for a CPU does not count (`ctk.toolkit.processes.waits`): on a loaded machine,
-   slow is not hung.
+2. A short limit excludes the time in which the child waits for a core (`CoreWaits` in
+   processes/tree.py): on a loaded machine, a slow candidate does not hang.
 3. The first limits that run out are doubted: the question is asked once more with a multiple of
    the time. If it is answered then, limits are longer from now on, and doubted again.
 4. "Yes" is not a safe answer: where the failure is a hang, a short limit that runs out proves none,

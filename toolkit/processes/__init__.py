@@ -10,8 +10,9 @@ milliseconds, although importing torch and Inductor costs seconds and hundreds o
 The idea: a zygote
 ------------------
 A *warm server* (warm.py) imports torch once and runs no operator: it has no threads and no CUDA
-context, so it is safe to fork. Each question is answered by a *fork* of it (forks.py), which shares
-all imports and starts in milliseconds. A crash is the exit status of that fork. With several jobs,
+context, so it is safe to fork. Questions are answered by a *fork* of it (forks.py), which shares
+all imports and starts in milliseconds. A fork that crashes, exceeds a limit or leaves processes
+behind is replaced by another one. A crash is the exit status of the fork. With several jobs,
 the servers are themselves forks of one more warm process, the *zygote* (Android's word).
 
     ctk (supervisor) --fork--> ctk (working half)       supervise.py; notes over a pipe: link.py
@@ -28,12 +29,13 @@ the servers are themselves forks of one more warm process, the *zygote* (Android
                                  v
                                g++, ptxas, a daemon of the user's program
 
-An example: the compiled program of one candidate hangs, with `--timeout 60`.
+An example: the compiled program of one candidate hangs, with `--timeout 60` and a deadline of 4 s.
 
-1. The worker selects on the pipe of the child and on its own stdin. After 60 s, plus the time in
-   which the child had no core (tree.py, `CoreWaits`), it kills the group of the child and then all
-   of its own descendants. A daemon that left the group is one of them, because the worker adopts
-   orphans (`PR_SET_CHILD_SUBREAPER`). It answers `timeout`; the next question gets a new child.
+1. The worker (oracle/executors/worker.py) selects on the pipe of the child and on its own stdin.
+   After 4 s, plus the time in which the child had no core (tree.py, `CoreWaits`), but after 60 s at
+   most, it kills the group of the child and then all of its own descendants. A daemon that left
+   the group is one of them, because the worker adopts orphans (`PR_SET_CHILD_SUBREAPER`). It
+   answers `timeout`; the next question gets a new child.
 2. Ctrl-C instead reaches only ctk, because servers and children lead groups of their own. ctk
    closes the stdin of the worker, which ends its child and itself; after 5 s its group is killed.
 3. `kill -9` of ctk instead: forked processes die with their parent (`PR_SET_PDEATHSIG`), servers
@@ -44,8 +46,9 @@ Three ways to find a process, from cheap to thorough: its *group* (groups.py); i
 from `/proc` (tree.py); a *mark* in its environment, for a daemon whose ancestors have ended.
 
 Limits hold for a whole tree. Memory counts anonymous and shared pages (memory.py), since `ulimit
--v` would count the terabytes of addresses that CUDA reserves. A deadline excludes the time in which
-a process was ready to run and had no core: on a busy machine, slow is not stuck.
+-v` would count the terabytes of addresses that CUDA reserves. A deadline that is shorter than
+`--timeout` excludes the time in which a process was ready to run and had no core: on a busy
+machine, a slow process does not hang.
 
 Why not otherwise
 -----------------

@@ -15,8 +15,9 @@ Idea: steps propose, one driver searches, one order decides.
 2. An edit (`edits.py`, `*_edits.py`) is frozen data: it can be logged, joined with others, replayed
    on another case and listed in the certificate.
 3. The driver (`driver.py`) turns a proposal into a search (`proposal_search.py`, `toolkit/search`)
-   at three levels: coarse blocks, all blocks, single edits. It is the only caller of the oracle;
-   the cache, budget, statistics and speculation (`lookahead.py`) stand there once.
+   at three levels: coarse blocks, all blocks, single edits. Only the driver asks the oracle, by way
+   of `Answers` (`answers.py`), so there is one cache, one budget and one table of statistics
+   (`progress.py`), and one place that foresees questions (`lookahead.py`).
 4. Cases have one total order (`size.py`): calls first, then inputs and elements, dtypes, arguments,
    values. A candidate that is not smaller is never asked. So the search ends, the result does not
    depend on the path, and a second run has nothing to do.
@@ -32,7 +33,8 @@ Example: `relu(mul(x, w) + sin(x))` on `x: f32[64, 64]`, where only `relu` is co
     simplify_numbers  x = -1                          reproduces
     single level      without relu: no program left; x = 0: passes; ...   refused: 1-minimal
 
-`-1` and not `-0.73`: a failure of `relu` needs a negative number, and -1 is the first of the order.
+The result is `-1` and not `-0.73`: a failure of `relu` needs a negative number, and -1 is the first
+of them in the order.
 
 Why not closures over a mutable graph, as `torch.fx`'s minifier? There every strategy walks the
 graph, compiles, compares and mutates on its own: no budget, no cache, no resume and no second

@@ -21,7 +21,7 @@ from ctk.toolkit.reduce.graph_changes import with_constants, with_inputs
 
 @dataclass(frozen=True, slots=True)
 class SetValues:
-    """Give tensors other values: pairs (name, name of a filling in `buildable.FILLINGS`)."""
+    """Give tensors other values: pairs (name, name of a filling in `fillings.FILLINGS`)."""
 
     pairs: tuple[tuple[str, str], ...]
 

@@ -28,7 +28,7 @@ _NUMBERS = re.compile(r"\[\n[\d\s.,eE+-]*\]")
 
 
 def dump_json(data: object) -> str:
-    """Return JSON text with a fixed layout. Floats must be finite (see `json_values`)."""
+    """Return JSON text with a fixed layout. Floats must be finite."""
     text = json.dumps(data, indent=1, allow_nan=False)
     return _NUMBERS.sub(_one_line, text) + "\n"
 
