@@ -48,11 +48,7 @@ def same_draws(
 
 
 def recording(tape: Tape) -> AbstractContextManager[None]:
-    """Return a context that appends each draw of its body to `tape`.
-
-    Raises:
-        PrecisionRefused: Within the context, by an op that draws and cannot be played back.
-    """
+    """Return a context that appends each draw of its body to `tape`; raises as `same_draws`."""
 
     def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         name, before = _name(op), generator_states()
@@ -69,11 +65,7 @@ def recording(tape: Tape) -> AbstractContextManager[None]:
 
 
 def replaying(tape: Tape) -> AbstractContextManager[None]:
-    """Return a context in which each draw gives the next value on `tape`, in its own dtype.
-
-    Raises:
-        PrecisionRefused: Within the context, when the draws come in another order than recorded.
-    """
+    """Return a context in which each draw gives the next value on `tape`, in its own dtype."""
     rest = iter(tape)
 
     def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:

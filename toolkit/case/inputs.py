@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.formats.strict_json import look_up
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.formats.tensors import Keep, pack_tensors, unpack_tensors
 from ctk.toolkit.case.graphs.argument_json import Decoder, encode_value
@@ -117,7 +118,4 @@ def unpack_inputs(
         name: decoder.decode(value, f"{_WHERE}: {name}") for name, value in inputs.values.items()
     }
     by_name: Mapping[str, object] = {**tensors, **values}
-    missing = [name for name in wanted if name not in by_name]
-    if missing:
-        raise CaseError(f"{_WHERE}: {missing[0]!r} has no value{nearest(missing[0], by_name)}")
-    return tuple(by_name[name] for name in wanted)
+    return tuple(look_up(by_name, each, f"{_WHERE}: {each!r} has no value") for each in wanted)

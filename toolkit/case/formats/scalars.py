@@ -7,11 +7,11 @@ from typing import cast
 
 import torch
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.formats.plain_text import quote_value
-from ctk.toolkit.case.formats.strict_json import expect, member
+from ctk.toolkit.case.formats.strict_json import expect, look_up, member
 
 _DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,3})?")
 
@@ -34,12 +34,8 @@ def dtypes() -> dict[str, torch.dtype]:
 
 def dtype_from_name(name: str, where: str) -> torch.dtype:
     """Return the dtype of a name; raise `CaseError` if this torch has none."""
-    known = dtypes()
-    if name in known:
-        return known[name]
-    raise CaseError(
-        f"{where}: torch {torch.__version__} has no dtype {quote_value(name)}{nearest(name, known)}"
-    )
+    problem = f"{where}: torch {torch.__version__} has no dtype {quote_value(name)}"
+    return look_up(dtypes(), name, problem)
 
 
 def device_from_name(name: str, where: str) -> torch.device:

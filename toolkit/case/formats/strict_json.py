@@ -145,11 +145,17 @@ def expect(value: object, kind: type[T], where: str) -> T:
     raise CaseError(f"{where}: expected {_kind_name(kind)}, found {found}")
 
 
+def look_up(table: Mapping[str, T], name: str, problem: str) -> T:
+    """Return an entry of a table; without one raise `CaseError`, which suggests the nearest."""
+    if name in table:
+        return table[name]
+    raise CaseError(f"{problem}{nearest(name, table)}")
+
+
 def member(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
     """Return `data[key]` of a JSON type; for a missing key the error suggests the nearest one."""
-    if key not in data:
-        raise CaseError(f"{where}: {key!r} is missing{nearest(key, data)}")
-    return expect(data[key], kind, f"{where}.{key}")
+    value = look_up(data, key, f"{where}: {key!r} is missing")
+    return expect(value, kind, f"{where}.{key}")
 
 
 def optional(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T | None:

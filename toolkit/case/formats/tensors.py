@@ -21,7 +21,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fake import fake_tensors as torch_fake
@@ -44,6 +44,7 @@ from ctk.toolkit.case.formats.scalars import (
     dtype_name,
     size_hint,
 )
+from ctk.toolkit.case.formats.strict_json import look_up
 from ctk.toolkit.case.formats.tensor_index import Storage, TensorEntry, TensorIndex
 
 Keep = Callable[[str, Tensor, int], bool]
@@ -235,12 +236,8 @@ def unpack_tensors(
                 "load the case elsewhere: load_case(folder, device='cpu'))"
             ) from error
     for name, same in index.same.items():
-        if same not in tensors:
-            raise CaseError(
-                f"{where}: {one_line(name, 100)}: no tensor {quote_value(same)}"
-                f"{nearest(same, tensors)}"
-            )
-        tensors[name] = tensors[same]
+        problem = f"{where}: {one_line(name, 100)}: no tensor {quote_value(same)}"
+        tensors[name] = look_up(tensors, same, problem)
     return tensors
 
 
@@ -279,15 +276,14 @@ def _unpack_one(
     device: str | None,
     where: str,
 ) -> Tensor:
-    key, storages = entry.storage, index.storages
-    if key not in storages:
-        raise CaseError(f"{where}: no storage {quote_value(key)}{nearest(key, storages)}")
+    key = entry.storage
+    storage = look_up(index.storages, key, f"{where}: no storage {quote_value(key)}")
     place = device_from_name(device or entry.device, where)
     if place.type == "meta":
         raise CaseError(f"{where}: a case holds no tensors without memory (device meta)")
-    with torch.inference_mode(storages[key].inference), torch.no_grad():
+    with torch.inference_mode(storage.inference), torch.no_grad():
         if key not in memory:
-            memory[key] = _fill(storages[key], arrays.get(key), where).to(place)
+            memory[key] = _fill(storage, arrays.get(key), where).to(place)
         tensor = _view(memory[key], entry, where)
         tensor = tensor.conj() if entry.conj else tensor
     if entry.parameter:

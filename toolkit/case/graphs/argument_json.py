@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
 from ctk.toolkit.case.formats.plain_text import quote_value, words
@@ -27,7 +27,7 @@ from ctk.toolkit.case.formats.scalars import (
     float_from_json,
     float_to_json,
 )
-from ctk.toolkit.case.formats.strict_json import expect, items, prefix_errors, short
+from ctk.toolkit.case.formats.strict_json import expect, items, look_up, prefix_errors, short
 from ctk.toolkit.case.graphs.callables import target_to_name
 
 _NAMES = {
@@ -151,11 +151,7 @@ class Decoder:
 
     def _decode_named(self, kind: str, name: str, where: str) -> Any:
         if kind == "node":
-            if name not in self.nodes:
-                raise CaseError(
-                    f"{where}: no node {quote_value(name)} before it{nearest(name, self.nodes)}"
-                )
-            return self.nodes[name]
+            return look_up(self.nodes, name, f"{where}: no node {quote_value(name)} before it")
         if kind == "target":
             if self.resolve is None:
                 raise CaseError(f"{where}: a value cannot be the function {quote_value(name)}")

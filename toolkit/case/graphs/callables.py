@@ -32,6 +32,7 @@ from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.usercode.python_files import is_of_folder, load_file
 from ctk.compiler.usercode.references import search_last
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
+from ctk.toolkit.case.formats.strict_json import look_up
 from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.case.graphs.callable_places import PLACES
 
@@ -70,13 +71,9 @@ def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Funct
         return _op_from_name(name.removeprefix("torch.ops.").split("."))
     if ":" in name:
         return _user_function(name, allow_imports)
-    known = functions_by_name()
-    if name in known:
-        return known[name]
-    raise CaseError(
-        f"function {quote_value(name)} is not allowed in a graph, or torch {torch.__version__} "
-        f"does not have it{nearest(name, known)}"
-    )
+    problem = f"function {quote_value(name)} is not allowed in a graph"
+    absent = f"{problem}, or torch {torch.__version__} does not have it"
+    return look_up(functions_by_name(), name, absent)
 
 
 def _op_from_name(parts: list[str]) -> Any:

@@ -28,6 +28,7 @@ from ctk.toolkit.case.formats.strict_json import (
     Json,
     expect,
     items,
+    look_up,
     member,
     optional,
     prefix_errors,
@@ -253,7 +254,9 @@ class _Reader:
             raise CaseError(f"{where}: no node reads the attribute {min(unread)!r}")
         for target in read:
             if target not in root:
-                root[target] = _find_constant(self.constants, prefix + target, where)
+                name = prefix + target
+                problem = f"{where}: constant {name!r} is missing"
+                root[target] = look_up(self.constants, name, problem)
         name = check_identifier(member(data, "class", str, where), where)
         try:
             return GraphModule(root, graph, name)
@@ -294,33 +297,21 @@ class _Reader:
             check_untrusted(op, target, [*values, *named.values()], where)
         with prefix_errors(where):
             function = self.resolve(target) if op == "call_function" else target
+        kind = optional(data, "type", str, where)
+        problem = f"{quote_value(kind)} is not a type of an input"
         node = graph.create_node(
             op,
             function,
             tuple(values),
             named,
             check_name(name, where),
-            _placeholder_type(optional(data, "type", str, where), where),
+            None if kind is None else look_up(_TYPES, kind, f"{where}: {problem}"),
         )
         node.name = name  # FX itself would call `sum` `sum_1`
         if data.get("value") is not None:
             check_value_json(data["value"], f"{where}: value")
             node.meta[META_KEY] = data["value"]
         return node
-
-
-def _placeholder_type(name: str | None, where: str) -> Any:
-    if name is None or name in _TYPES:
-        return _TYPES[name] if name else None
-    raise CaseError(
-        f"{where}: {quote_value(name)} is not a type of an input{nearest(name, _TYPES)}"
-    )
-
-
-def _find_constant(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
-    if name in constants:
-        return constants[name]
-    raise CaseError(f"{where}: constant {name!r} is missing{nearest(name, constants)}")
 
 
 # --- checks of both directions ------------------------------------------------------------------
