@@ -151,7 +151,8 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
     """
     with contextlib.ExitStack() as stack:
         # Inference mode is switched off as well: a graph captured outside of it may be run inside.
-        # Entered needlessly, it would also let autograd use its threads again (watch/alone.py).
+        # Entered needlessly, it would also let autograd use its threads again, and a process with
+        # threads cannot be forked (watch/process_fork.py).
         if torch.is_inference_mode_enabled() != modes["inference"]:
             stack.enter_context(torch.inference_mode(modes["inference"]))
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))

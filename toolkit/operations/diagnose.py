@@ -2,7 +2,7 @@
 
 OUT/case/       the failing case as captured
 OUT/minimal/    the smallest case so far, at the end with repro.py and certificate.json
-OUT/neighbour/  the closest case that passes; the rest: `operation/`
+OUT/neighbour/  the closest case that passes; the rest: `session/`
 """
 
 from dataclasses import dataclass, replace

@@ -6,10 +6,10 @@ The failure is bisected first: its culprit guides the reducer, and holds it to t
 OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
 OUT/neighbour/    the closest case that passes
 OUT/history.svg   how small it was after each question
-OUT/others/       other failures that were met on the way; the rest: `operation/`
+OUT/others/       other failures that were met on the way; the rest: `session/`
 
 Where the user asks another question (a command, a function, time, memory), nothing is bisected:
-`operation/own_question.py`.
+`session/user_question.py`.
 """
 
 from collections.abc import Generator
