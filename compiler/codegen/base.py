@@ -23,14 +23,20 @@ class BoxedCallable(Protocol):
     def __call__(self, args: list[Any]) -> Sequence[object]: ...
 
 
+def check_count(args: Sequence[object], wanted: int) -> None:
+    """Raise `TypeError` unless a boxed callable got as many inputs as its graph takes."""
+    if len(args) != wanted:
+        raise TypeError(f"the compiled graph takes {wanted} inputs, got {len(args)}")
+
+
 def guard_count(
     run: Callable[[list[Any]], Sequence[object]], wanted: int
 ) -> Callable[[list[Any]], Sequence[object]]:
-    """Return a function that raises `TypeError` for a list of more or fewer inputs than wanted."""
+    """Return a function that does `check_count` first."""
 
     def guarded(args: list[Any]) -> Sequence[object]:
         if len(args) != wanted:
-            raise TypeError(f"the compiled graph takes {wanted} inputs, got {len(args)}")
+            check_count(args, wanted)
         return run(args)
 
     return guarded

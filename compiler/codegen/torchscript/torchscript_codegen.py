@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.eager_nodes import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.packing import with_packed_weights
@@ -115,6 +115,7 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
     folded = torchscript.outputs_of_constants(module.graph)
 
     def run(args: list[Any]) -> Any:
+        check_count(args, signature.count)
         inputs = tuple(args)
         args.clear()
         with torch.no_grad():
@@ -124,7 +125,7 @@ def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
             values[index] = clone_value(values[index])
         return signature.assemble(inputs, values)
 
-    return as_boxed(guard_count(run, signature.count), lambda: _source(module))
+    return as_boxed(run, lambda: _source(module))
 
 
 def _unfused(forward: Callable[..., Any]) -> Callable[..., Any]:
