@@ -79,6 +79,7 @@ class DumpedKernel:
 
 
 Dumped = TypeVar("Dumped", DumpedPass, DumpedKernel)
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -200,9 +201,19 @@ def find_dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None
 def run_guarded(
     action: Callable[[], object], label: str, missed: Callable[[str], None] | None = None
 ) -> bool:
-    """Run an action of ctk inside the user's program: an exception becomes one log line."""
+    """Run an action as `compute_guarded` does; return whether it succeeded."""
+    return compute_guarded(lambda: (action(),), label, missed) is not None
+
+
+def compute_guarded(
+    action: Callable[[], T], label: str, missed: Callable[[str], None] | None = None
+) -> T | None:
+    """Return the result of an action of ctk inside the user's program.
+
+    An exception becomes one log line, and the result is None.
+    """
     try:
-        action()
+        return action()
     except Exception as error:
         logger.warning(
             "ctk: %s stopped: %s: %s; the program goes on (the traceback is logged at DEBUG)",
@@ -213,8 +224,7 @@ def run_guarded(
         logger.debug("ctk: %s stopped", label, exc_info=error)
         if missed is not None:
             missed(f"{type(error).__name__}: {first_line(error)}")
-        return False
-    return True
+        return None
 
 
 def graph_text(gm: GraphModule) -> str:

@@ -19,7 +19,7 @@ from ctk.compiler.torch_compat.aot.autograd import remember_versions
 from ctk.repro_templates.graph.running import generator_states, set_generator_states
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.private_copy import held_state, private_copy
-from ctk.toolkit.watch.dump import run_guarded
+from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.watch_session import WatchOptions
 
 
@@ -39,12 +39,8 @@ def copy_state(options: WatchOptions, case: Case, args: tuple[object, ...]) -> S
     """Return a copy of the state of a first call; None if not needed or not possible."""
     if options.check == "off" and options.on_failure == "raise":
         return None
-    made: list[StateCopy] = []
-    run_guarded(
-        lambda: made.append(_make_copy(case, args)),
-        f"cloning the inputs of {case.name} (no check, no fallback)",
-    )
-    return made[0] if made else None
+    label = f"cloning the inputs of {case.name} (no check, no fallback)"
+    return compute_guarded(lambda: _make_copy(case, args), label)
 
 
 def _make_copy(case: Case, args: tuple[object, ...]) -> StateCopy:

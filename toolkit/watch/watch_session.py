@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypedDict, cast, get_args
+from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 
 import torch
 
@@ -19,6 +19,8 @@ from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, run_guarded
 from ctk.toolkit.watch.quota import prune, write_marker
+
+T = TypeVar("T")
 
 logger = logging.getLogger("ctk")
 
@@ -108,23 +110,24 @@ class WatchSession:
         """Record a part of a dump that could not be written."""
         with self._lock:
             self.missing.append(missing)
-        if self.book:
-            note(self.book, {"missing": [missing.graph, missing.part, missing.why]})
+        self._note("missing", [missing.graph, missing.part, missing.why])
 
     def next_graph(self) -> str:
         """Return the name of the next graph: `graph0`, `graph1`, …"""
         with self._lock:
             number, self.graphs = self.graphs, self.graphs + 1
-        if self.book:
-            note(self.book, {"graph": f"graph{number}"})
+        self._note("graph", f"graph{number}")
         return f"graph{number}"
 
     def add_failure(self, failure: Failure) -> None:
         """Record a failure."""
         with self._lock:
             self.failures.append(failure)
+        self._note("failure", [failure.graph, str(failure.folder), failure.summary])
+
+    def _note(self, event: str, value: object) -> None:
         if self.book:
-            note(self.book, {"failure": [failure.graph, str(failure.folder), failure.summary]})
+            note(self.book, {event: value})
 
     def add_uncompared(self, why: str) -> None:
         """Record why a call was not compared with eager."""
@@ -174,31 +177,23 @@ def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
             )
 
 
-def watch_options(
-    *,
-    dump: str | Path | None = None,
-    check: Check | None = None,
-    on_failure: OnFailure | None = None,
-    inputs: InputsMode | None = None,
-    quota: int | str | None = None,
-    calls: int | None = None,
-) -> WatchOptions:
+def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
     """Return the options of the hooks: an argument wins over its variable, that over the default.
 
     Raises:
         ConfigError: A value is not allowed; the message lists the allowed ones.
     """
     environment = read_environment()
-    checking = check or environment.check or "off"
-    failing = on_failure or environment.on_failure or "raise"
-    kept = inputs or environment.inputs or "recipe"
+    check = given.get("check") or environment.check or "off"
+    on_failure = given.get("on_failure") or environment.on_failure or "raise"
+    inputs = given.get("inputs") or environment.inputs or "recipe"
     return WatchOptions(
-        dump=dump_folder(dump).absolute(),
-        check=cast("Check", _check_choice("check", checking, Check)),
-        on_failure=cast("OnFailure", _check_choice("on_failure", failing, OnFailure)),
-        inputs=cast("InputsMode", _check_choice("inputs", kept, InputsMode)),
-        quota_nbytes=_parse_quota(quota) or environment.quota_nbytes,
-        calls=_check_calls(calls),
+        dump=dump_folder(given.get("dump")).absolute(),
+        check=_check_choice("check", check, Check),
+        on_failure=_check_choice("on_failure", on_failure, OnFailure),
+        inputs=_check_choice("inputs", inputs, InputsMode),
+        quota_nbytes=_parse_quota(given.get("quota")) or environment.quota_nbytes,
+        calls=_check_calls(given.get("calls")),
     )
 
 
@@ -226,7 +221,7 @@ def _rank() -> str:
     return rank if rank.isdigit() else ""
 
 
-def _check_choice(name: str, value: str, literal: object) -> str:
+def _check_choice(name: str, value: T, literal: object) -> T:
     allowed = get_args(literal)
     if value not in allowed:
         hint = nearest(str(value), allowed)

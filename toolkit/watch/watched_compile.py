@@ -43,7 +43,7 @@ from ctk.toolkit.oracle.questions.judge import error_signature
 from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject
-from ctk.toolkit.watch.dump import DumpWriter, run_guarded
+from ctk.toolkit.watch.dump import DumpWriter, compute_guarded
 from ctk.toolkit.watch.first_call import check_first_call, hold_compile_lock
 from ctk.toolkit.watch.state_copy import StateCopy, copy_state
 from ctk.toolkit.watch.watch_session import Missing, WatchSession
@@ -66,17 +66,16 @@ def compile_watched(
     Raises:
         Exception: The exception of the compiler, with `on_failure="raise"`.
     """
-    opened: list[WatchedCase] = []
-    run_guarded(
-        lambda: opened.append(WatchedCase.open(session, subject, gm, example_inputs)),
+    watched = compute_guarded(
+        lambda: WatchedCase.open(session, subject, gm, example_inputs),
         f"watching a graph (dumps go to {session.options.dump})",
         lambda why: session.add_missing(Missing("", "everything", why)),
     )
-    if not opened:
+    if watched is None:
         return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
     try:
-        with report_work(opened[0].folder, "compiling it", opened[0].command):
-            return _Watch(opened[0]).compile(gm, example_inputs)
+        with report_work(watched.folder, "compiling it", watched.command):
+            return _Watch(watched).compile(gm, example_inputs)
     finally:
         session.keep_quota()
 

@@ -50,7 +50,7 @@ from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.watch.dump import run_guarded
+from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
 from ctk.toolkit.watch.watch_session import Failure, WatchSession
 
@@ -105,76 +105,67 @@ class WatchedCalls:
 
     def _find_obstacle(self) -> str:
         """Return why a call cannot be compared; empty if it can."""
-        reasons = ["its state cannot be read"]
-        run_guarded(
-            lambda: reasons.append(find_obstacle() or _describe_excess(_root(self.function))),
+        why = compute_guarded(
+            lambda: find_obstacle() or _describe_excess(_root(self.function)),
             "reading the state of a model",
         )
-        return reasons[-1]
+        return "its state cannot be read" if why is None else why
 
     def _call_and_compare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        keepers: list[Keeper] = []
-        play, model = partial(self._play, args, kwargs), _root(self.function)
-        action = f"forking the process before call {self.made} of {self}"
-        run_guarded(lambda: keepers.append(Keeper.start(play)), action)
-        if not keepers:
+        forking = f"forking the process before call {self.made} of {self}"
+        play = partial(self._play, args, kwargs)
+        keeper = compute_guarded(lambda: Keeper.start(play), forking)
+        if keeper is None:
             return self.compiled(*args, **kwargs)
-        with keepers[0] as keeper:
+        with keeper:
             before, drawn = len(self.session.failures), generator_states()
+            left = partial(what_is_left, _root(self.function), Arguments(args, kwargs), drawn)
             try:
                 result = self.compiled(*args, **kwargs)
             except Exception as error:
-                if (
-                    len(self.session.failures) == before
-                ):  # else the check of a graph has reported it
-                    arguments = Arguments(args, kwargs)
-                    self._judge(keeper, partial(what_is_left, model, arguments, drawn, None, error))
+                if len(self.session.failures) == before:  # else a graph's check has reported it
+                    self._judge(keeper, partial(left, None, error))
                 raise
             if len(self.session.failures) == before:
-                arguments = Arguments(args, kwargs)
-                self._judge(keeper, partial(what_is_left, model, arguments, drawn, result))
+                self._judge(keeper, partial(left, result))
         return result
 
     def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
-        answers: list[tuple[EndToEnd, bool]] = []
-
-        def compare() -> None:
+        def compare() -> tuple[EndToEnd | None, bool]:
             played = real()
-            has_raised = played.error is not None
-            answers.extend((answer, has_raised) for answer in self._compare(keeper, played))
+            return self._compare(keeper, played), played.error is not None
 
-        run_guarded(compare, f"comparing call {self.made} of {self} with eager")
-        for answer, has_raised in answers:
-            self._report(answer, has_raised=has_raised)
+        found = compute_guarded(compare, f"comparing call {self.made} of {self} with eager")
+        if found is not None and found[0] is not None:
+            self._report(found[0], has_raised=found[1])
 
-    def _compare(self, keeper: Keeper, real: Played) -> list[EndToEnd]:
+    def _compare(self, keeper: Keeper, real: Played) -> EndToEnd | None:
         try:
             eager = EagerPlays(partial(_play_in_eager, keeper), How())
         except (Died, CannotTell) as end:
-            why = f"the fork that made it in eager ended ({end})"
-            self.session.add_uncompared(why)
-            return []
+            self.session.add_uncompared(f"the fork that made it in eager ended ({end})")
+            return None
         comparison = compare_plays(eager, [real], strides=False)
         if comparison.answer != "fails":
-            return []
+            return None
         return self._find_layer(keeper, eager, comparison.differences)
 
     def _find_layer(
         self, keeper: Keeper, eager: EagerPlays, differences: Sequence[CallDifference]
-    ) -> list[EndToEnd]:
-        """Return the first difference that counts, with its layer; nothing if none counts."""
+    ) -> EndToEnd | None:
+        """Return the first difference that counts, with its layer; None if none counts."""
         dynamo_only = _compare_with(eager, keeper, "dynamo")
         names = {difference.name for difference in dynamo_only.differences}
         captured = [difference for difference in differences if difference.name in names]
         if captured:
             evidence = "with Dynamo's backend `eager` the call gives the same wrong result"
-            return [self._answer(captured[0], "dynamo", "capture", evidence)]
+            return self._answer(captured[0], "dynamo", "capture", evidence)
         if self.made > 1 and _compare_with(eager, keeper, "fresh").answer == "passes":
             evidence = f"freshly compiled before call {self.made}, it agrees with eager"
-            return [self._answer(differences[0], "dynamo", "guards", evidence, confirmed=True)]
+            return self._answer(differences[0], "dynamo", "guards", evidence, confirmed=True)
         outside = [difference for difference in differences if difference.kind in NO_GRAPH_SHOWS]
         evidence = f"with Dynamo's backend `eager` {_EVIDENCE[dynamo_only.answer]}"
-        return [self._answer(outside[0], "runtime", "", evidence)] if outside else []
+        return self._answer(outside[0], "runtime", "", evidence) if outside else None
 
     def _answer(
         self,
