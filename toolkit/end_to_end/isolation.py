@@ -18,7 +18,7 @@ from pathlib import Path
 from ctk.repro_templates.program.program_play import MORE
 from ctk.toolkit.case.usercode.program import UserProgram, entries_named
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.layers import ask, find_layer
+from ctk.toolkit.end_to_end.layers import answer_by, ask
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judge_answer
 from ctk.toolkit.execution.programs.program_protocol import Plan
@@ -45,15 +45,12 @@ def ask_in_isolation(
     with Player(program.path, timeout_seconds or TIMEOUT_SECONDS, memory_nbytes) as player:
 
         def play(target: str, config: Mapping[str, object]) -> Compared:
+            target = with_absolute_file(target)
             seen = player.play(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
             return Compared(judge_answer(seen), call, has_compiled=False)  # unknown here
 
-        found = play(plan.target, plan.config)
-        whole = EndToEnd(found.judgement, found.call, program=program.name, target=question.target)
-        if not found.judgement.fails:
-            return whole
-        return find_layer(whole, found, lambda backend: play(backend, {}))
+        return answer_by(play, question)
 
 
 def source_of(program: UserProgram) -> str:

@@ -5,13 +5,13 @@ around graphs, or a later call. The guilty part of Dynamo is found by the reduce
 (`reduce/program/dynamo_culprit.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.question import Compared, ProgramPlays, ProgramQuestion, target_backend
+from ctk.toolkit.end_to_end.question import Compared, ProgramPlays, ProgramQuestion
 
 LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
     ("eager", "dynamo", "Dynamo alone"),
@@ -21,34 +21,34 @@ LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
 """Backends of torch, from the least of a compiler to the most, with layer and description."""
 
 
+Play = Callable[[str, Mapping[str, object]], Compared]
+"""Plays a program with a target and its options, and compares it with eager."""
+
+
 def ask(question: ProgramQuestion) -> EndToEnd:
     """Compare a program's compiled calls with its eager calls; say which layer differs.
 
     Raises:
         CtkError: The target or its options are wrong, or the program cannot be asked about.
     """
-    plays = ProgramPlays(question)
-    found = plays.compare_target()
+    return answer_by(ProgramPlays(question).compare, question)
+
+
+def answer_by(play: Play, question: ProgramQuestion) -> EndToEnd:
+    """Return the answer of the plays of a program: with its target, and down the ladder."""
+    found = play(question.target, question.config)
     whole = EndToEnd(
         found.judgement, found.call, program=question.program.name, target=question.target
     )
-    if not found.judgement.fails:
-        return whole
-    return find_layer(whole, found, lambda backend: plays.compare(target_backend(backend, {})))
+    return _find_layer(whole, found, play) if found.judgement.fails else whole
 
 
-def find_layer(whole: EndToEnd, found: Compared, play: Callable[[str], Compared]) -> EndToEnd:
-    """Return the answer for a failure of the target, with the lowest layer that shows it.
-
-    Args:
-        whole: The answer without a layer.
-        found: The comparison for the target.
-        play: Plays the program with one of torch's backends.
-    """
+def _find_layer(whole: EndToEnd, found: Compared, play: Play) -> EndToEnd:
+    """Return the answer for a failure of the target, with the lowest layer that shows it."""
     answer = replace(whole, layer="runtime", cause=_cause_of(found, "runtime"))
     evidence: list[str] = []
     for backend, layer, what in LADDER:
-        seen = found if backend == whole.target else play(backend)
+        seen = found if backend == whole.target else play(backend, {})
         evidence.append(f"{what} (backend={backend!r}): {_describe(seen.judgement)}")
         if are_alike(found.judgement, seen.judgement):
             cause = _cause_of(seen, layer)

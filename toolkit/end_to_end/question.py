@@ -91,9 +91,10 @@ class ProgramPlays:
             self.eager = EagerPlays(self._eager, how)
         self._check_gradients()
 
-    def compare(self, backend: Callable[..., Any]) -> Compared:
-        """Play the program with a Dynamo backend, and compare with eager."""
+    def compare(self, target: str, config: Mapping[str, object]) -> Compared:
+        """Play the program with a target and its options, and compare with eager."""
         calls, compiled_in = [0], set[int]()
+        backend = target_backend(target, config)
 
         def count_compile(gm: Any, example_inputs: Any, **_: Any) -> Any:
             compiled_in.add(calls[0])
@@ -109,17 +110,11 @@ class ProgramPlays:
             return counting
 
         stance = torch.compiler.set_stance("default", force_backend=count_compile)
-        with self._at_home():
+        with capturing_for(target, config), self._at_home():
             with limit_compiled():
                 played = self._play(self.eager.how, compile_counting, stance)
             found = compare_plays(self.eager, played, strides=self.question.strides)
         return Compared(judge_plays(found, played), found.call, found.call in compiled_in)
-
-    def compare_target(self) -> Compared:
-        """Play the program with the target that the question is about, and compare with eager."""
-        target, config = self.question.target, self.question.config
-        with capturing_for(target, config):
-            return self.compare(target_backend(target, config))
 
     def _at_home(self) -> AbstractContextManager[None]:
         return search_last(self.question.program.path.parent)
