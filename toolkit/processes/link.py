@@ -53,10 +53,11 @@ class Link:
     """The writing end of the notes.
 
     Attributes:
+        descriptor: The pipe; None without a supervisor, and no note is sent.
         compiled: The limits of compiled programs in this process; None: no limits.
     """
 
-    descriptor: int
+    descriptor: int | None
     compiled: Watch | None = None
     _told_alive: float = 0.0
     _watch: Watch | None = None
@@ -99,9 +100,10 @@ class Link:
             self._tell("alive", None)
 
     def _tell(self, kind: str, value: object) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # the supervisor has ended; the work matters more than the note
+        if self.descriptor is None:
+            return
+        # Where the supervisor has ended, the work matters more than the note.
+        with contextlib.suppress(OSError):
             os.write(self.descriptor, json.dumps({kind: value}).encode() + b"\n")
 
 
@@ -119,41 +121,36 @@ def find_link() -> Link | None:
     return _LINKS.get(os.getpid())
 
 
+def own_link() -> Link:
+    """Return the link of this process; without a supervisor one that sends nothing."""
+    return find_link() or Link(None)
+
+
 def report_alive() -> None:
-    """Send a sign of life to the supervisor, if there is one."""
-    link = find_link()
-    if link is not None:
-        link.note_alive()
+    """Send a sign of life to the supervisor."""
+    own_link().note_alive()
 
 
 def report_resumable(folder: Path, command: str) -> None:
-    """Send the supervisor, if there is one, the folder to resume and the command that does."""
-    link = find_link()
-    if link is not None:
-        link.note_resumable(str(folder.absolute()), command)
+    """Send the supervisor the folder to resume and the command that does."""
+    own_link().note_resumable(str(folder.absolute()), command)
 
 
 @contextlib.contextmanager
 def report_work(case: Path, doing: str, command: str) -> Generator[None]:
     """Name the work of the block to the supervisor, in case it kills this process."""
-    link = find_link()
-    if link is None:
-        yield
-        return
-    link.note_work(str(case.absolute()), Work(doing, command))
+    link, name = own_link(), str(case.absolute())
+    link.note_work(name, Work(doing, command))
     try:
         yield
     finally:
-        link.note_work(str(case.absolute()), Work(""))
+        link.note_work(name, Work(""))
 
 
 @contextlib.contextmanager
 def report_function(name: str) -> Generator[None]:
-    """Name the user function that runs in the block to the supervisor, if there is one."""
-    link = find_link()
-    if link is None:
-        yield
-        return
+    """Name the user function that runs in the block to the supervisor."""
+    link = own_link()
     link.note_asking(name)
     try:
         yield
@@ -164,24 +161,19 @@ def report_function(name: str) -> Generator[None]:
 @contextlib.contextmanager
 def apply_limits(watch: Watch | None) -> Generator[None]:
     """Set limits for the block, at which the supervisor, if there is one, kills this process."""
-    link = find_link()
-    if link is None or watch is None:
-        yield
-        return
-    before = link.set_limits(watch)
+    link = own_link()
+    before = link.set_limits(watch) if watch is not None else None
     try:
         yield
     finally:
-        link.set_limits(before)
+        if watch is not None:
+            link.set_limits(before)
 
 
 @contextlib.contextmanager
 def set_compiled_limits(watch: Watch | None) -> Generator[None]:
     """Set the limits that `limit_compiled` applies to compiled programs inside the block."""
-    link = find_link()
-    if link is None:
-        yield
-        return
+    link = own_link()
     before, link.compiled = link.compiled, watch
     try:
         yield
@@ -191,8 +183,7 @@ def set_compiled_limits(watch: Watch | None) -> Generator[None]:
 
 def limit_compiled() -> contextlib.AbstractContextManager[None]:
     """Return a context with the limits of `set_compiled_limits`, to compile or call in."""
-    link = find_link()
-    return apply_limits(link.compiled if link is not None else None)
+    return apply_limits(own_link().compiled)
 
 
 @dataclass(slots=True)

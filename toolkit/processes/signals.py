@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from ctk.toolkit.processes.link import find_link
+from ctk.toolkit.processes.link import own_link
 
 DEFERRED = (signal.SIGINT, signal.SIGTERM)
 
@@ -77,16 +77,14 @@ def defer_interrupts() -> Generator[None]:
     def remember(number: int, _frame: FrameType | None) -> None:
         received.append(number)
 
-    link = find_link()
-    if link is not None:
-        link.note_writing(True)
+    link = own_link()
+    link.note_writing(True)
     previous = {number: signal.signal(number, remember) for number in DEFERRED}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if link is not None:
-            link.note_writing(False)
+        link.note_writing(False)
         for number in dict.fromkeys(received):
             signal.raise_signal(number)
