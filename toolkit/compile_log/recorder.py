@@ -108,26 +108,13 @@ class Recorder:
         if self._on_start:
             self._on_start(identity)
 
-    def _add(self, event: Event) -> None:
-        report_alive()
-        self.log.events.append(event)
-        if self._on_event:
-            self._on_event(event)
-
-    def on_stage(self, record: StageRecord) -> None:
-        self._add(record)
-
-    def on_pass(self, record: PassRecord) -> None:
-        self._add(record)
-
-    def on_kernel(self, record: KernelRecord) -> None:
-        self._add(record)
-
     def on_launch(self, kernel_id: KernelId) -> None:
         self._start(str(kernel_id))
 
-    def on_call(self, record: CallRecord) -> None:
-        self._add(record)
+    def _add(self, record: Event) -> None:
+        report_alive()
+        self.log.events.append(record)
+        if self._on_event:
+            self._on_event(record)
 
-    def on_error(self, record: ErrorRecord) -> None:
-        self._add(record)
+    on_stage = on_pass = on_kernel = on_call = on_error = _add

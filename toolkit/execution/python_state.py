@@ -19,7 +19,7 @@ see state in files, in C++, in other containers, or in objects of torch or Pytho
 import random
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
@@ -39,27 +39,19 @@ _MOST = 20_000
 _Undo = Callable[[], object]
 
 
-@contextmanager
-def keep_python_state(gm: GraphModule) -> Generator[None]:
-    """Run the body, then restore the state of the Python functions in the graph."""
+def keep_python_state(gm: GraphModule) -> AbstractContextManager[None]:
+    """Return a context after which the state of the Python functions in a graph is restored."""
     functions = [each for target in _targets(gm) for each in _own_code(target)]
-    undo = [*_find_undos(functions), *_random_state()] if functions else []
-    try:
-        yield
-    finally:
-        for each in reversed(undo):
-            each()
+    return keep_state(functions) if functions else nullcontext()
 
 
 @contextmanager
 def keep_state(roots: Iterable[object]) -> Generator[None]:
     """Run the body, then restore all state reachable from some objects, and random generators."""
-    undo = [*_find_undos(list(roots)), *_random_state()]
-    try:
+    with ExitStack() as stack:
+        for undo in (*_find_undos(list(roots)), *_random_state()):
+            stack.callback(undo)
         yield
-    finally:
-        for each in reversed(undo):
-            each()
 
 
 def _targets(gm: GraphModule) -> set[Any]:

@@ -20,7 +20,7 @@ def test_the_reference_is_the_whole_program_in_float64():
 
     x, w = torch.rand(3), torch.rand(3, 2, dtype=torch.bfloat16)
     case = Case(trace(program), (x, w))
-    result = run_eager(case, dtype=torch.float64)
+    result = run_reference(case, run_eager(case))
     assert result.dtype is torch.float64 and not result.note
     found = values(result)
     assert found["out0"].dtype is torch.float64
@@ -31,7 +31,7 @@ def test_the_reference_is_the_whole_program_in_float64():
 
 def test_a_program_without_float64_form_is_its_own_reference():
     case = Case(trace(lambda x: x.view(torch.int32) + 1), (torch.rand(3),))
-    reference = run_eager(case, dtype=torch.float64)
+    reference = run_reference(case, run_eager(case))
     assert reference.dtype is None
     assert "view" in reference.note
     assert torch.equal(values(reference)["out0"], values(run_eager(case))["out0"])
@@ -46,7 +46,8 @@ def test_an_op_that_refuses_float64_is_named():
     graph = fx.Graph()
     graph.output(graph.call_function(picky, (graph.placeholder("x"),), name="fussy"))
     gm = fx.GraphModule({}, graph)
-    reference = run_eager(Case(gm, (torch.zeros(2),)), dtype=torch.float64)
+    case = Case(gm, (torch.zeros(2),))
+    reference = run_reference(case, run_eager(case))
     assert reference.dtype is None
     assert "node fussy (picky) refuses float64" in reference.note
     with pytest.raises(PrecisionRefused, match="fussy"):
@@ -73,7 +74,7 @@ def test_random_numbers_inside_a_branch_are_not_guessed():
         return torch.cond(x.sum() > 0, lambda x: x + torch.rand(3), lambda x: x * 1.0, (x,))
 
     case = Case(captured(program, torch.ones(3)), (torch.ones(3),))
-    reference = run_eager(case, dtype=torch.float64)
+    reference = run_reference(case, run_eager(case))
     assert reference.run is not None
     assert reference.dtype is None
     assert "random" in reference.note
