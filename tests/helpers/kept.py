@@ -8,8 +8,7 @@ import torch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_json import graph_to_json
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.execution.execute import run_graph
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome, run_graph
 
 KEPT = "kept"
 

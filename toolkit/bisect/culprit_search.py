@@ -35,12 +35,11 @@ from ctk.toolkit.bisect.suspects import from_check, from_errors, trace_to_captur
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.question import ExecutorOracle, Question
 from ctk.toolkit.oracle.questions.judge import NEXT_ISOLATE, raises_alike
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.targets import target_of
+from ctk.toolkit.targets import record_decisions, target_of
 
 MAX_SUSPECTS = 4
 

@@ -116,9 +116,13 @@ class Checker:
     def check(self, step: CompileStep) -> Finding:
         """Return the finding on one step; a graph that cannot run makes it unknown."""
         try:
-            return self._check(step)
+            found = self._check(step)
         except _CannotRun as unknown:
             return Finding(step, "unknown", reason=str(unknown))
+        if found.status == "wrong":
+            self._wrong_kernels.update(step.kernels)
+            self._has_wrong_decomposition |= step.kind == "decomposition"
+        return found
 
     def around(self, step: CompileStep) -> ValuesAround | None:
         """Return the values around a step; None if its graphs cannot run.
@@ -135,13 +139,10 @@ class Checker:
 
     def exact(self, around: ValuesAround, name: str) -> object:
         """Return a value of the graph before a step in float64; None if it has none."""
-        step = around.step
-        stage, inputs = self._before(step)
-        return self._run(step.before, stage, inputs, torch.float64).values.get(name)
+        return self._run_before(around.step, torch.float64).values.get(name)
 
     def _around(self, step: CompileStep) -> ValuesAround:
-        stage, inputs = self._before(step)
-        before = self._run(step.before, stage, inputs).values
+        before = self._run_before(step).values
         if step.counterparts is None:
             after, names, _ = self._after(step, before)
             return ValuesAround(step, before, after, names)
@@ -149,10 +150,13 @@ class Checker:
         made = {name: traced[nodes[-1]] for name, nodes in pairs if nodes[-1] in traced}
         return ValuesAround(step, before, made, [name for name in made if name in before])
 
+    def _run_before(self, step: CompileStep, dtype: torch.dtype | None = None) -> "_GraphRun":
+        return self._run(step.before, *self._before(step), dtype)
+
     def _before(self, step: CompileStep) -> tuple[Stage, Inputs]:
         """Return the stage of the graph before a step, and its inputs if the step has them."""
         if step.counterparts is None:
-            return _stage_before(step), step.inputs
+            return "joint" if step.kind == "partition" else step.stage, step.inputs
         if step.kind == "functionalize":
             return "captured", None
         traced = self._run_traced(step).values
@@ -161,9 +165,8 @@ class Checker:
     def _check(self, step: CompileStep) -> Finding:
         if step.counterparts is not None:
             return self._check_dispatch(step, step.counterparts)
-        before_stage = _stage_before(step)
         self._refuse_if_explained(step)
-        ran = self._run(step.before, before_stage, step.inputs)
+        ran = self._run_before(step)
         before = ran.values
         after, names, after_error = self._after(step, before)
         compared = 0
@@ -171,17 +174,12 @@ class Checker:
             compared += 1
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
-            exact = self._run(step.before, before_stage, step.inputs, torch.float64).values
+            exact = self._run_before(step, torch.float64).values.get(name)
             rows = TABLE[step.numerics]
-            mismatch = compare_values(name, before[name], after[name], exact.get(name), rows)
+            mismatch = compare_values(name, before[name], after[name], exact, rows)
             if mismatch is not None and not self._is_excused(step, name, mismatch, before, after):
-                node = node_of(step, name)
-                self._wrong_kernels.update(step.kernels)
-                return Finding(step, "wrong", mismatch, node, compared)
-        if ran.error is not None and (lost := _find_lost_error(ran.error, after_error)):
-            self._wrong_kernels.update(step.kernels)
-            return Finding(step, "wrong", lost, find_raising_node(ran.error), compared)
-        return Finding(step, "ok", compared=compared)
+                return Finding(step, "wrong", mismatch, node_of(step, name), compared)
+        return _check_error(step, ran.error, after_error, compared)
 
     def _check_dispatch(
         self, step: CompileStep, counterparts: Mapping[str, Sequence[str]]
@@ -194,8 +192,7 @@ class Checker:
         is_whole = step.kind == "decomposition"
         if not is_whole and self._has_wrong_decomposition:
             raise _CannotRun("a decomposition is wrong")
-        traced, (stage, inputs) = self._run_traced(step), self._before(step)
-        ran, compared = self._run(step.before, stage, inputs), 0
+        traced, ran, compared = self._run_traced(step), self._run_before(step), 0
         for name, nodes in counterparts.items():
             values = [value for node in nodes if (value := traced.values.get(node)) is not None]
             if name not in ran.values or not values:
@@ -203,17 +200,11 @@ class Checker:
             value, compared = ran.values[name], compared + 1
             if any(identical(value, other) for other in values):
                 continue
-            exact = self._run(step.before, stage, inputs, torch.float64).values.get(name)
+            exact = self._run_before(step, torch.float64).values.get(name)
             mismatch = _nearest_mismatch(step, name, value, values, exact)
-            if mismatch and name not in self._find_undetermined(
-                step.before, stage, inputs, ran.values
-            ):
-                self._has_wrong_decomposition |= is_whole
+            if mismatch and name not in self._find_undetermined(step, ran.values):
                 return Finding(step, "wrong", mismatch, nodes[-1] if is_whole else name, compared)
-        if ran.error is not None and (lost := _find_lost_error(ran.error, traced.error)):
-            self._has_wrong_decomposition |= is_whole
-            return Finding(step, "wrong", lost, find_raising_node(ran.error), compared)
-        return Finding(step, "ok", compared=compared)
+        return _check_error(step, ran.error, traced.error, compared)
 
     def _run_traced(self, step: CompileStep) -> "_GraphRun":
         """Run the traced graph; if it raises, it has too few values to compare with."""
@@ -252,15 +243,14 @@ class Checker:
         """
         if step.after is not None and "." not in name and name not in read_nodes(step.after):
             return True
-        if name in self._find_undetermined(step.before, _stage_before(step), step.inputs, before):
+        if name in self._find_undetermined(step, before):
             return True
         if step.kind != "kernel" and mismatch.kind in _SHAPE_KINDS and "." not in name:
             return True
         return step.after is not None and draws_differ(step.after, before, after)
 
-    def _find_undetermined(
-        self, graph: GraphModule, stage: Stage, given: Inputs, values: Values
-    ) -> frozenset[str]:
+    def _find_undetermined(self, step: CompileStep, values: Values) -> frozenset[str]:
+        graph, (stage, given) = step.before, self._before(step)
         unwritten, modes = unwritten_nodes(graph), self._case.modes
         inputs = given or self._stage_values.inputs_of(stage, graph)
         if not unwritten or inputs is None:
@@ -352,16 +342,15 @@ class _CannotRun(Exception):
     """A graph cannot be run here."""
 
 
-def _find_lost_error(before: Exception, after: Exception | None) -> Mismatch | None:
-    """Return the mismatch of a step after which the program's exception is absent."""
-    if after is not None or is_of_a_leaf(before):
-        return None
-    detail = f"{describe_error(before)}; nothing is raised after this step"
-    return Mismatch(find_raising_node(before) or "", "missing-error", detail)
-
-
-def _stage_before(step: CompileStep) -> Stage:
-    return "joint" if step.kind == "partition" else step.stage
+def _check_error(
+    step: CompileStep, before: Exception | None, after: Exception | None, compared: int
+) -> Finding:
+    """Return the finding on a step of equal values: wrong if it loses the program's exception."""
+    if before is None or after is not None or is_of_a_leaf(before):
+        return Finding(step, "ok", compared=compared)
+    node, detail = find_raising_node(before), describe_error(before)
+    text = f"{detail}; nothing is raised after this step"
+    return Finding(step, "wrong", Mismatch(node or "", "missing-error", text), node, compared)
 
 
 def _nearest_mismatch(

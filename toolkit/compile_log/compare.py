@@ -113,15 +113,14 @@ def find_first_graph(left: CompileLog, right: CompileLog) -> GraphDifference | N
     the other side is the last one before.
     """
     sides = ([*_graphs(left)], [*_graphs(right)])
-    names = tuple([name for name, _ in side] for side in sides)
-    last: list[tuple[str, GraphModule] | None] = [None, None]
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
-        for i, j in _pairs(i1, i2, j1, j2, together=tag == "equal"):
-            last[0] = sides[0][i] if i is not None else last[0]
-            last[1] = sides[1][j] if j is not None else last[1]
-            a, b = last
-            if a is not None and b is not None and graph_structure(a[1]) != graph_structure(b[1]):
-                return GraphDifference(a[0], b[0], graph_diff(a[1], b[1]))
+    names = [[name for name, _ in side] for side in sides]
+    a: tuple[str, GraphModule] | None = None
+    b: tuple[str, GraphModule] | None = None
+    for i, j in _align(*names):
+        a = sides[0][i] if i is not None else a
+        b = sides[1][j] if j is not None else b
+        if a is not None and b is not None and graph_structure(a[1]) != graph_structure(b[1]):
+            return GraphDifference(a[0], b[0], graph_diff(a[1], b[1]))
     return None
 
 
@@ -148,15 +147,14 @@ def _graphs(log: CompileLog) -> Iterator[tuple[str, GraphModule]]:
             yield str(event.id), event.after
 
 
-def _pairs(
-    i1: int, i2: int, j1: int, j2: int, *, together: bool
-) -> Iterator[tuple[int | None, int | None]]:
+def _align(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
     """Yield the indices of aligned steps: in pairs, or one side after the other."""
-    if together:
-        yield from zip(range(i1, i2), range(j1, j2), strict=True)
-        return
-    yield from ((i, None) for i in range(i1, i2))
-    yield from ((None, j) for j in range(j1, j2))
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from zip(range(i1, i2), range(j1, j2), strict=True)
+        else:
+            yield from ((i, None) for i in range(i1, i2))
+            yield from ((None, j) for j in range(j1, j2))
 
 
 def _values(
@@ -164,19 +162,16 @@ def _values(
 ) -> Iterator[ValueDifference]:
     checkers = (Checker(*left), Checker(*right))
     steps = ([*compile_steps(left[1])], [*compile_steps(right[1])])
-    names = tuple([_key(step) for step in side] for side in steps)
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
-        for i, j in _pairs(i1, i2, j1, j2, together=tag == "equal"):
-            report_alive()
-            a = checkers[0].around(steps[0][i]) if i is not None else None
-            b = checkers[1].around(steps[1][j]) if j is not None else None
-            if i is not None and j is not None:
-                if a is not None and b is not None:
-                    yield from _in_both(checkers[0], a, b)
-            elif a is not None:
-                yield from _in_one(checkers[0], a, "left")
-            elif b is not None:
-                yield from _in_one(checkers[1], b, "right")
+    for i, j in _align(*([_key(step) for step in side] for side in steps)):
+        report_alive()
+        a = checkers[0].around(steps[0][i]) if i is not None else None
+        b = checkers[1].around(steps[1][j]) if j is not None else None
+        if a is not None and b is not None:
+            yield from _in_both(checkers[0], a, b)
+        elif a is not None and j is None:
+            yield from _in_one(checkers[0], a, "left")
+        elif b is not None and i is None:
+            yield from _in_one(checkers[1], b, "right")
 
 
 def _key(step: CompileStep) -> str:

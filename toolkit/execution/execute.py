@@ -6,9 +6,11 @@ here and in repros.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch.fx import GraphModule
@@ -24,13 +26,40 @@ from ctk.repro_templates.graph.running import STATES, Run, run_once, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.dynamo_context import dynamo_context
 from ctk.toolkit.execution.modes import reference_state
-from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import Eager, UpcastEager, held_tensors, private_copy
 from ctk.toolkit.execution.python_state import keep_python_state
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import limit_compiled
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Target
+
+Phase = Literal["compile", "call"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The results of a run, or its exception.
+
+    Attributes:
+        dtype: `torch.float64` for a float64 reference; None: the program's own dtypes.
+        note: Why a float64 run was not possible.
+    """
+
+    run: Run | None
+    error: BaseException | None = None
+    phase: Phase = "call"
+    dtype: torch.dtype | None = None
+    note: str = ""
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """The results by name; empty when the run raised."""
+        return self.run.values if self.run else {}
+
+    @property
+    def drew_random(self) -> bool:
+        """Whether the call used torch's random generators."""
+        return self.run is not None and self.run.drew_random
 
 
 def run_graph(gm: GraphModule, inputs: Sequence[object], modes: Modes) -> Outcome:

@@ -11,9 +11,8 @@ from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.process.process_state import is_in_vmap
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Modes
-from ctk.toolkit.execution.execute import run_private, run_upcast
+from ctk.toolkit.execution.execute import Outcome, run_private, run_upcast
 from ctk.toolkit.execution.modes import current_modes
-from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import Eager, UpcastEager
 
 NOTHING: Mapping[str, Callable[[object], None]] = {}

@@ -6,8 +6,10 @@ loads no compiler.
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from ctk.compiler.errors import TargetError, nearest
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.targets import ctk, torchscript
 from ctk.toolkit.targets.base import Target
 from ctk.toolkit.targets.inductor import target as inductor
@@ -48,6 +50,15 @@ def target_of(spec: str) -> Target:
     from ctk.toolkit.targets import dynamo
 
     return _own_target(spec) or dynamo.BackendTarget(spec)
+
+
+def record_decisions(case: Case) -> Case:
+    """Return a case whose config holds the decisions that its target measured in this process.
+
+    A bisection, its children and the repro then decide as the failing compile did, on any machine.
+    """
+    config = target_of(case.target).decide(case.config)
+    return case if config == case.config else replace(case, config=config)
 
 
 def _own_target(spec: str) -> Target | None:

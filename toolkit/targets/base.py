@@ -13,6 +13,8 @@ from ctk.compiler.observe import Observer
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.loading import CannotTell
 
+Inputs = Sequence[object]
+Options = Mapping[str, object]
 Compiled = Callable[..., object]
 """A compiled graph: called with its inputs as positional arguments, returns its output."""
 
@@ -88,19 +90,14 @@ class Target(Protocol):
     is_quick: bool = False
     has_modes: bool = False
     profiles_on_gpu: bool = False
-    defaults: Mapping[str, object] = MappingProxyType({})
-    forced: Mapping[str, object] = MappingProxyType({})
+    defaults: Options = MappingProxyType({})
+    forced: Options = MappingProxyType({})
     settings: str = ""
     disable_variable: str = ""
     repro_backend: Callable[[str, Path], object] = staticmethod(toolkit_backend)
 
     def compile(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
+        self, gm: GraphModule, example_inputs: Inputs, *, config: Options, observer: Observer | None
     ) -> Compiled:
         """Compile one captured graph.
 
@@ -112,7 +109,7 @@ class Target(Protocol):
         """
         ...
 
-    def check_config(self, config: Mapping[str, object]) -> None:
+    def check_config(self, config: Options) -> None:
         """Refuse options that the target does not know.
 
         Raises:
@@ -126,39 +123,39 @@ class Target(Protocol):
         """Import the modules of a compile, and run no op: a process calls this before it forks."""
         preload_captured()
 
-    def mode_options(self, mode: str) -> Mapping[str, object]:
+    def mode_options(self, mode: str) -> Options:
         """Return the options that a `mode` of torch.compile stands for; see `has_modes`."""
         return {}
 
-    def effective(self, config: Mapping[str, object]) -> Mapping[str, object]:
+    def effective(self, config: Options) -> Options:
         """Return the options of a compile with a config, with those of the environment."""
         return dict(config)
 
-    def native(self) -> Mapping[str, object]:
+    def native(self) -> Options:
         """Return options that undo the `defaults` which change a program's results.
 
         These are random numbers that the target draws itself; a watched program runs with them.
         """
         return {}
 
-    def decide(self, config: Mapping[str, object]) -> Mapping[str, object]:
+    def decide(self, config: Options) -> Options:
         """Return a config with the decisions of this process's measurements.
 
         Another process, or another machine, then decides the same.
         """
         return dict(config)
 
-    def freezes(self, config: Mapping[str, object]) -> bool:
+    def freezes(self, config: Options) -> bool:
         """Return whether the target folds the parameters of a graph without gradients.
 
         Dynamo then gives the graph its parameters as attributes, not as inputs.
         """
         return False
 
-    def passes(self, config: Mapping[str, object]) -> Sequence[str]:
+    def passes(self, config: Options) -> Sequence[str]:
         """Return the passes that the option `disable` can leave out, as `stage/name`."""
         return ()
 
-    def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
+    def trials(self, config: Options) -> Sequence[Trial]:
         """Return options that may matter to a failure, likely ones first, each at another value."""
         return ()

@@ -4,7 +4,7 @@ It never reads the persistent cache: a question is about a new compile. The targ
 is the pipeline as programs use it, with cached graphs, which no observer can watch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from ctk.compiler.observe import Observer
 from ctk.compiler.options.config import resolve
 from ctk.repro_templates.graph.loading import CannotTell
-from ctk.toolkit.targets.base import Compiled, Target, Trial
+from ctk.toolkit.targets.base import Compiled, Inputs, Options, Target, Trial
 
 EAGERS_DRAWS = {f"{place}replace_random.enabled": False for place in ("", "joint/")}
 """Options with which a compile can be compared with eager: other random numbers would be a failure
@@ -48,12 +48,7 @@ class Ctk(Target):
         self.name, self._is_watched = name, is_watched
 
     def compile(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
+        self, gm: GraphModule, example_inputs: Inputs, *, config: Options, observer: Observer | None
     ) -> Compiled:
         from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
 
@@ -62,7 +57,7 @@ class Ctk(Target):
         options = resolve(config).patch(EAGERS_DRAWS, cache=False)  # each question compiles again
         return compile_fx(gm, example_inputs, options, observer)
 
-    def check_config(self, config: Mapping[str, object]) -> None:
+    def check_config(self, config: Options) -> None:
         """Raise `ConfigError` for an unknown option, pass, generator or decomposition."""
         from ctk.compiler.codegen import CODEGEN_OPTIONS
         from ctk.compiler.codegen.select import generators
@@ -75,10 +70,10 @@ class Ctk(Target):
         decomposition_table(options.decompositions)
         select_passes(PASSES, options, CODEGEN_OPTIONS)
 
-    def effective(self, config: Mapping[str, object]) -> Mapping[str, object]:
+    def effective(self, config: Options) -> Options:
         return resolve(config).differences()
 
-    def decide(self, config: Mapping[str, object]) -> Mapping[str, object]:
+    def decide(self, config: Options) -> Options:
         """Return a config whose `pad_mm.decisions` holds the measurements of this process."""
         from ctk.compiler.passes.joint.pad_mm import PASS
         from ctk.compiler.passes.joint.products import measurements
@@ -97,14 +92,14 @@ class Ctk(Target):
         ]
         return {**config, f"{PASS.name}.decisions": [*step.decisions, *new]}
 
-    def passes(self, config: Mapping[str, object]) -> Sequence[str]:
+    def passes(self, config: Options) -> Sequence[str]:
         """Return every pass that runs with a config, the user's own too."""
         from ctk.compiler.passes import PASSES
         from ctk.compiler.rewriting.stage_passes import running_passes
 
         return running_passes(PASSES, resolve(config))
 
-    def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
+    def trials(self, config: Options) -> Sequence[Trial]:
         """Return every other generator, and the switches at their other value.
 
         `disable` and `fuel` are left to the bisection.

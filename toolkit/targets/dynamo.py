@@ -10,7 +10,7 @@ unseen: bisect names a graph, and the reducer does the rest.
 import inspect
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import wrap_site
 from ctk.compiler.usercode.references import load
 from ctk.repro_templates.graph.loading import loaded_function, registered_backend
 from ctk.toolkit.targets.aot_events import AotEvents
-from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.base import Compiled, Inputs, Options, Target
 from ctk.toolkit.targets.reporting import raise_innermost, report
 
 Backend = Callable[..., Any]
@@ -94,12 +94,7 @@ class BackendTarget(Target):
         self.repro_backend = loaded_function if place else registered_backend
 
     def compile(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
+        self, gm: GraphModule, example_inputs: Inputs, *, config: Options, observer: Observer | None
     ) -> Compiled:
         self.check_config(config)
         options = {"options": dict(config)} if config else {}
@@ -109,7 +104,7 @@ class BackendTarget(Target):
                 return cast("Compiled", call())
             return _observe_graphs(Path(self.name).name, gm, example_inputs, call, observer)
 
-    def check_config(self, config: Mapping[str, object]) -> None:
+    def check_config(self, config: Options) -> None:
         """Check that a backend that gets options can take them.
 
         Raises:
@@ -204,6 +199,8 @@ def _aot_watched(events: AotEvents) -> Generator[None]:
 
 def _with_events(backend: Any, events: AotEvents) -> Any:
     """Return a copy of an AOTAutograd backend whose compilers report their graphs."""
+    from functorch.compile import default_partition  # loads torch's compiler parts
+
     kwargs = dict(backend.kwargs)
     forward: Any = kwargs.get("fw_compiler")
     if not _is_plain(forward):
@@ -214,7 +211,7 @@ def _with_events(backend: Any, events: AotEvents) -> Any:
     kwargs["inference_compiler"] = events.compiler("forward", inference)
     if _is_plain(backward):
         kwargs["bw_compiler"] = events.compiler("backward", backward)
-    partition: Any = kwargs.get("partition_fn") or aot.default_partition()
+    partition: Any = kwargs.get("partition_fn") or default_partition
     kwargs["partition_fn"] = _partition(partition, events)
     return type(backend)(**kwargs)
 

@@ -10,14 +10,14 @@ No pass of ctk runs, so a failure is TorchScript's or the dispatch's; `ctk` with
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
-from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.base import Compiled, Inputs, Options, Target
 
 log = logging.getLogger("ctk.targets")
 
@@ -26,7 +26,7 @@ OPTIONS: Mapping[str, bool] = {"freezing": True, "optimize_for_inference": True}
 
 
 def _compile_dispatched(
-    gm: GraphModule, example_inputs: Sequence[object], observer: Observer | None
+    gm: GraphModule, example_inputs: Inputs, observer: Observer | None
 ) -> Compiled:
     """Compile the graphs that AOTAutograd makes of a captured graph."""
     from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
@@ -55,7 +55,7 @@ def _compile_dispatched(
         raise
 
 
-def check_options(config: Mapping[str, object]) -> None:
+def check_options(config: Options) -> None:
     """Raise `ConfigError` for an option that is unknown, or no boolean."""
     for key, value in config.items():
         if key not in OPTIONS:
@@ -75,12 +75,7 @@ class TorchScript(Target):
     profiles_on_gpu = True
 
     def compile(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
+        self, gm: GraphModule, example_inputs: Inputs, *, config: Options, observer: Observer | None
     ) -> Compiled:
         """Compile one captured graph with TorchScript.
 
@@ -104,10 +99,10 @@ class TorchScript(Target):
                 log.info("not frozen, but compiled graph by graph: %s", error)
         return _compile_dispatched(gm, example_inputs, observer)
 
-    def check_config(self, config: Mapping[str, object]) -> None:
+    def check_config(self, config: Options) -> None:
         check_options(config)
 
-    def freezes(self, config: Mapping[str, object]) -> bool:
+    def freezes(self, config: Options) -> bool:
         return config.get("freezing", OPTIONS["freezing"]) is True
 
 

@@ -22,7 +22,7 @@ from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome
 from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.repro.tensor_source import literal_source
 from ctk.toolkit.verify_rules.graphs import build_graph, run_inputs

@@ -18,8 +18,7 @@ from ctk.compiler.observe import first_line
 from ctk.repro_templates.numbers.errors import same_numbers
 from ctk.repro_templates.numbers.layout import visible_strides
 from ctk.toolkit.case.case import Modes
-from ctk.toolkit.execution.execute import run_private
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome, run_private
 from ctk.toolkit.execution.private_copy import Eager
 from ctk.toolkit.verify_rules.schemas import is_defined
 

@@ -13,7 +13,7 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.graphs import add_types, build_graph, run_inputs
 from ctk.toolkit.verify_rules.judge import RuleDifference, find_difference, run_drawn

@@ -42,9 +42,8 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
-from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph, run_reference
+from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.execution.modes import keep_default_dtype
-from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.execution.python_state import keep_python_state
 from ctk.toolkit.oracle.questions.judge import error_signature, judge, mismatch_signature

@@ -22,8 +22,8 @@ from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.execution.modes import current_modes
-from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.importers.program import replace_symbols
+from ctk.toolkit.targets import record_decisions
 from ctk.toolkit.watch.announce import (
     Subject,
     describe_failure,

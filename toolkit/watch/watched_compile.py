@@ -36,8 +36,7 @@ from ctk.compiler.torch_compat.aot.autograd import (
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import Event, Recorder
-from ctk.toolkit.execution.execute import run_graph
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome, run_graph
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.oracle.questions.judge import error_signature
 from ctk.toolkit.processes.link import report_work

@@ -13,7 +13,7 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.raise_site import find_raise_site
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome
 from ctk.toolkit.oracle.questions.judge import error_signature, judge
 from tests.helpers.fake_target import FakeTarget
 

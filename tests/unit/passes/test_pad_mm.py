@@ -13,7 +13,7 @@ from ctk.compiler.passes.joint.products import Operand, Product
 from ctk.repro_templates.numbers.errors import same_numbers
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.ctk_options import is_harmless
-from ctk.toolkit.execution.recorded_choices import record_decisions
+from ctk.toolkit.targets import record_decisions
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 from tests.unit.passes.test_joint_models import rewrites, trained
 

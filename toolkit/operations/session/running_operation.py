@@ -22,7 +22,6 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.as_json import write_json
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, KeptEntry
 from ctk.toolkit.operations.session import cache_evidence as kept_entry
@@ -32,6 +31,7 @@ from ctk.toolkit.oracle.answers.journaled import Journaled, question_key
 from ctk.toolkit.oracle.open_subject import OpenSubject, first_failing
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.signals import defer_interrupts
+from ctk.toolkit.targets import record_decisions
 
 BUG = "ctk-bug.txt"
 

@@ -13,7 +13,6 @@ from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.execution.recorded_choices import record_decisions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.case_reduction import Work, finish_reduction, start_work
 from ctk.toolkit.operations.session.history import OnProgress
@@ -37,6 +36,7 @@ from ctk.toolkit.oracle.questions.choice import Choice
 from ctk.toolkit.oracle.questions.same_failure import SameFailure
 from ctk.toolkit.oracle.repeated_runs import ASKED_PASSING_COMPILE, ask_until_failing
 from ctk.toolkit.reduce.progress import Budget
+from ctk.toolkit.targets import record_decisions
 
 
 def is_measured(run: Operation) -> bool:

@@ -6,7 +6,8 @@ the case per question.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ctk.compiler.errors import CtkError
@@ -18,7 +19,6 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.isolation import ask_in_isolation
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
-from ctk.toolkit.oracle.executors.memory_gate import MemoryGate
 from ctk.toolkit.oracle.executors.pool import Pool, count_cores
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
@@ -37,6 +37,59 @@ _BUSY = 10.0
 
 _WORKERS_PER_QUESTION = 3
 """How many workers a question may lose: one may be killed by chance, three are not."""
+
+
+_LOOK_SECONDS = 0.1
+
+
+class MemoryGate:
+    """A gate for questions that share the memory of a machine; thread-safe.
+
+    A question that ran out of memory beside others is repeated alone:
+
+        with gate.share(...): ...       beside other shared questions
+        with gate.exclude(...): ...     after all of them; new ones wait
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._changed = threading.Condition()
+        self._sharing = 0
+        self._is_exclusive = False
+
+    @contextmanager
+    def share(self, is_cancelled: Callable[[], bool]) -> Generator[None]:
+        """Run the block beside others; raises `Cancelled` if cancelled while it waits."""
+        with self._changed:
+            self._wait(lambda: not self._is_exclusive, is_cancelled)
+            self._sharing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._sharing -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def exclude(self, is_cancelled: Callable[[], bool]) -> Generator[None]:
+        """Run the block while no other question runs; raises `Cancelled` if cancelled meanwhile."""
+        with self._changed:
+            self._wait(lambda: not self._is_exclusive, is_cancelled)
+            self._is_exclusive = True
+        try:
+            with self._changed:
+                self._wait(lambda: self._sharing == 0, is_cancelled)
+            yield
+        finally:
+            with self._changed:
+                self._is_exclusive = False
+                self._changed.notify_all()
+
+    def _wait(self, condition: Callable[[], bool], is_cancelled: Callable[[], bool]) -> None:
+        while not condition():
+            if is_cancelled():
+                raise Cancelled
+            self._changed.wait(_LOOK_SECONDS)
 
 
 class ChildProcess(Executor):
@@ -135,7 +188,7 @@ class ChildProcess(Executor):
             worker = self._worker = self._worker or self._start(question.target)
             answer = self._ask_worker(worker, question)
             if isinstance(answer, Failure):
-                raise Cancelled if answer.kind == Cancelled.__name__ else error_of(answer)
+                raise error_of(answer)
             if answer is not None:
                 return _with_log(answer, worker)
             log = worker.tail()
@@ -152,13 +205,12 @@ class ChildProcess(Executor):
             worker.send(question)
             if self._cancelled.is_set():  # set before the question was sent
                 worker.cancel()
-            answer = worker.receive()
+            return worker.receive()
         except (BrokenPipeError, ConnectionResetError):
             return None
         except BaseException:  # Ctrl-C: the next question would read this answer
             self.close()
             raise
-        return answer
 
 
 def _with_log(answer: Judgement, worker: Worker) -> Judgement:
@@ -183,16 +235,8 @@ def _start_for(needs: Needs) -> Executor:
     if jobs == 1:
         return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
     zygote, gate = Zygote(), MemoryGate(jobs)
-    members = [
-        ChildProcess(
-            needs.timeout_seconds,
-            needs.memory_nbytes,
-            start=zygote.start_worker,
-            gate=gate,
-        )
-        for _ in range(jobs)
-    ]
-    return Pool(members, zygote)
+    limits, start = (needs.timeout_seconds, needs.memory_nbytes), zygote.start_worker
+    return Pool([ChildProcess(*limits, start=start, gate=gate) for _ in range(jobs)], zygote)
 
 
 EXECUTOR = ExecutorKind("child", _serves, _start_for)

@@ -10,6 +10,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.processes.warm import write_json
 
 CANCEL = b"\n"
 """The message that cancels the running question."""
@@ -59,8 +60,7 @@ class Cancelled(CtkError):
 
 def write_line(file: BinaryIO, message: ChildQuestion | Answer) -> None:
     """Write a message and flush."""
-    file.write(json.dumps(encode(message)).encode() + b"\n")
-    file.flush()
+    write_json(file, encode(message))
 
 
 def read_question(file: BinaryIO) -> ChildQuestion | None:
@@ -88,6 +88,8 @@ def failure_of(error: BaseException) -> Failure:
 
 def error_of(failure: Failure) -> CtkError:
     """Return the exception for a failure: of its own type if ctk defines it."""
+    if failure.kind == Cancelled.__name__:
+        return Cancelled()
     found = getattr(errors, failure.kind, None)
     if isinstance(found, type) and issubclass(found, CtkError):
         return found(failure.message)

@@ -141,7 +141,7 @@ def _read_judgement(line: str) -> Judgement:
     answer = read_answer(io.BytesIO(line.encode() + b"\n"))
     assert answer is not None, "a whole line is an answer"
     if isinstance(answer, Failure):
-        raise Cancelled if answer.kind == Cancelled.__name__ else error_of(answer)
+        raise error_of(answer)
     return answer
 
 

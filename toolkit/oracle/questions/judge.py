@@ -31,8 +31,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site, root_error
-from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.private_copy import find_raising_operator
 from ctk.toolkit.oracle.questions.performance import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda

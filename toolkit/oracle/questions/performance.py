@@ -27,8 +27,7 @@ from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.execution.execute import run_compiled, run_eager
-from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager
 from ctk.toolkit.execution.private_copy import held_tensors, private_copy
 
 _VERDICTS = {

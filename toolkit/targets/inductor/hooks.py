@@ -29,8 +29,8 @@ from ctk.toolkit.targets.inductor.regions import (
     Hook,
     begin_pass,
     divert,
-    fail_pass,
     failing_stage,
+    report_failure,
     time_pass,
 )
 
@@ -170,11 +170,8 @@ def _apply_table(session: CompileRecord, call: Call) -> Any:
 
 @contextmanager
 def _failing_table(session: CompileRecord, frame: Frame) -> Generator[None]:
-    try:
+    with report_failure(session, frame):
         yield
-    except Exception as error:
-        fail_pass(session, frame, error)
-        raise
     session.end_run(frame)
 
 

@@ -52,11 +52,8 @@ def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:
 def time_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
     """Report a pass at its end: its changes beyond the passes announced inside."""
     started, changes = time.perf_counter(), frame.changes
-    try:
+    with report_failure(session, frame, pass_id):
         yield
-    except Exception as error:
-        fail_pass(session, frame, error, pass_id=pass_id)
-        raise
     seconds = time.perf_counter() - started
     if not session.end_pass(frame, pass_id, seconds=seconds) and frame.changes == changes:
         session.report_unchanged(frame, pass_id, seconds)
@@ -66,12 +63,22 @@ def time_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generato
 def failing_stage(session: CompileRecord, frame: Frame) -> Generator[None]:
     """Report an exception that no pass accounted for, and leave the frame."""
     try:
-        yield
-    except Exception as error:
-        fail_pass(session, frame, error)
-        raise
+        with report_failure(session, frame):
+            yield
     finally:
         session.drop(frame)
+
+
+@contextmanager
+def report_failure(
+    session: CompileRecord, frame: Frame, pass_id: PassId | None = None
+) -> Generator[None]:
+    """Report an exception of the block."""
+    try:
+        yield
+    except Exception as error:
+        fail_pass(session, frame, error, pass_id=pass_id)
+        raise
 
 
 def fail_pass(

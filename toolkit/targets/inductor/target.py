@@ -31,7 +31,7 @@ Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
 (`CompilerBisector`) asks about the same places, but recompiles once per question.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from torch.fx import GraphModule
@@ -42,7 +42,7 @@ from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import INDUCTOR
 from ctk.repro_templates.graph.loading import registered_backend
-from ctk.toolkit.targets.base import Compiled, Target, Trial
+from ctk.toolkit.targets.base import Compiled, Inputs, Options, Target, Trial
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.hooks import install_hooks
 from ctk.toolkit.targets.inductor.kernels import observe_inner_compile
@@ -97,12 +97,7 @@ class Inductor(Target):
     repro_backend = staticmethod(registered_backend)
 
     def compile(
-        self,
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
+        self, gm: GraphModule, example_inputs: Inputs, *, config: Options, observer: Observer | None
     ) -> Compiled:
         """Compile one captured graph with Inductor.
 
@@ -130,23 +125,23 @@ class Inductor(Target):
                 report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
                 raise
 
-    def check_config(self, config: Mapping[str, object]) -> None:
+    def check_config(self, config: Options) -> None:
         check_options(config)
 
     def preload(self) -> None:
         inductor.preload_compiler(inductor=True)
 
-    def mode_options(self, mode: str) -> Mapping[str, object]:
+    def mode_options(self, mode: str) -> Options:
         return dynamo.inductor_mode_options(mode)
 
-    def native(self) -> Mapping[str, object]:
+    def native(self) -> Options:
         value = inductor.known_options()["fallback_random"][0]
         return {} if value == COMPARABLE["fallback_random"] else {"fallback_random": value}
 
-    def freezes(self, config: Mapping[str, object]) -> bool:
+    def freezes(self, config: Options) -> bool:
         return config.get("freezing", inductor.known_options()["freezing"][0]) is True
 
-    def trials(self, config: Mapping[str, object]) -> Sequence[Trial]:
+    def trials(self, config: Options) -> Sequence[Trial]:
         known, patches = inductor.known_options(), config_patches(config)
 
         def is_other(trial: Trial) -> bool:
