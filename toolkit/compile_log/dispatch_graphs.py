@@ -98,13 +98,43 @@ def nearest_origin(node: Node, own: Container[str]) -> str | None:
 
 
 def build_whole_operators(record: PassRecord, traced: GraphModule) -> WholeOperators | None:
-    """Return the operators that a decomposition replaced; None if none can be compared."""
-    names = {node.name for node in traced.graph.nodes}
-    builder = _WholeOperatorBuilder(names)
+    """Return the operators that a decomposition replaced; None if none can be compared.
+
+    An operator counts if its operands and one of its results are still in the traced graph.
+    """
+    known = {node.name for node in traced.graph.nodes}
+    graph, inputs, results = Graph(), dict[str, Node](), dict[Node, str]()
+    calls: list[Decomposed] = []
     for made in record.decomposed:
-        if is_repeatable(made.operator):
-            builder.add(made)
-    return builder.finish()
+        operands = {*_names((made.args, dict(made.kwargs)))}
+        is_whole = operands <= known and not known.isdisjoint(_names(made.results))
+        if is_whole and is_repeatable(made.operator):
+            calls.append(made)
+            for name in sorted(operands - inputs.keys()):
+                inputs[name] = graph.placeholder(name)
+
+    def find_input(value: object) -> object:
+        return inputs[value.node] if isinstance(value, TracedValue) else value
+
+    for made in calls:
+        args, kwargs = graphs.tree_map(find_input, (made.args, dict(made.kwargs)))
+        call = graph.call_function(made.operator, args, kwargs)
+        results |= {node: name for node, name in _results(call, made.results) if name in known}
+    graph.output(tuple(results))
+    if not results:
+        return None
+    compared = {node.name: [name] for node, name in results.items()}
+    return WholeOperators(GraphModule({}, graph), compared)
+
+
+def _results(call: Node, results: object) -> Iterator[tuple[Node, str]]:
+    """Yield a node for each traced result of a call, with the node of the traced graph."""
+    if isinstance(results, TracedValue):
+        yield call, results.node
+    elif isinstance(results, (list, tuple)):
+        for index, result in enumerate(cast("tuple[object, ...]", results)):
+            if isinstance(result, TracedValue):
+                yield call.graph.call_function(getitem, (call, index)), result.node
 
 
 def is_repeatable(operator: Callable[..., object]) -> bool:
@@ -112,50 +142,6 @@ def is_repeatable(operator: Callable[..., object]) -> bool:
     tags = getattr(operator, "tags", ())
     name = str(operator).partition(".")[2]
     return torch.Tag.nondeterministic_seeded not in tags and "empty" not in name
-
-
-class _WholeOperatorBuilder:
-    def __init__(self, known: set[str]) -> None:
-        self._known = known
-        self._graph = Graph()
-        self._inputs: dict[str, Node] = {}
-        self._calls: list[Decomposed] = []
-        self._compared: list[Node] = []
-        self._results: dict[str, list[str]] = {}
-
-    def add(self, made: Decomposed) -> None:
-        """Add an operator if its operands and one of its results are still in the graph."""
-        operands = set(_names((made.args, dict(made.kwargs))))
-        if operands <= self._known and self._known.intersection(_names(made.results)):
-            self._calls.append(made)
-            for name in sorted(operands - set(self._inputs)):
-                self._inputs[name] = self._graph.placeholder(name)
-
-    def finish(self) -> WholeOperators | None:
-        for made in self._calls:
-            self._call(made)
-        self._graph.output(tuple(self._compared))
-        if not self._results:
-            return None
-        return WholeOperators(GraphModule({}, self._graph), self._results)
-
-    def _call(self, made: Decomposed) -> None:
-        args, kwargs = graphs.tree_map(self._operand, (made.args, dict(made.kwargs)))
-        call = self._graph.call_function(made.operator, args, kwargs)
-        if isinstance(made.results, TracedValue):
-            self._compare(call, made.results)
-        elif isinstance(made.results, (list, tuple)):
-            for index, result in enumerate(cast("tuple[object, ...]", made.results)):
-                if isinstance(result, TracedValue):
-                    self._compare(self._graph.call_function(getitem, (call, index)), result)
-
-    def _compare(self, node: Node, result: TracedValue) -> None:
-        if result.node in self._known:
-            self._results[node.name] = [result.node]
-            self._compared.append(node)
-
-    def _operand(self, value: object) -> object:
-        return self._inputs[value.node] if isinstance(value, TracedValue) else value
 
 
 def _names(values: object) -> Iterator[str]:

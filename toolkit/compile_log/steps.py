@@ -180,7 +180,10 @@ def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
         if isinstance(event, PassRecord):
             joint = event.after if event.id.stage in ("joint", "frozen") else joint
             if event.changed and event.id.stage != "dispatch":
-                yield _pass(event)
+                yield CompileStep(
+                    "pass", event.id.stage, str(event.id), event.before, event.after,
+                    event.numerics, record=event,
+                )  # fmt: skip
         if isinstance(event, CallRecord):
             yield from _kernels(event, log)
 
@@ -208,18 +211,6 @@ def _partition(joint: GraphModule, event: StageRecord) -> Iterator[CompileStep]:
     """Yield the partition; an inference graph is not partitioned."""
     if not same_graph(joint, event.graph):
         yield CompileStep("partition", event.stage, "joint/partition", joint, event.graph, "exact")
-
-
-def _pass(record: PassRecord) -> CompileStep:
-    return CompileStep(
-        "pass",
-        record.id.stage,
-        str(record.id),
-        record.before,
-        record.after,
-        record.numerics,
-        record=record,
-    )
 
 
 def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
@@ -274,16 +265,9 @@ def _kernel(
     if len(kernels) > 1:
         where = f"lowered/{kernels[0].codegen}:{call.stage}"
     return CompileStep(
-        kind="kernel",
-        stage=call.stage,
-        where=where,
-        before=graph,
-        after=None,
-        numerics="reassociates",
-        kernels=kernels,
-        inputs=inputs,
-        values=values,
-    )
+        "kernel", call.stage, where, graph, None, "reassociates",
+        kernels=kernels, inputs=inputs, values=values,
+    )  # fmt: skip
 
 
 def node_of(step: CompileStep, name: str) -> str | None:

@@ -64,24 +64,18 @@ def private_copy(
     return private, clones[: len(inputs)]
 
 
-RAISING_NODE = "ctk_raising_node"
-"""Attribute of an exception of an eager run: the name of the node that raised it."""
+RAISING_NODE, RAISING_OPERATOR = "ctk_raising_node", "ctk_raising_operator"
+"""Attributes of an exception of an eager run: name and operator of the node that raised it."""
 
 
 def find_raising_node(error: BaseException) -> str | None:
     """Return the name of the node that raised an exception in an eager run; None elsewhere."""
-    name = getattr(error, RAISING_NODE, None)
-    return name if isinstance(name, str) else None
-
-
-RAISING_OPERATOR = "ctk_raising_operator"
-"""Attribute of an exception of an eager run: the operator that raised it."""
+    return getattr(error, RAISING_NODE, None)
 
 
 def find_raising_operator(error: BaseException) -> str | None:
     """Return the operator that raised in an eager run; a reduction may rename its node."""
-    name = getattr(error, RAISING_OPERATOR, None)
-    return name if isinstance(name, str) else None
+    return getattr(error, RAISING_OPERATOR, None)
 
 
 @cache

@@ -16,7 +16,7 @@ from ctk.toolkit.oracle.executors.base import Jobs, Needs, Unavailable
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.pool import Pool
 from ctk.toolkit.oracle.executors.protocol import Cancelled
-from ctk.toolkit.oracle.executors.ray_cluster import Lost
+from ctk.toolkit.oracle.executors.ray_cluster import Lost, SlotSize
 from ctk.toolkit.oracle.executors.remote import remote_pool
 from ctk.toolkit.oracle.executors.remote_worker import RemoteWorker, pack, surroundings
 from ctk.toolkit.oracle.question import Question
@@ -71,9 +71,9 @@ class Machines:
     def describe(self) -> str:
         return f"CPU={self.size}"
 
-    def start(self, resources: Mapping[str, float], *, timeout_seconds, memory_nbytes) -> Here:
+    def start(self, size: SlotSize) -> Here:
         self.started += 1
-        return Here(RemoteWorker(timeout_seconds, memory_nbytes), self)
+        return Here(RemoteWorker(size.timeout_seconds, size.memory_nbytes), self)
 
     def close(self) -> None:
         self.is_closed = True

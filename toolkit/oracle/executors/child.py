@@ -202,7 +202,7 @@ class ChildProcess(Executor):
         if self._cancelled.is_set():
             raise Cancelled
         try:
-            worker.send(question)
+            worker.send_question(question)
             if self._cancelled.is_set():  # set before the question was sent
                 worker.cancel()
             return worker.receive()

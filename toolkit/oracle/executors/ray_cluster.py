@@ -10,6 +10,7 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ctk.compiler.errors import ConfigError, CtkError
@@ -26,6 +27,15 @@ _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that is started here sends no statistics
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSize:
+    """The resources and the limits of one question."""
+
+    resources: Mapping[str, float]
+    timeout_seconds: float | None
+    memory_nbytes: int | None
 
 
 class Lost(Exception):
@@ -58,13 +68,7 @@ class Machines(Closeable, Protocol):
         """Return how many questions of this size the idle cluster can run at once."""
         ...
 
-    def start(
-        self,
-        resources: Mapping[str, float],
-        *,
-        timeout_seconds: float | None,
-        memory_nbytes: int | None,
-    ) -> Machine:
+    def start(self, size: SlotSize) -> Machine:
         """Request a slot; `is_ready` waits for it."""
         ...
 
@@ -123,15 +127,10 @@ class _RayMachines(Machines):
             for node in alive
         ]
 
-    def start(
-        self,
-        resources: Mapping[str, float],
-        *,
-        timeout_seconds: float | None,
-        memory_nbytes: int | None,
-    ) -> Machine:
-        named = {_NAMED[name]: amount for name, amount in resources.items() if name in _NAMED}
-        others = {name: amount for name, amount in resources.items() if name not in _NAMED}
+    def start(self, size: SlotSize) -> Machine:
+        wanted = size.resources.items()
+        named = {_NAMED[name]: amount for name, amount in wanted if name in _NAMED}
+        others = {name: amount for name, amount in wanted if name not in _NAMED}
         far = self._ray.remote(RemoteWorker).options(
             **{"num_cpus": 0, **named},
             resources=others,
@@ -139,7 +138,7 @@ class _RayMachines(Machines):
             max_concurrency=2,  # one answers, the other cancels
             runtime_env={"env_vars": surroundings()},
         )
-        return _RayMachine(self._ray, far.remote(timeout_seconds, memory_nbytes))
+        return _RayMachine(self._ray, far.remote(size.timeout_seconds, size.memory_nbytes))
 
     def close(self) -> None:
         if self._is_ours:

@@ -9,7 +9,6 @@ requested while the other members work on. A slot holds its resources between qu
 import io
 import json
 import threading
-from dataclasses import dataclass
 
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.compiler.options.environment import read_environment
@@ -27,7 +26,7 @@ from ctk.toolkit.oracle.executors.protocol import (
     error_of,
     read_answer,
 )
-from ctk.toolkit.oracle.executors.ray_cluster import Lost, Machine, Machines, connect
+from ctk.toolkit.oracle.executors.ray_cluster import Lost, Machine, Machines, SlotSize, connect
 from ctk.toolkit.oracle.executors.remote_worker import pack, versions
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.processes.memory import name_limit
@@ -36,19 +35,12 @@ DEFAULT_RESOURCES = {"CPU": 1.0}
 """Default resources of one question on the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    resources: dict[str, float]
-    timeout_seconds: float | None
-    memory_nbytes: int | None
-
-
 class RemoteExecutor(Executor):
     """Judges on a machine of a cluster, one question at a time."""
 
     isolates = True
 
-    def __init__(self, machines: Machines, size: _Size) -> None:
+    def __init__(self, machines: Machines, size: SlotSize) -> None:
         self._machines, self._size = machines, size
         self.limit_seconds = size.timeout_seconds
         self.memory = name_limit(size.memory_nbytes or read_environment().memory_nbytes, "theirs")
@@ -68,11 +60,7 @@ class RemoteExecutor(Executor):
     def _open_slot(self) -> Machine:
         if self._machine is None:
             self._is_checked = False
-            self._machine = self._machines.start(
-                self._size.resources,
-                timeout_seconds=self._size.timeout_seconds,
-                memory_nbytes=self._size.memory_nbytes,
-            )
+            self._machine = self._machines.start(self._size)
         return self._machine
 
     def judge(self, question: Question) -> Judgement:
@@ -164,7 +152,7 @@ def remote_pool(machines: Machines, needs: Needs) -> Pool:
             f"the cluster has room for {rooms} questions at once that take {wanted} each: {has}\n"
             + (f"next: --jobs {rooms}, or smaller --resources" if rooms else "next: --resources")
         )
-    size = _Size(resources, needs.timeout_seconds, needs.memory_nbytes)
+    size = SlotSize(resources, needs.timeout_seconds, needs.memory_nbytes)
     members = [RemoteExecutor(machines, size) for _ in range(needs.jobs.count or rooms)]
     return Pool(members, machines)
 

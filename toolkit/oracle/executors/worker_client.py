@@ -25,27 +25,21 @@ _NOT_STARTED = "the oracle's worker process did not start"
 
 
 @dataclass(slots=True)
-class Worker:
+class Worker(WarmServer):
     """A warm server that judges cases; any thread may cancel its question."""
 
-    server: WarmServer
     _writing: threading.Lock = field(default_factory=threading.Lock)
     _is_asked: bool = False
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.server.pid
-
-    def send(self, question: ChildQuestion) -> None:
+    def send_question(self, question: ChildQuestion) -> None:
         """Send a question; `receive` returns its answer."""
         with self._writing:
             self._is_asked = True
-            self.server.send(encode(question))
+            self.send(encode(question))
 
     def receive(self) -> Answer | None:
         """Return the answer; None if the worker has ended."""
-        answer = read_answer(self.server.answers)
+        answer = read_answer(self.answers)
         with self._writing:
             self._is_asked = False
         return answer
@@ -55,16 +49,8 @@ class Worker:
         with self._writing, suppress(OSError, ValueError):
             if self._is_asked:
                 self._is_asked = False
-                self.server.requests.write(CANCEL)
-                self.server.requests.flush()
-
-    def tail(self) -> str:
-        """Return the last lines that the worker and its children have written to stderr."""
-        return self.server.tail()
-
-    def close(self) -> None:
-        """End the worker and its child."""
-        self.server.close()
+                self.requests.write(CANCEL)
+                self.requests.flush()
 
 
 def start_worker(target: str) -> Worker:
@@ -73,8 +59,7 @@ def start_worker(target: str) -> Worker:
     Raises:
         CtkError: It ended before it was ready.
     """
-    module = "ctk.toolkit.oracle.executors.worker"
-    return Worker(WarmServer.start(module, failure=_NOT_STARTED))
+    return Worker.start("ctk.toolkit.oracle.executors.worker", failure=_NOT_STARTED)
 
 
 class Zygote(Closeable):
@@ -111,9 +96,9 @@ class Zygote(Closeable):
         finally:
             os.close(their_questions)
             os.close(their_answers)
-        server = WarmServer(*pipes, log, pid, end_grandchild)
-        server.await_ready(_NOT_STARTED)
-        return Worker(server)
+        worker = Worker(*pipes, log, pid, end_grandchild)
+        worker.await_ready(_NOT_STARTED)
+        return worker
 
     def _fork(self, target: str, streams: tuple[int, int, int]) -> int | None:
         """Return the id of a new worker; None if the zygote has ended, which is closed then."""

@@ -29,7 +29,18 @@ def check_options(config: Mapping[str, object]) -> None:
     """
     known = inductor.known_options()
     for key, value in config.items():
-        _check(key, value, known)
+        name = _name(key)
+        if name not in known:
+            raise ConfigError(
+                f"target inductor has no option {key!r}{nearest(name, known)}\n"
+                "next: the options are those of torch.compile(options=...)"
+            )
+        default, declared = known[name]
+        if not accepts(value, declared):
+            raise ConfigError(
+                f"option {key!r} of target inductor: got {value!r} ({type(value).__name__}), "
+                f"expected {_show_type(declared)}; its default is {default!r}"
+            )
 
 
 def config_patches(config: Mapping[str, object]) -> dict[str, object]:
@@ -49,21 +60,6 @@ def config_patches(config: Mapping[str, object]) -> dict[str, object]:
 
 def _name(key: str) -> str:
     return key.replace("-", "_")
-
-
-def _check(key: str, value: object, known: Mapping[str, tuple[object, object]]) -> None:
-    name = _name(key)
-    if name not in known:
-        raise ConfigError(
-            f"target inductor has no option {key!r}{nearest(name, known)}\n"
-            "next: the options are those of torch.compile(options=...)"
-        )
-    declared = known[name][1]
-    if not accepts(value, declared):
-        raise ConfigError(
-            f"option {key!r} of target inductor: got {value!r} ({type(value).__name__}), expected "
-            f"{_show_type(declared)}; its default is {known[name][0]!r}"
-        )
 
 
 def accepts(value: object, declared: Any) -> bool:

@@ -7,7 +7,7 @@ veto avoids it.
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -65,17 +65,13 @@ def _find_closed_over(function: Any, name: str) -> object:
 def guard_table(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
     """Guard all entries of a pattern table; restore them afterwards, also after an exception."""
     entries = {id(entry): entry for group in table.patterns.values() for entry in group}
-    undo: list[Callable[[], None]] = []
-    try:
+    with ExitStack() as undo:
         for entry in entries.values():
             guard = _Guard(session, frame, entry)
-            undo.append(_set(entry, "extra_check", partial(guard.check, entry.extra_check)))
-            undo.append(_set(entry, "apply", partial(guard.apply, entry.apply)))
-            undo.append(_set(entry.pattern, "match", partial(guard.match, entry.pattern.match)))
+            undo.callback(_set(entry, "extra_check", partial(guard.check, entry.extra_check)))
+            undo.callback(_set(entry, "apply", partial(guard.apply, entry.apply)))
+            undo.callback(_set(entry.pattern, "match", partial(guard.match, entry.pattern.match)))
         yield
-    finally:
-        for restore in reversed(undo):
-            restore()
 
 
 def _set(target: Any, name: str, value: object) -> Callable[[], None]:
