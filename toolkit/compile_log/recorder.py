@@ -62,7 +62,6 @@ class Recorder:
     """The Observer that fills a `CompileLog` and applies a `Veto`.
 
     Args:
-        veto: Events to suppress.
         keep_rewrites: Keep a copy of the graph after each rewrite.
         keep_calls: Keep the values of each compiled graph's first call.
         on_event: Called with each event as it arrives; a dump writes its folders here, so that a

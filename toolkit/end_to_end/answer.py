@@ -25,8 +25,6 @@ class EndToEnd:
         line: `FILE:LINE` of the program that shows it, if known.
         evidence: The plays and their answers, one line each.
         confirmed: Whether a counterfactual proves it: the program passes without exactly that part.
-        program: Name of the program.
-        target: The target that compiled it.
         backend: The lowest rung of the ladder that shows the failure; empty if only
             the target does.
     """

@@ -64,7 +64,6 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
     """Return the plan that plays a program from its file.
 
     Args:
-        question: About the program.
         call: The failing call, which is then the last one unless the file defines
             its calls; 0: all.
     """

@@ -39,7 +39,6 @@ class ProgramQuestion:
 
     Attributes:
         program: The user's; only read.
-        target: Spec of the target under test.
         config: Options of the target, those of the program included.
         backward: Also run the backward pass of the results.
         dynamic: Whether sizes are symbolic wherever Dynamo supports it.
@@ -73,9 +72,6 @@ class Compared:
 
 class ProgramPlays:
     """The plays of one program: in eager once, and with any backend.
-
-    Args:
-        question: The question.
 
     Raises:
         ProgramError: `backward` is set, and the eager program has nothing to differentiate.
@@ -155,7 +151,6 @@ def judge_plays(found: Comparison, compiled: Sequence[Played]) -> Judgement:
     """Return the judgement for two plays.
 
     Args:
-        found: Their differences.
         compiled: The play under test, whose exception names the raising place.
     """
     if not found.differences:

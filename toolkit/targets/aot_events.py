@@ -29,12 +29,10 @@ class AotEvents:
 
     Attributes:
         codegen: Name of the backend, in the ids of its kernels.
-        observer: Gets the events.
         is_aot: Whether AOTAutograd was called.
         has_graphs: Whether it has handed a graph to a compiler.
         numbering: Gives the ids of the kernels: `lowered/aot_eager:forward`, then `forward#2`.
         decompositions: The decompositions of the trace, reported with the first graph.
-        fake_kernels: The fake kernels that the trace calls.
     """
 
     codegen: str

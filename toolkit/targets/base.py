@@ -43,7 +43,6 @@ class Trial:
     """An option at a value at which a target does less: does the failure go away?
 
     Attributes:
-        option: Name of the option, as in a config.
         value: A JSON value.
         culprits: Known prefixes of `stage/name` of the culprits that this leaves out.
         is_of_code: Whether it changes the generated code only.
@@ -104,7 +103,6 @@ class Target(Protocol):
         Args:
             gm: A copy, which may change in place.
             example_inputs: One value per placeholder, real or fake.
-            config: Options of the target.
             observer: Gets the events of the compile; fewer events make a coarser answer.
         """
         ...

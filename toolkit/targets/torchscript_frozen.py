@@ -62,7 +62,6 @@ def compile_frozen(
         gm: Holds its parameters; not changed.
         example_inputs: Real tensors, one per placeholder; only read.
         optimize_for_inference: Also run the passes of `torch.jit.optimize_for_inference`.
-        observer: Sees the passes, and may veto them.
 
     Raises:
         CodegenUnsupported: TorchScript cannot freeze the graph.

@@ -43,7 +43,6 @@ class Children:
     """The results of the child processes of a run.
 
     Attributes:
-        graphs: Number of graphs that they compiled.
         processes: Number of children that compiled a graph.
         unwatched: Number of Python processes that were started but not watched.
     """

@@ -75,11 +75,7 @@ counts as `reassociates`.
 
 
 class CompileRecord:
-    """The state of one observed compile.
-
-    Args:
-        observer: Gets the records and decides about vetoes.
-    """
+    """The state of one observed compile."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer

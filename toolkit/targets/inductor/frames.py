@@ -52,13 +52,11 @@ class Frame:
     Attributes:
         stage: The stage of the root graph; passes over its sub-graphs belong to it.
         root: The live graph.
-        inputs: Its example inputs.
         last: The copy that the last record of this stage ended with.
         mark: State of the live graph at that time.
         path: The graphs that Inductor is in, from the root down to the sub-graph at hand.
         swaps: Sub-graphs that a pass replaced by a new object which is not in the root yet.
         changes: Number of records of this stage that changed the graph.
-        run: The pattern run that is open.
         kernel: Set once the graph was handed to code generation, with the time of that.
         lowering: Set at the same time: the state of the lowering.
     """

@@ -29,9 +29,6 @@ class KernelPart:
     """A generated kernel.
 
     Attributes:
-        id: Its id.
-        name: Its name in the module.
-        source: Its code.
         suffix: The suffix of a file with that code.
         nodes: Names of the nodes that it computes.
         writes: The node whose value each written buffer holds.
@@ -60,7 +57,6 @@ class Launch:
     """A call of a kernel in the module: the names of its arguments, in order.
 
     Attributes:
-        part: The kernel.
         arguments: Names of buffers, or other expressions.
         reads: For each buffer among them, the node whose value it holds before the call.
     """

@@ -41,7 +41,6 @@ class Fusions:
     Loops that code generation writes into one function without fusing them are not seen.
 
     Attributes:
-        numbering: That of the compile.
         named: Names of those of the given nodes that the graph has, in its order.
         is_open: Whether fusions get numbers; when the graph is lowered once more, they do not.
     """
@@ -125,18 +124,14 @@ class Lowering:
     """One graph on its way to kernels; begins with the parts that are switched off.
 
     Attributes:
-        stage: Stage of the graph.
         live: The graph that Inductor works on; its nodes are those of buffers.
         graph: A copy.
-        numbering: That of the compile.
-        fusions: The fusions of its scheduler nodes.
         asked: The passes that were asked about, with the answer.
         failed: The lowering that raised, and its node.
         parts: The kernels, in the order in which they were generated.
         launches: Their calls, in the order in which the module makes them.
         in_eager: Names of the nodes of vetoed kernels; they fall back to ATen.
         is_again: Whether the graph is being lowered once more, without those kernels.
-        module: The compiled module.
         undo: Puts back the options that are off; to be closed after the lowering.
     """
 

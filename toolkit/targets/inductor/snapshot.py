@@ -88,7 +88,6 @@ def extract_lowered_body(matched: list[Node], out: Node, arguments: object) -> L
     """Return the operators of a match as a graph of their own.
 
     Args:
-        matched: The matched nodes.
         out: The one whose value the lowering node will give.
         arguments: The args and kwargs of the lowering node to come.
 

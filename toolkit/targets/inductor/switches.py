@@ -17,8 +17,6 @@ class Switch:
     """An option as a pass.
 
     Attributes:
-        name: Name of the pass.
-        option: The option of Inductor.
         off: Its value without it.
         trace: Text that shows in generated code where this acted; "" when nothing does.
         is_memory: Whether it decides which values share memory.
