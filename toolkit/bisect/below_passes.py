@@ -11,7 +11,7 @@ from ctk.compiler.usercode.closure import reachable
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.compile_log.kernel_source import excerpt
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.targets.inductor.switches import SWITCHES
+from ctk.toolkit.targets.inductor.lowering import SWITCHES
 
 _LOWER = "lowered/lower."
 _FUSIONS = ("fusion", "fuse")

@@ -92,12 +92,10 @@ def _cause_of(found: Compared, layer: FailureOrigin) -> str:
     signature = found.judgement.signature
     name = (signature.output or "") if signature is not None else ""
     is_kept = ".held." in name or ".state." in name or (signature and signature.kind == "state")
+    if found.call > 1 and found.has_compiled:
+        return "recompile"
     if found.call > 1:
-        return "recompile" if found.has_compiled else _later(layer)
+        return "guards" if layer == "dynamo" else "second call"
     if is_kept:
         return "side_effects"
     return "capture" if layer == "dynamo" else ""
-
-
-def _later(layer: FailureOrigin) -> str:
-    return "guards" if layer == "dynamo" else "second call"

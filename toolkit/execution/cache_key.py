@@ -3,7 +3,6 @@
 It does not check the guards on sizes that an entry may have.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from torch.fx import GraphModule
@@ -19,6 +18,7 @@ from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.targets import resolve_target, target_of
+from ctk.toolkit.targets.base import Compiled, Inputs, Options
 
 
 def compute_key(case: Case) -> Key:
@@ -33,12 +33,8 @@ def compute_key(case: Case) -> Key:
     keys: list[Key] = []
 
     def make_key(
-        gm: GraphModule,
-        example_inputs: Sequence[object],
-        *,
-        config: Mapping[str, object],
-        observer: Observer | None,
-    ) -> Callable[..., object]:
+        gm: GraphModule, example_inputs: Inputs, *, config: Options, observer: Observer | None
+    ) -> Compiled:
         options = resolve(config)
         passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
         keys.append(Key(key_parts(gm, example_inputs, options, passes)))

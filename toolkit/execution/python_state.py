@@ -18,7 +18,7 @@ see state in files, in C++, in other containers, or in objects of torch or Pytho
 
 import random
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
@@ -41,7 +41,8 @@ _Undo = Callable[[], object]
 
 def keep_python_state(gm: GraphModule) -> AbstractContextManager[None]:
     """Return a context after which the state of the Python functions in a graph is restored."""
-    functions = [each for target in _targets(gm) for each in _own_code(target)]
+    code = (each for target in _targets(gm) for each in (target, *python_code_of(target)))
+    functions = [each for each in code if _is_own_function(each)]
     return keep_state(functions) if functions else nullcontext()
 
 
@@ -57,11 +58,6 @@ def keep_state(roots: Iterable[object]) -> Generator[None]:
 def _targets(gm: GraphModule) -> set[Any]:
     graphs = [module.graph for module in gm.modules() if isinstance(module, GraphModule)]
     return {n.target for graph in graphs for n in graph.nodes if n.op == "call_function"}
-
-
-def _own_code(target: object) -> Iterator[object]:
-    """Yield the program's Python functions that run when the target of a node is called."""
-    yield from (f for f in (target, *python_code_of(target)) if _is_own_function(f))
 
 
 def _is_own_function(value: object) -> bool:

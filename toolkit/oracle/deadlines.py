@@ -93,25 +93,18 @@ class TimeLimits:
         """
         limit = self.seconds(nodes)
         answer = ask(limit)
-        if not answer.is_out_of_time or not self._is_short(limit):
+        if limit is None or limit == self.limit_seconds or not answer.is_out_of_time:
             return self._learn_time(answer, nodes)
         if answer.verdict is Verdict.REPRODUCES:
             return self._learn_time(ask(self.whole_seconds), nodes)
-        longer = self._doubt_limit(limit)
-        return answer if longer is None else self._learn_factor(ask(longer), nodes)
+        longer = self._bound(DOUBT * limit)
+        if self.proved >= DOUBTED or longer <= limit:
+            return answer
+        return self._learn_factor(ask(longer), nodes)
 
     def is_open(self, answer: Judgement) -> bool:
         """Return whether a short limit has cut an answer off."""
         return answer.is_out_of_time and not answer.holds(self.whole_seconds)
-
-    def _is_short(self, limit: float | None) -> bool:
-        return limit is not None and (self.limit_seconds is None or limit < self.limit_seconds)
-
-    def _doubt_limit(self, limit: float | None) -> float | None:
-        """Return the limit of the second question after one ran out; None: it is believed."""
-        assert limit is not None, "an unlimited question does not run out of time"
-        longer = self._bound(DOUBT * limit)
-        return longer if self.proved < DOUBTED and longer > limit else None
 
     def _learn_factor(self, answer: Judgement, nodes: int) -> Judgement:
         """Learn from the answer to a doubted question whether the limits are too short."""

@@ -22,11 +22,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 def held_nbytes(pids: Iterable[int]) -> int:
     """Return the bytes that some processes hold together; a shared page counts for each of them."""
-    return sum(_parse_held(_read(Path("/proc") / str(pid) / "status")) for pid in pids)
-
-
-def _parse_held(status: str) -> int:
-    return sum(int(kib) << 10 for kib in _HELD.findall(status))
+    statuses = (_read(Path("/proc") / str(pid) / "status") for pid in pids)
+    return sum(int(kib) << 10 for status in statuses for kib in _HELD.findall(status))
 
 
 def default_limit_nbytes() -> int | None:

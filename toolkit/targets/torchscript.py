@@ -55,19 +55,6 @@ def _compile_dispatched(
         raise
 
 
-def check_options(config: Options) -> None:
-    """Raise `ConfigError` for an option that is unknown, or no boolean."""
-    for key, value in config.items():
-        if key not in OPTIONS:
-            raise ConfigError(
-                f"target torchscript has no option {key!r}{nearest(key, OPTIONS)}; it has "
-                f"{', '.join(OPTIONS)}\n"
-                "next: the target ctk has more options, codegen=torchscript among them"
-            )
-        if not isinstance(value, bool):
-            raise ConfigError(f"option {key!r} of target torchscript: got {value!r}, not a boolean")
-
-
 class TorchScript(Target):
     """torch.jit alone."""
 
@@ -85,7 +72,7 @@ class TorchScript(Target):
         """
         from ctk.toolkit.targets.torchscript_frozen import compile_frozen
 
-        check_options(config)
+        self.check_config(config)
         options = {**OPTIONS, **config}
         if options["freezing"] and not torch.is_grad_enabled():
             try:
@@ -100,7 +87,18 @@ class TorchScript(Target):
         return _compile_dispatched(gm, example_inputs, observer)
 
     def check_config(self, config: Options) -> None:
-        check_options(config)
+        """Raise `ConfigError` for an option that is unknown, or no boolean."""
+        for key, value in config.items():
+            if key not in OPTIONS:
+                raise ConfigError(
+                    f"target torchscript has no option {key!r}{nearest(key, OPTIONS)}; it has "
+                    f"{', '.join(OPTIONS)}\n"
+                    "next: the target ctk has more options, codegen=torchscript among them"
+                )
+            if not isinstance(value, bool):
+                raise ConfigError(
+                    f"option {key!r} of target torchscript: got {value!r}, not a boolean"
+                )
 
     def freezes(self, config: Options) -> bool:
         return config.get("freezing", OPTIONS["freezing"]) is True

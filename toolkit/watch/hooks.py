@@ -141,14 +141,12 @@ def backend_from_environment(target: str) -> DynamoBackend:
     The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when `CTK_DUMP` or
     `CTK_CHECK` is set. All compiles of a process with the same variables share one dump folder.
     """
-    return make_watched_backend(_session_of(watch_options()), resolve_target(target), {})
+    options = watch_options()
+    session = _SESSIONS.setdefault(options, WatchSession(options))  # atomic: threads share one
+    return make_watched_backend(session, resolve_target(target), {})
 
 
 _SESSIONS: dict[WatchOptions, WatchSession] = {}
-
-
-def _session_of(options: WatchOptions) -> WatchSession:
-    return _SESSIONS.setdefault(options, WatchSession(options))  # atomic: threads share one session
 
 
 @dataclass(slots=True, eq=False)

@@ -32,14 +32,6 @@ class Marker:
     started: float
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedDump:
-    """A dump that was removed to make room."""
-
-    path: Path
-    nbytes: int
-
-
 def write_marker(folder: Path) -> None:
     """Write the marker into a new dump folder."""
     marker = Marker(os.getpid(), _host(), time.time())
@@ -56,24 +48,24 @@ def folder_nbytes(folder: Path) -> int:
     return total
 
 
-def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[RemovedDump, ...], int]:
+def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[dict[Path, int], int]:
     """Remove the oldest dumps below `root` until all of them fit into the quota.
 
     Returns:
-        The removed dumps, and the bytes that remain over the quota.
+        The removed dumps with their bytes, and the bytes that remain over the quota.
     """
     sizes = {folder: folder_nbytes(folder) for folder in list_dumps(root)}
     excess = sum(sizes.values()) - quota_nbytes
-    removed: list[RemovedDump] = []
+    removed: dict[Path, int] = {}
     for folder, nbytes in sizes.items():
         if excess <= 0:
             break
         if folder != keep and not _in_use(folder):
             shutil.rmtree(folder, ignore_errors=True)
             if not folder.exists():
-                removed.append(RemovedDump(folder, nbytes))
+                removed[folder] = nbytes
                 excess -= nbytes
-    return tuple(removed), max(excess, 0)
+    return removed, max(excess, 0)
 
 
 def list_dumps(root: Path) -> list[Path]:

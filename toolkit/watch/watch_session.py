@@ -143,8 +143,8 @@ class WatchSession:
     def _prune(self) -> None:
         quota = self.options.quota_nbytes or 0
         removed, excess = prune(self.options.dump, quota, keep=self.folder)
-        for dump in removed:
-            logger.warning("ctk: removed the old dump %s (%d bytes): quota", dump.path, dump.nbytes)
+        for dump, nbytes in removed.items():
+            logger.warning("ctk: removed the old dump %s (%d bytes): quota", dump, nbytes)
         if excess and not self._warned_quota:
             self._warned_quota = True
             text = "ctk: the dumps in use exceed the quota of %d bytes by %d; none can be removed"

@@ -93,7 +93,9 @@ class Player(Closeable):
         return self._folder
 
     def _answer(self, question: PlayQuestion) -> PlayAnswer:
-        server = self._server = self._server or _start()
+        server = self._server = self._server or WarmServer.start(
+            WORKER, failure=_NOT_STARTED, end_seconds=_END_SECONDS
+        )
         try:
             server.send(encode(question))
             line = server.answers.readline()
@@ -133,7 +135,3 @@ def judge_answer(seen: PlayAnswer, expected: Signature | None = None) -> Judgeme
         if each.call == first.call and is_wanted:
             return Judgement(Verdict.REPRODUCES, each.signature, each.detail)
     return Judgement(Verdict.DIFFERENT, first.signature, first.detail)
-
-
-def _start() -> WarmServer:
-    return WarmServer.start(WORKER, failure=_NOT_STARTED, end_seconds=_END_SECONDS)

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Any
 
 from ctk.compiler.freezing.freeze import note_frozen
-from ctk.compiler.fx.types import value_of
-from ctk.compiler.fx.walk import input_names, placeholders
+from ctk.compiler.fx.walk import input_names
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.inductor_freezing import FreezingStep
@@ -30,6 +29,7 @@ from ctk.toolkit.targets.inductor.regions import (
     Hook,
     begin_pass,
     divert,
+    example_values,
     failing_stage,
     time_pass,
 )
@@ -47,7 +47,7 @@ def freezing_hooks(session: CompileRecord) -> Iterator[Hook]:
 def _run_first_step(step: FreezingStep, session: CompileRecord, call: Call) -> Any:
     """Run the step before `freeze`; it opens the stage that `freeze` continues."""
     gm = call.args[0]
-    frame = session.open("frozen", gm, tuple(value_of(node) for node in placeholders(gm)))
+    frame = session.open("frozen", gm, example_values(gm))
     try:
         return _observe_step(session, frame, step, call)
     except BaseException:

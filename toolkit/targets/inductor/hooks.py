@@ -12,8 +12,6 @@ from typing import Any
 
 from torch.fx import Graph, GraphModule
 
-from ctk.compiler.fx.types import value_of
-from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
@@ -29,6 +27,7 @@ from ctk.toolkit.targets.inductor.regions import (
     Hook,
     begin_pass,
     divert,
+    example_values,
     failing_stage,
     report_failure,
     time_pass,
@@ -69,7 +68,7 @@ def _run_stage(stage: Stage, session: CompileRecord, call: Call) -> Any:
     frame = session.frame()
     if frame is not None and frame.stage == stage:
         return _run_nested(frame, gm, call)
-    frame = session.open(stage, gm, more[0] if stage == "pre_grad" and more else _values(gm))
+    frame = session.open(stage, gm, more[0] if stage == "pre_grad" and more else example_values(gm))
     with failing_stage(session, frame):
         result = call()
         session.close(frame, result)
@@ -178,8 +177,3 @@ def _failing_table(session: CompileRecord, frame: Frame) -> Generator[None]:
 def _run_muted(session: CompileRecord, call: Call) -> Any:
     with session.mute():
         return call()
-
-
-def _values(gm: GraphModule) -> tuple[object, ...]:
-    """Return the example values (fake tensors, symbolic ints) of a graph's placeholders."""
-    return tuple(value_of(node) for node in placeholders(gm))

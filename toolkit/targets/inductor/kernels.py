@@ -75,14 +75,13 @@ def _compile_unless_vetoed(
     """Compile a graph; a second time if one of its kernels is vetoed, whose nodes fall back."""
     try:
         try:
-            compiled = compile_graph()
+            return compile_graph()
         except KernelsVetoed:
             assert frame.lowering is not None, "kernels are asked about while it is lowered"
             frame.lowering.again()
-            compiled = compile_graph()
+            return compile_graph()
     finally:
         _tell_lowering(session, frame)
-    return compiled
 
 
 def _tell_lowering(session: CompileRecord, frame: Frame) -> None:

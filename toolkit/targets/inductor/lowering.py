@@ -5,13 +5,13 @@ Below the passes these can be left out, each by its id:
     lowered/lower.aten.abs.default                 a lowering: the operator falls back to ATen
     lowered/fusion, its rewrites by number         fusions of two scheduler nodes (`Fusions`)
     lowered/inductor:forward.cpp_fused_abs_0       a kernel: its nodes fall back (`kernel_parts`)
-    lowered/buffer_reuse, lowered/vectorization    parts with an option (`switches`)
+    lowered/buffer_reuse, lowered/vectorization    parts with an option (`SWITCHES`)
 
 A vetoed kernel is known only when all are generated: then the graph is lowered once more, with the
 nodes of that kernel in ATen, before anything is compiled.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -21,9 +21,53 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.observe import PassId, PassRecord, RewriteId, RewriteRecord, Stage
 from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
-from ctk.toolkit.targets.inductor.switches import switches_on
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A part of Inductor below the passes that has an option, as the pass `lowered/NAME`.
+
+    The observer is asked right before a graph is lowered; a vetoed part is off until the graph is
+    compiled. A part that is off already, or unknown to this torch, is skipped.
+
+    Attributes:
+        name: That of the option, unless that is obscure.
+        off: Its value without it.
+        trace: Text that shows in generated code where this acted; "" when nothing does.
+        is_memory: Whether it decides which values share memory.
+    """
+
+    name: str
+    option: str
+    off: object
+    trace: str = ""
+    is_memory: bool = False
+
+
+SWITCHES = (
+    Switch("buffer_reuse", "allow_buffer_reuse", off=False, trace="# reuse", is_memory=True),
+    Switch("inplace_buffers", "inplace_buffers", off=False, trace="in_out_ptr", is_memory=True),
+    Switch("vectorization", "cpp.simdlen", off=1, trace="at::vec"),
+    Switch("padding", "comprehensive_padding", off=False),
+    Switch("output_strides", "keep_output_stride", off=False),
+    Switch("layout_optimization", "layout_optimization", off=False),
+    Switch("reorder_for_peak_memory", "reorder_for_peak_memory", off=False),
+    Switch("loop_ordering", "loop_ordering_after_fusion", off=False),
+    Switch("split_reductions", "split_reductions", off=False),
+    Switch("persistent_reductions", "triton.persistent_reductions", off=False, trace="tl."),
+)
+
+
+def switches_on() -> Iterator[Switch]:
+    """Yield the parts that are on, in order."""
+    known = inductor.known_options()
+    for switch in SWITCHES:
+        if switch.option in known and inductor_lowering.option(switch.option) != switch.off:
+            yield switch
+
 
 Pair = tuple[frozenset[str], frozenset[str]]
 """The names of two scheduler nodes."""

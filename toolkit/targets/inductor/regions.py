@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from torch.fx import GraphModule
+
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
@@ -40,6 +44,11 @@ def divert(find: Callable[[], object], region: Callable[[Any, Call], Any]) -> Wr
         return run
 
     return wrap
+
+
+def example_values(gm: GraphModule) -> tuple[object, ...]:
+    """Return the example values (fake tensors, symbolic ints) of a graph's placeholders."""
+    return tuple(value_of(node) for node in placeholders(gm))
 
 
 def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:

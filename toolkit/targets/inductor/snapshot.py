@@ -9,7 +9,6 @@ operators that it replaced. So a match that became a lowering
 is shown as it was before: `mm = mm(x, w)`, `add = add(mm, bias)`. It executes or compares nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch.fx import Graph, GraphModule, Node
@@ -43,7 +42,7 @@ def snapshot(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> GraphModule:
 def _copy_graph(graph: Graph) -> Graph:
     copy = Graph()
     made: dict[Node, Node] = {}
-    for node in _sort_nodes(list(graph.nodes)):
+    for node in topological([*graph.nodes], lambda node: node.all_input_nodes):
         lowered = node.meta.get(_LOWERED)
         made[node] = (
             _write_out(copy, node, lowered, made)
@@ -52,10 +51,6 @@ def _copy_graph(graph: Graph) -> Graph:
         )
     graphs.copy_codegen(graph, copy)
     return copy
-
-
-def _sort_nodes(nodes: Sequence[Node]) -> list[Node]:
-    return topological(nodes, lambda node: node.all_input_nodes)
 
 
 def _write_out(copy: Graph, node: Node, lowered: Lowered, made: dict[Node, Node]) -> Node:
@@ -104,7 +99,7 @@ def extract_lowered_body(matched: list[Node], out: Node, arguments: object) -> L
         return None
     body = Graph()
     made = {node: body.placeholder(node.name) for node in outside}
-    for node in _sort_nodes(operators):
+    for node in topological(operators, lambda node: node.all_input_nodes):
         made[node] = copy_node(body, node, made.__getitem__)
     body.output(made[out])
     return Lowered(body, tuple(positions[node] for node in outside))

@@ -46,9 +46,9 @@ from ctk.toolkit.targets.base import Compiled, Inputs, Options, Target, Trial
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.hooks import install_hooks
 from ctk.toolkit.targets.inductor.kernels import observe_inner_compile
+from ctk.toolkit.targets.inductor.lowering import SWITCHES
 from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
 from ctk.toolkit.targets.inductor.snapshot import snapshot
-from ctk.toolkit.targets.inductor.switches import SWITCHES
 from ctk.toolkit.targets.reporting import raise_innermost, report
 
 
