@@ -112,7 +112,7 @@ def run_upcast(
     play = None
     if is_random:
         play = same_draws(lambda tape: run_private(gm, inputs, modes, around=tape))
-    return run_private(gm, inputs, modes, dtype=torch.float64, runner=runner, around=play)
+    return run_private(gm, inputs, modes, upcast=True, runner=runner, around=play)
 
 
 def run_private(
@@ -120,25 +120,25 @@ def run_private(
     inputs: Sequence[object],
     modes: Modes,
     *,
-    dtype: torch.dtype | None = None,
+    upcast: bool = False,
     runner: type[Eager] = Eager,
     around: AbstractContextManager[None] | None = None,
 ) -> Outcome:
     """Run a private copy of a graph under `modes`; the exceptions of the program pass through.
 
     Args:
-        dtype: `torch.float64` upcasts the whole program. None: as it is.
+        upcast: Compute all floats in float64.
         around: Entered for the call and the gradients.
     """
-    private, owned = private_copy(gm, inputs, dtype=dtype)
+    private, owned = private_copy(gm, inputs, upcast=upcast)
     state = dataclasses.asdict(modes)
-    state = reference_state(state) if dtype is not None else state
+    state = reference_state(state) if upcast else state
     with under(state, STATES), keep_python_state(gm):
         held = dict(held_tensors(private))
         run = run_once(runner(private), owned, state, STATES, around, held=held)
     if not run.is_seeded:
-        return run_private(gm, inputs, modes, dtype=dtype, runner=runner, around=around)
-    return Outcome(run, dtype=dtype)
+        return run_private(gm, inputs, modes, upcast=upcast, runner=runner, around=around)
+    return Outcome(run, dtype=torch.float64 if upcast else None)
 
 
 def _refuse_control_flow(case: Case, error: BaseException) -> None:

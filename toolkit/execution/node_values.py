@@ -64,12 +64,12 @@ def graph_values(
 
 
 def values_and_error(
-    gm: GraphModule, inputs: Sequence[object], *, modes: Modes | None = None
+    gm: GraphModule, inputs: Sequence[object]
 ) -> tuple[dict[str, object], Exception | None]:
     """Return `graph_values`, and the exception of the graph: then the values up to that node."""
     values: dict[str, object] = {}
     try:
-        return graph_values(gm, inputs, modes=modes, values=values), None
+        return graph_values(gm, inputs, values=values), None
     except Exception as error:
         return values, error
 

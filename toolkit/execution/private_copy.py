@@ -32,14 +32,14 @@ def private_copy(
     gm: GraphModule,
     inputs: Sequence[object],
     *,
-    dtype: torch.dtype | None = None,
+    upcast: bool = False,
     lazy: bool = True,
 ) -> tuple[GraphModule, tuple[object, ...]]:
     """Return a copy of a program that a run may change.
 
     Args:
         gm: The graph; neither it nor its tensors change.
-        dtype: `torch.float64` makes it the float64 reference (`upcast_graph`). None: as it is.
+        upcast: Make it the float64 reference (`upcast_graph`).
         lazy: Leave out the graph's Python code (for an Interpreter); False for a compiler.
 
     Returns:
@@ -48,18 +48,16 @@ def private_copy(
 
     Raises:
         CaseError: It holds a TorchScript object that cannot be copied.
-        PrecisionRefused: `dtype` is given, and the program has no float64 form.
+        PrecisionRefused: `upcast`, and the program has no float64 form.
     """
     private = copy_graph_module(gm, lazy=lazy)
     _own_modules(private)
     held = held_state(private)
-    if dtype not in (None, torch.float64):
-        raise ValueError(f"a program can run in its own dtypes or in float64, not in {dtype}")
-    convert = wider if dtype is not None else None
+    convert = wider if upcast else None
     clones = clone_inputs([*inputs, *(each.value for each in held)], convert=convert)
     for each, clone in zip(held, clones[len(inputs) :], strict=True):
         setattr(each.owner, each.name, clone)
-    if dtype is not None:
+    if upcast:
         upcast_graph(private)
     return private, clones[: len(inputs)]
 

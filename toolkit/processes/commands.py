@@ -80,12 +80,7 @@ def run_group(
         process.wait()
 
 
-def run_command_group(
-    words: Sequence[str],
-    *,
-    seconds: float | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> CommandEnd:
+def run_command_group(words: Sequence[str], *, seconds: float | None = None) -> CommandEnd:
     """Run a command, wait for its end, and end all processes that it started.
 
     Raises:
@@ -97,7 +92,7 @@ def run_command_group(
         try:
             with run_group(
                 words,
-                environ={**os.environ, **(variables or {}), MARK: mark},
+                environ={**os.environ, MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
