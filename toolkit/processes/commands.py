@@ -6,6 +6,7 @@ time and output. Output that is not text is replaced.
 """
 
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -26,6 +27,10 @@ MARK = "CTK_COMMAND_RUN"
 
 OUTPUT_NBYTES = 64 << 20
 """A command that prints more is ended: it would fill the disk."""
+
+CANNOT_TELL = 125
+
+Outcome = Literal["good", "bad", "cannot tell"]
 
 _POLL_SECONDS = 0.05
 _FIRST_POLL_SECONDS = 0.002
@@ -126,3 +131,23 @@ def _end_carriers(mark: str) -> None:
     for _ in range(_LOOKS):  # a process that forks during a look hides its child from that look
         if not kill_processes(find_carriers(f"{MARK}={mark}")):
             return
+
+
+def read_outcome(code: int) -> Outcome:
+    """Return the outcome for an exit code, read as `git bisect run` does.
+
+    0 is good: no failure; 125 cannot tell; any other code, and a signal (negative), is bad.
+    """
+    return "good" if code == 0 else "cannot tell" if code == CANNOT_TELL else "bad"
+
+
+def describe_exit(code: int) -> str:
+    """Return an exit code as text: `exit code 3`, `signal SIGSEGV`."""
+    return f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

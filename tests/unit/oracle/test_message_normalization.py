@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctk.toolkit.oracle.questions.message_normalization import normalize_message
+from ctk.toolkit.oracle.questions.same_failure import normalize_message
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.operations.command.plan import Suspect, read_suspects, write_plan
-from ctk.toolkit.processes.commands import run_group
-from ctk.toolkit.processes.exit_codes import Outcome, describe_exit, read_outcome
+from ctk.toolkit.processes.commands import Outcome, describe_exit, read_outcome, run_group
 from ctk.toolkit.processes.link import report_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch import child_start

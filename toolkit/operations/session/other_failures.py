@@ -19,7 +19,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operations.report.diagnosis import OtherFailure
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.questions.message_normalization import normalize_message
+from ctk.toolkit.oracle.questions.same_failure import normalize_message
 from ctk.toolkit.reduce.size import is_smaller
 
 FOLDER = "others"

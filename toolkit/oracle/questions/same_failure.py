@@ -1,5 +1,6 @@
 """The judge of every reduction of a compile: does a candidate fail as the given case did?"""
 
+import re
 from dataclasses import dataclass, replace
 
 from ctk.compiler.options.choices import SameRule
@@ -8,7 +9,6 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.question import Oracle, Question
-from ctk.toolkit.oracle.questions.message_normalization import normalize_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +99,26 @@ def is_alike(wanted: Signature, seen: Signature, rule: SameRule) -> bool:
     return wanted.matches(seen) and (
         not has_words or normalize_message(wanted.message) == normalize_message(seen.message)
     )
+
+
+_NAME_NUMBER = re.compile(r"(?<=[A-Za-z])_\d+\b")
+_NUMBER = re.compile(
+    r"\b0x[0-9a-fA-F]+\b"  # an address
+    r"|\b[su]\d+\b"  # a symbolic size
+    r"|\b\d+(x\d+)+\b"  # a shape: 2x3
+    r"|(?<![\w.])[-+]?\d+(\.\d*)?([eE][-+]?\d+)?(?!\w)"
+)
+_SEVERAL = re.compile(r"#(\s*[,x]\s*#)+")
+
+
+def normalize_message(message: str) -> str:
+    """Return a message without the parts that change from candidate to candidate.
+
+    Numbers, addresses and lists of them become `#`. The number at the end of a node's name is
+    dropped with its underscore: `mul_5` and `mul` may be the same node of two candidates.
+
+    >>> normalize_message("mul_5: index 17 of [2, 3] at 0x7f31aa, float32")
+    'mul: index # of [#] at #, float32'
+    """
+    text = _NUMBER.sub("#", _NAME_NUMBER.sub("", message))
+    return " ".join(_SEVERAL.sub("#", text).split())

@@ -3,7 +3,7 @@
     python check.py {case}      `{case}` is the folder of the candidate, `{repro}` a script of it
 
 1. With a pattern: the case fails if the output matches.
-2. Without: its exit code decides, as for `ctk bisect-pass --command` (processes/exit_codes.py).
+2. Without: its exit code decides, as for `ctk bisect-pass --command` (processes/commands.py).
 3. A run that does not end is a `timeout`; it is the failure only if the given case does the same.
 
 The program starts without a shell. A mark within text of several words (`sh -c "grep x {repro}"`)
@@ -29,8 +29,13 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.question import NotKnown, Question
 from ctk.toolkit.oracle.questions.choice import CASE, REPRO
-from ctk.toolkit.processes.commands import OUTPUT_NBYTES, CommandEnd, run_command_group
-from ctk.toolkit.processes.exit_codes import describe_exit, read_outcome
+from ctk.toolkit.processes.commands import (
+    OUTPUT_NBYTES,
+    CommandEnd,
+    describe_exit,
+    read_outcome,
+    run_command_group,
+)
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.repro.run import write_repro
 
