@@ -7,6 +7,7 @@ It is quoted word by word and never copied from a file, because people paste it.
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -52,19 +53,12 @@ def resume_hint(folder: Path) -> str | None:
     A damaged journal is an error when it is resumed. The folder may come from another person: a
     case that needs trust does not get it here, and a command of the journal is not printed.
     """
-    if not (folder / JOURNAL).is_file():
-        return None
-    try:
-        header = read_header(folder)
-    except CaseError:
-        return None
+    header = _find_header(folder)
     if header is None:
         return None
     if "command" in header.options:
         return f"ctk bisect-pass --command … --out {shlex.quote(str(folder))} --resume  # as it was"
-    if (
-        "oracle" in header.options
-    ):  # the folder may come from another person: its command is not printed
+    if "oracle" in header.options:
         where = shlex.join([header.subject or "…", "--out", str(folder), "--resume"])
         return f"ctk {header.operation} {where} …  # with the oracle, as it was"
     command = resume_command(header, folder)
@@ -79,15 +73,18 @@ def other_command(folder: Path, operation: OperationName) -> str | None:
         None where the folder has no journal, or its subject is an object of the caller or a case
         that needs trust.
     """
-    try:
-        header = read_header(folder) if (folder / JOURNAL).is_file() else None
-    except CaseError:
-        return None
+    header = _find_header(folder)
     if header is None or header.subject is None or header.operation == operation:
         return None
     if trust_option(Path(header.subject).expanduser()):
         return None
     return command_about(header.subject, operation, header.options)
+
+
+def _find_header(folder: Path) -> Header | None:
+    with suppress(CaseError):
+        return read_header(folder) if (folder / JOURNAL).is_file() else None
+    return None
 
 
 def command_about(subject: str, operation: OperationName, options: Mapping[str, object]) -> str:

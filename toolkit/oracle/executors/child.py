@@ -152,7 +152,6 @@ class ChildProcess(Executor):
         return ask_in_isolation(question, self.limit_seconds, self.memory_nbytes)
 
     def resume(self) -> None:
-        """Accept questions again after `cancel`."""
         self._cancelled.clear()
 
     def cancel(self) -> None:

@@ -111,11 +111,9 @@ class RemoteExecutor(Executor):
         return ask_in_isolation(question, self._size.timeout_seconds, self._size.memory_nbytes)
 
     def resume(self) -> None:
-        """Accept questions again after `cancel`."""
         self._cancelled.clear()
 
     def cancel(self) -> None:
-        """Cancel the running question of another thread."""
         self._cancelled.set()
 
     def close(self) -> None:
