@@ -122,7 +122,7 @@ def find_link() -> Link | None:
 
 
 def own_link() -> Link:
-    """Return the link of this process; without a supervisor one that sends nothing."""
+    """Return the link of this process; without a supervisor, a link that sends nothing."""
     return find_link() or Link(None)
 
 
