@@ -344,3 +344,12 @@ def test_the_contents_of_a_tensor_are_read_once(monkeypatch: pytest.MonkeyPatch)
     assert fingerprint(case, digests) != first and len(read) == 3
     del case, x
     assert not digests.known
+
+
+def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
+    """Fingerprints have another form since schema 1: none of its answers would be found."""
+    start_journal(tmp_path, dataclasses.replace(HEADER, schema=1)).close()
+    with pytest.raises(
+        CaseError, match=r"not a journal of this ctk \(schema 1, .* reads 2\); start"
+    ):
+        resume_journal(tmp_path, HEADER)

@@ -33,7 +33,8 @@ from ctk.toolkit.processes.signals import defer_interrupts
 T = TypeVar("T")
 
 JOURNAL = "journal.jsonl"
-SCHEMA = 1
+SCHEMA = 2
+"""Of the lines and of the fingerprints in their keys."""
 
 OperationName = Literal["bisect-pass", "minify", "diagnose"]
 
@@ -189,7 +190,9 @@ def _header(text: bytes, folder: Path) -> Header:
     line = decode(Line, text, where=where)
     found = line.value.get("schema")
     if line.kind != Header.__name__ or found != SCHEMA:
-        raise CaseError(f"{where}: not a journal of this ctk (schema {SCHEMA}); {NEXT}")
+        raise CaseError(
+            f"{where}: not a journal of this ctk (schema {found}, this ctk reads {SCHEMA}); {NEXT}"
+        )
     return convert(Header, line.value, where=where)
 
 
