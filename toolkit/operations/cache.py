@@ -82,7 +82,6 @@ def explain(store: Store, prefix: str | None = None) -> Explanation | None:
     """Return why a compile was not found in the cache.
 
     Args:
-        store: The cache.
         prefix: How the digest of its key, or of an entry, starts; the last miss when None.
 
     Returns:

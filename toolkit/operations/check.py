@@ -31,10 +31,8 @@ class GraphCheck:
     """One graph of a program.
 
     Attributes:
-        case: The graph.
         judgement: The judgement of its results, which decides whether it fails.
         findings: The effect of each step of its compile on the values.
-        log: The compile.
         history: The change of each step to the error of each value, worst first; empty by default.
     """
 

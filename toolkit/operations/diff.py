@@ -39,7 +39,6 @@ class GraphDiff:
     Attributes:
         cases: The graph with target and options of each side.
         judgements: Of the results of each side, compared with eager.
-        comparison: The differences between the compiles.
     """
 
     cases: tuple[Case, Case]

@@ -40,9 +40,7 @@ class Health:
     """The answer of one check.
 
     Attributes:
-        name: Of the check.
         is_fine: Whether ctk can work on this machine.
-        detail: The finding.
         advice: The next step, unless it is fine.
     """
 

@@ -30,11 +30,7 @@ class PublicOperation(Protocol[P, Returned]):
 def takes_keywords(
     options_class: Callable[P, AnyOptions],
 ) -> Callable[[Callable[[Subject, Inputs | None, AnyOptions], Result]], PublicOperation[P, Result]]:
-    """Let an operation take the fields of its options class as keywords.
-
-    Args:
-        options_class: A frozen dataclass with keyword-only fields.
-    """
+    """Let an operation take the fields of its options class as keywords."""
 
     def decorate(
         run: Callable[[Subject, Inputs | None, AnyOptions], Result],

@@ -83,7 +83,6 @@ class Terms:
     """The terms of a reduction, as its options state them.
 
     Attributes:
-        choice: The question to ask.
         budget: Of all searches together.
         on_progress: Called after each question.
     """

@@ -23,9 +23,7 @@ class GraphRepro:
 
     Attributes:
         case: The graph as it was asked about.
-        judgement: Its judgement.
         folder: Where it was written as a case; None if it was not.
-        script: Its repro.
         run: The run of the script in a clean process.
     """
 

@@ -6,8 +6,8 @@ wait for a first compile; on noisy machines trust the shares.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from torch.fx import GraphModule
 
@@ -24,10 +24,7 @@ class StepTime:
     """The time of one pass, or of the code generation of a stage.
 
     Attributes:
-        stage: Where.
         name: The pass, over all its runs in that stage; or the code generator.
-        runs: How often it ran.
-        rewrites: How many it made.
         seconds: All runs together.
         notes: Remarks of the pass on the nodes that it examined.
     """
@@ -45,8 +42,6 @@ class Times:
     """Where the time of a compile went.
 
     Attributes:
-        case: Which graph.
-        target: Its target.
         seconds: The compile, from the captured graph to a callable, and the steps that were
             reported later: torch may ask for the backward graph at the first backward pass.
         steps: In the order in which they first ran.
@@ -67,17 +62,13 @@ class Times:
     @property
     def stages(self) -> tuple[StepTime, ...]:
         """The sums of each stage."""
-        found = dict.fromkeys(step.stage for step in self.steps)
-        return tuple(
-            _sum(stage, "", [step for step in self.steps if step.stage == stage]) for stage in found
-        )
+        return _sums(replace(step, name="", notes=()) for step in self.steps)
 
 
 class TimedTarget(Target):
     """Measures the compile of another target.
 
     Attributes:
-        seconds: The time of the compile.
         events: Events in the log at its end.
     """
 
@@ -131,14 +122,19 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     ]
     wholes = [kernel for kernel in log.kernels() if not kernel.nodes and not kernel.vetoed]
     single += [StepTime("lowered", str(k.id).partition("/")[2], 1, 0, k.seconds) for k in wholes]
-    keys = dict.fromkeys((step.stage, step.name) for step in single)
-    return tuple(
-        _sum(stage, name, [s for s in single if (s.stage, s.name) == (stage, name)])
-        for stage, name in keys
-    )
+    return _sums(single)
 
 
-def _sum(stage: str, name: str, steps: Sequence[StepTime]) -> StepTime:
-    runs, rewrites = sum(s.runs for s in steps), sum(s.rewrites for s in steps)
-    notes = tuple(note for step in steps for note in step.notes) if name else ()
-    return StepTime(stage, name, runs, rewrites, sum(s.seconds for s in steps), notes)
+def _sums(steps: Iterable[StepTime]) -> tuple[StepTime, ...]:
+    """Add up the steps of equal stage and name, in the order in which they first ran."""
+    sums: dict[tuple[str, str], StepTime] = {}
+    for each in steps:
+        before = sums.get((each.stage, each.name), StepTime(each.stage, each.name, 0, 0, 0.0))
+        sums[each.stage, each.name] = replace(
+            before,
+            runs=before.runs + each.runs,
+            rewrites=before.rewrites + each.rewrites,
+            seconds=before.seconds + each.seconds,
+            notes=before.notes + each.notes,
+        )
+    return tuple(sums.values())

@@ -67,11 +67,7 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """The result for one rule.
-
-    Attributes:
-        counter: Its counter-example, if it is refuted.
-    """
+    """The result for one rule."""
 
     subject: RuleSubject
     drawn: int

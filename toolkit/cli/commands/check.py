@@ -47,13 +47,7 @@ def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
 def answer_of_report(
     report: "CheckReport", steps: Sequence[str] = (), *, history: bool = False
 ) -> Answer:
-    """Return the answer: a failure if the results of any graph are one.
-
-    Args:
-        report: The result of the check.
-        steps: Next steps for the user.
-        history: Whether to show the history of error.
-    """
+    """Return the answer: a failure if the results of any graph are one."""
     data = {
         "graphs": [graph_data(graph, history=history) for graph in report.graphs],
         "end_to_end": document_data(report.end_to_end),

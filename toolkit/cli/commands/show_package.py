@@ -40,23 +40,19 @@ def show_package(path: Path) -> Answer:
 
 
 def _facts(found: "Description") -> Table:
-    rows, machine = table("what", "value"), found.machine
-    if found.why_not_here:
-        rows.add_row("does not run here", found.why_not_here)
-    made = ", ".join(f"{name} {version}" for name, version in found.made_by.items())
-    rows.add_row("made by", made)
-    rows.add_row(
-        "needs", f"{machine['system']} on {machine['processor']}, torch {machine['torch']}"
-    )
-    if machine["cpu_features"]:
-        rows.add_row("features of the CPU", ", ".join(machine["cpu_features"]))
-    if machine["compute_capabilities"]:
-        rows.add_row("GPUs of compute capability", ", ".join(machine["compute_capabilities"]))
+    machine = found.machine
     kept, out = len(found.weights), len(found.weights_left_out)
     bind = f"; {out} left out, to be bound: package.bind(model.state_dict())" if out else ""
-    rows.add_row("weights", f"{kept} kept, {spoken_size(found.weights_nbytes)}{bind}")
-    rows.add_row("sha256", found.digest)
-    return rows
+    facts = {
+        "does not run here": found.why_not_here,
+        "made by": ", ".join(f"{name} {version}" for name, version in found.made_by.items()),
+        "needs": f"{machine['system']} on {machine['processor']}, torch {machine['torch']}",
+        "features of the CPU": ", ".join(machine["cpu_features"]),
+        "GPUs of compute capability": ", ".join(machine["compute_capabilities"]),
+        "weights": f"{kept} kept, {spoken_size(found.weights_nbytes)}{bind}",
+        "sha256": found.digest,
+    }
+    return table("what", "value", rows=(fact for fact in facts.items() if fact[1]))
 
 
 def _entry(entry: "EntryDescription") -> list[RenderableType]:
@@ -87,9 +83,8 @@ def _weights(found: "Description") -> list[RenderableType]:
     named += [(each, "left out") for each in found.weights_left_out]
     if not named:
         return []
-    rows = table("weight", "dtype", "shape", "device", "")
-    for value, note in named[:_MOST_WEIGHTS]:
-        rows.add_row(value.name, value.dtype, value.shape, value.device, note)
+    cells = ((w.name, w.dtype, w.shape, w.device, note) for w, note in named[:_MOST_WEIGHTS])
+    rows = table("weight", "dtype", "shape", "device", "", rows=cells)
     hidden = len(named) - _MOST_WEIGHTS
     more = [f"and {hidden} more weights: --json lists them"] if hidden > 0 else []
     return ["", rows, *more]

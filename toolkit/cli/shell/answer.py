@@ -46,7 +46,6 @@ class Answer:
     """One command's answer.
 
     Attributes:
-        exit_code: The exit code of the process.
         headline: The answer itself, in one line; the first line of stdout.
         data: JSON values; `--json` prints them instead of everything else.
         body: Text after the headline, for people.

@@ -37,7 +37,6 @@ class Said:
 
     Attributes:
         command: Its name; `ctk` before there is one.
-        answer: Its answer.
         as_json: Print a document.
         is_quiet: Print the first line only.
         text: Printed unchanged in place of the answer: help, version, completions.

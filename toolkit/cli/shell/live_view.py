@@ -54,11 +54,7 @@ _FIXED_LINES = 6
 
 @contextlib.contextmanager
 def live_progress(out: TextIO) -> Generator["LiveReporter"]:
-    """Draw the reports of the block while it runs.
-
-    Args:
-        out: The terminal.
-    """
+    """Draw the reports of the block while it runs."""
     report = LiveReporter()
     live = Live(
         console=Console(file=out, force_terminal=True, highlight=False, markup=False, emoji=False),

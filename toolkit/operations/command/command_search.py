@@ -14,7 +14,7 @@ Not found: two culprits that only fail together; then one of them is named, and 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
@@ -71,18 +71,17 @@ def bisect_command(
     return _Search(words, seconds, say, run).find()
 
 
+@dataclass(slots=True)
 class _Search:
-    def __init__(
-        self,
-        words: Sequence[str],
-        seconds: float | None,
-        say: Say,
-        run: Callable[..., CommandRun],
-    ) -> None:
-        self._words, self._seconds, self._say, self._run = words, seconds, say, run
-        self._answers: dict[frozenset[Suspect], CommandRun] = {}
-        self._excluded: list[str] = []
-        self._runs = 0
+    words: Sequence[str]
+    seconds: float | None
+    say: Say
+    run: Callable[..., CommandRun]
+    answers: dict[frozenset[Suspect], CommandRun] = field(
+        default_factory=dict[frozenset[Suspect], CommandRun]
+    )
+    excluded: list[str] = field(default_factory=list[str])
+    runs: int = 0
 
     def find(self) -> CommandSearch:
         first = self._ask((), "with everything")
@@ -91,12 +90,12 @@ class _Search:
         found = self._find_culprit(first)
         proof = [each for each in (found.rewrite or found.culprit,) if each and found.confirmed]
         for left_out in ((), proof) if proof else ((),):
-            once = self._answers[frozenset(left_out)]
+            once = self.answers[frozenset(left_out)]
             again = self._run_once(left_out, "once more, as before")
             if again.outcome != once.outcome:
                 reason = f"the same run ends with {once.ended} once, and with {again.ended} then"
-                return CommandSearch(first, runs=self._runs, reason=reason, is_flaky=True)
-        return replace(found, runs=self._runs, excluded=tuple(self._excluded))
+                return CommandSearch(first, runs=self.runs, reason=reason, is_flaky=True)
+        return replace(found, runs=self.runs, excluded=tuple(self.excluded))
 
     def _find_culprit(self, first: CommandRun) -> CommandSearch:
         if not first.asked:
@@ -123,7 +122,7 @@ class _Search:
         """Return the guilty member: the last one up to which all must be left out."""
         every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
         if not self._is_good(group, f"without {every}"):
-            self._excluded.append(f"it also fails without {every}")
+            self.excluded.append(f"it also fails without {every}")
             few = first_true(group if len(group) <= FEW else ())
             return run_search(few, lambda member: self._is_good([member], f"without {member}"))
 
@@ -157,14 +156,14 @@ class _Search:
 
     def _ask(self, left_out: Iterable[Suspect], what: str) -> CommandRun:
         key = frozenset(left_out)
-        if key not in self._answers:
-            self._answers[key] = self._run_once(key, what)
-        return self._answers[key]
+        if key not in self.answers:
+            self.answers[key] = self._run_once(key, what)
+        return self.answers[key]
 
     def _run_once(self, left_out: Iterable[Suspect], what: str) -> CommandRun:
-        answer = self._run(self._words, frozenset(left_out), seconds=self._seconds)
-        self._runs += 1
-        self._say(f"{what}: {answer.outcome} ({answer.ended})")
+        answer = self.run(self.words, frozenset(left_out), seconds=self.seconds)
+        self.runs += 1
+        self.say(f"{what}: {answer.outcome} ({answer.ended})")
         return answer
 
 

@@ -29,7 +29,6 @@ class Suspect:
     Attributes:
         id: The id of the pass or kernel; for a rewrite that of its pass.
         number: Of a rewrite, in the compile of its graph.
-        rule: The rule that a rewrite applies.
     """
 
     graph: str

@@ -27,7 +27,6 @@ class Written:
     """A package that was written.
 
     Attributes:
-        entries: The names of its entry points.
         seconds: How long it took, with loading the programs.
     """
 

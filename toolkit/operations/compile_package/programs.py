@@ -28,7 +28,6 @@ class Source:
     """A program to compile.
 
     Attributes:
-        program: Exported.
         config: Options that the file asks for.
     """
 

@@ -85,7 +85,6 @@ class OtherFailure:
     """Another failure, which the reduction met on its way.
 
     Attributes:
-        signature: Of this failure.
         folder: The smallest candidate that showed it, as a case.
     """
 

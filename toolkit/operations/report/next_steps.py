@@ -28,7 +28,6 @@ def after_a_look(
     """Return the next steps after a command that only detects a failure.
 
     Args:
-        judgement: Its result.
         subject: Its subject, as the user names it.
         options: The keywords of its options.
         is_program: Whether that is a program: more of it may be looked at.

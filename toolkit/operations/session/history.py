@@ -25,7 +25,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.history_plot import Point, svg_of
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.reduce.progress import Progress
-from ctk.toolkit.reduce.size import Counts, counts_of
+from ctk.toolkit.reduce.size import counts_of
 
 HISTORY, PLOT = "history.jsonl", "history.svg"
 
@@ -35,11 +35,7 @@ OnProgress = Callable[[Progress], None]
 @document
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A line: the answer to a question, and how large the smallest case was after it.
-
-    Attributes:
-        call_nodes: Of the smallest case.
-    """
+    """A line: the answer to a question, and how large the smallest case was after it."""
 
     question: int
     seconds: float
@@ -55,7 +51,6 @@ class History:
 
     def __init__(self, run: Operation, given: Case, on_progress: OnProgress | None) -> None:
         self._run, self._on_progress = run, on_progress
-        self._counts = (given, counts_of(given))
         last = next(reversed(read_history(run.folder)), None)
         self._questions, self._seconds = (last.question, last.seconds) if last else (0, 0.0)
         if last is None:
@@ -72,7 +67,7 @@ class History:
     def _write(
         self, question: int, seconds: float, step: str, verdict: Verdict, best: Case
     ) -> None:
-        counts = self._counts_of(best)
+        counts = counts_of(best)
         sizes = (counts.call_nodes, counts.inputs, counts.elements)
         line = Answered(question, seconds, step, verdict, *sizes)
         text = json.dumps(encode(line), separators=(",", ":"))
@@ -87,11 +82,6 @@ class History:
         if points:
             svg = svg_of(points)
             self._run.save(PLOT, lambda: write_text(self._run.folder / PLOT, svg))
-
-    def _counts_of(self, best: Case) -> Counts:
-        if self._counts[0] is not best:
-            self._counts = (best, counts_of(best))
-        return self._counts[1]
 
 
 def read_history(folder: Path) -> list[Answered]:

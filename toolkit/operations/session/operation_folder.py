@@ -91,16 +91,8 @@ def open_operation(
         with open_journal(
             options.out, default, header, resume=options.resume, say=options.say, untold=untold
         ) as (journal, folder, go_on):
-            run = Operation(
-                it,
-                journal_executor(it.executor, journal, digests),
-                journal,
-                digests=digests,
-                folder=folder,
-                keep=keep,
-                say=options.say,
-                go_on=go_on,
-            )
+            oracle = journal_executor(it.executor, journal, digests)
+            run = Operation(it, oracle, journal, digests, folder, keep, options.say, go_on)
             try:
                 yield run
             except BaseException as error:

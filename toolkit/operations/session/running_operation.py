@@ -8,7 +8,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ctk.compiler.errors import CtkError
@@ -46,29 +46,22 @@ class Done:
     """The operation has reached its end; a search that a budget has ended has not."""
 
 
+@dataclass(slots=True, eq=False)
 class Operation:
     """A running operation; `found` is its diagnosis so far, None before the first verdict."""
 
-    def __init__(
-        self,
-        subject: OpenSubject,
-        oracle: Journaled,
-        journal: Journal,
-        *,
-        digests: Digests,
-        folder: Path,
-        keep: InputsMode,
-        say: Say,
-        go_on: str,
-    ) -> None:
-        self.subject, self.oracle = subject, oracle
-        self.journal, self.digests = journal, digests
-        self.folder, self.say, self.go_on = folder, say, go_on
-        self.keep: InputsMode = keep
-        self.found: Diagnosis | None = None
-        self._started = time.monotonic()
-        self._problems: list[str] = []
-        self._unsaved: dict[str, str] = {}
+    subject: OpenSubject
+    oracle: Journaled
+    journal: Journal
+    digests: Digests
+    folder: Path
+    keep: InputsMode
+    say: Say
+    go_on: str
+    found: Diagnosis | None = None
+    _started: float = field(default_factory=time.monotonic)
+    _problems: list[str] = field(default_factory=list[str])
+    _unsaved: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def failing(self) -> tuple[Case, Search]:
