@@ -21,7 +21,7 @@ from typing import cast
 
 from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
-from ctk.toolkit.verify_rules.drawing import constants_for, with_dense_layouts, with_sizes
+from ctk.toolkit.verify_rules.drawing import constants_for, with_dense_layouts, with_size
 from ctk.toolkit.verify_rules.draws import CallResult, Draw, DrawCall, DrawProgram, Neighbour
 from ctk.toolkit.verify_rules.operands import (
     DTYPES,
@@ -65,7 +65,7 @@ def _sizes(draw: Draw) -> Iterator[Draw]:
     tensors = draw.tensors()
     for old in dict.fromkeys(size for each in tensors.values() for size in each.shape):
         for new in (0, 1, 4):
-            yield with_sizes(draw, lambda size, old=old, new=new: new if size == old else size)
+            yield with_size(draw, old, new)
     for name, each in tensors.items():
         for index in range(len(each.shape)):
             head, tail = each.shape[:index], each.shape[index + 1 :]

@@ -5,10 +5,11 @@ fuzzers do; acceptance by the guard takes the role of coverage.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from random import Random
+from typing import cast
 
 import torch
 
@@ -205,9 +206,8 @@ def _list(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> tuple[in
 
 
 def _with_neighbours(random: Random, draw: Draw) -> Draw:
-    return replace(
-        draw, neighbours=tuple(_neighbour(random, draw) for _ in range(random.choice((1, 1, 2))))
-    )
+    count = random.choice((1, 1, 2))
+    return replace(draw, neighbours=tuple(_neighbour(random, draw) for _ in range(count)))
 
 
 def _neighbour(random: Random, draw: Draw) -> Neighbour:
@@ -221,19 +221,22 @@ def _neighbour(random: Random, draw: Draw) -> Neighbour:
 # --- mutations ------------------------------------------------------------------------------------
 
 
-def with_sizes(draw: Draw, change: Callable[[int], int]) -> Draw:
-    """Return a draw with each size changed, those in lists of sizes included."""
+def with_size(draw: Draw, old: int, new: int) -> Draw:
+    """Return a draw with one size in place of another everywhere, lists of sizes included."""
 
-    def change_sizes(operand: Operand) -> Operand:
+    def change(sizes: Iterable[int]) -> tuple[int, ...]:
+        return tuple(new if size == old else size for size in sizes)
+
+    def change_operand(operand: Operand) -> Operand:
         if isinstance(operand, TensorDraw):
-            return replace(operand, shape=tuple(map(change, operand.shape)))
+            return replace(operand, shape=change(operand.shape))
         if isinstance(operand, tuple):
-            return tuple(replace(each, shape=tuple(map(change, each.shape))) for each in operand)
+            return tuple(replace(each, shape=change(each.shape)) for each in operand)
         if isinstance(operand, Constant) and isinstance(operand.value, tuple):
-            return Constant(tuple(map(change, operand.value)))
+            return Constant(change(cast("tuple[int, ...]", operand.value)))
         return operand
 
-    return draw.bind({name: change_sizes(each) for name, each in draw.bound.items()})
+    return draw.bind({name: change_operand(each) for name, each in draw.bound.items()})
 
 
 def with_dense_layouts(draw: Draw) -> Draw:
@@ -267,8 +270,7 @@ def constants_for(random: Random, draw: Draw, name: str) -> list[object]:
 
 def _resize(random: Random, draw: Draw) -> Draw:
     sizes = [size for each in draw.tensors().values() for size in each.shape]
-    old, new = random.choice(sizes or [1]), random.choices(SIZES, WEIGHTS)[0]
-    return with_sizes(draw, lambda size: new if size == old else size)
+    return with_size(draw, random.choice(sizes or [1]), random.choices(SIZES, WEIGHTS)[0])
 
 
 def _one_tensor(

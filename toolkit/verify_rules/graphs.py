@@ -99,13 +99,10 @@ class _Builder:
             self._neighbours(number)
             self.calls[number] = self._call(call)
         self._neighbours(len(self.calls))
-        self.graph.output([*self._results(), *self.outputs])
-
-    def _results(self) -> list[Node]:
         results = [self.calls[number] for number in self.draw.program.results]
-        if self.draw.returned:
-            return results
-        return [self._add(aten.clone.default, (result,)) for result in results]
+        if not self.draw.returned:
+            results = [self._add(aten.clone.default, (result,)) for result in results]
+        self.graph.output([*results, *self.outputs])
 
     def _place(self, name: str, operand: Operand) -> None:
         """Add the nodes of tensors: first of all, because a graph starts with its placeholders."""

@@ -99,18 +99,14 @@ def _compare_types(before: Sequence[object], after: Sequence[object]) -> RuleDif
 
 
 def _compare_memory(before: Outcome, after: Outcome) -> RuleDifference | None:
-    old, new = (_shared_pairs(outcome) for outcome in (before, after))
+    assert before.run is not None and after.run is not None
+    old, new = before.run.layout.shared, after.run.layout.shared
     for one, other in sorted(old ^ new):
+        if other.startswith("held_"):  # a constant
+            continue
         when = "only before the rule" if (one, other) in old else "only after the rule"
         return RuleDifference("alias", f"{one} shares memory with {other} {when}")
     return None
-
-
-def _shared_pairs(outcome: Outcome) -> set[tuple[str, str]]:
-    """Return the results that share memory with inputs or each other; constants do not count."""
-    assert outcome.run is not None
-    pairs = outcome.run.layout.shared
-    return {(one, other) for one, other in pairs if not other.startswith("held_")}
 
 
 def _compare_inputs(before: Outcome, after: Outcome) -> RuleDifference | None:

@@ -119,7 +119,9 @@ def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
                 bound = each.asname or each.name.partition(".")[0]
                 names.setdefault(bound, sys.modules.get(each.name if each.asname else bound))
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            source = sys.modules.get(node.module) or _import_torch(node.module)
+            source = sys.modules.get(node.module)
+            if source is None and node.module.partition(".")[0] == "torch":  # imported when it runs
+                source = importlib.import_module(node.module)
             for each in node.names:
                 names.setdefault(each.asname or each.name, getattr(source, each.name, None))
         elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
@@ -127,11 +129,6 @@ def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
                 if isinstance(target, ast.Name):
                     names.setdefault(target.id, _value(node.value, names))
     return names
-
-
-def _import_torch(name: str) -> ModuleType | None:
-    """Return a module of torch that code imports when it runs; None for other modules."""
-    return importlib.import_module(name) if name.partition(".")[0] == "torch" else None
 
 
 def _uses(node: ast.AST, value: object, module: ModuleType) -> Iterator[tuple[ModuleType, str]]:

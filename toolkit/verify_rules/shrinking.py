@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ctk.toolkit.search.descents import descend
 from ctk.toolkit.search.questions import run_search
-from ctk.toolkit.verify_rules.drawing import with_sizes
+from ctk.toolkit.verify_rules.drawing import with_size
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.operands import (
     DTYPES,
@@ -80,7 +80,9 @@ def simpler_draws(draw: Draw) -> Iterator[Draw]:
     yield from _apart(draw)
     yield from _fewer_dims(draw)
     yield from _smaller_sizes(draw)
-    yield from _simpler_tensors(draw)
+    for name, each in draw.tensors().items():
+        for changed in _simpler(each):
+            yield draw.bind({name: changed})
     for dtype in DTYPES:
         yield draw.with_tensors(dtype=dtype)
     yield from _simpler_constants(draw)
@@ -102,7 +104,12 @@ def _fewer_dims(draw: Draw) -> Iterator[Draw]:
     for index in range(most):
         cut = draw.bind({k: replace(v, shape=_without(v.shape, index)) for k, v in tensors.items()})
         yield cut
-        yield _shorter_lists(cut, index)
+        lists = {
+            name: Constant(_without(each.value, index))
+            for name, each in draw.bound.items()
+            if isinstance(each, Constant) and isinstance(each.value, tuple)
+        }
+        yield cut.bind(lists)
     for name, each in tensors.items():
         for index in range(len(each.shape)):
             yield draw.bind({name: replace(each, shape=_without(each.shape, index))})
@@ -112,33 +119,18 @@ def _without(shape: tuple[int, ...], index: int) -> tuple[int, ...]:
     return shape[:index] + shape[index + 1 :]
 
 
-def _shorter_lists(draw: Draw, index: int) -> Draw:
-    lists = {
-        name: Constant(_without(each.value, index))
-        for name, each in draw.bound.items()
-        if isinstance(each, Constant) and isinstance(each.value, tuple)
-    }
-    return draw.bind(lists)
-
-
 def _smaller_sizes(draw: Draw) -> Iterator[Draw]:
     sizes = sorted({size for each in draw.tensors().values() for size in each.shape}, reverse=True)
     for old in sizes:
         for new in (1, 2, 3):
             if new < old or old == 0:
-                yield with_sizes(draw, lambda size, old=old, new=new: new if size == old else size)
+                yield with_size(draw, old, new)
     for name, each in draw.tensors().items():
         for index, old in enumerate(each.shape):
             for new in (1, 2):
                 shape = (*each.shape[:index], new, *each.shape[index + 1 :])
                 if new < old or old == 0:
                     yield draw.bind({name: replace(each, shape=shape)})
-
-
-def _simpler_tensors(draw: Draw) -> Iterator[Draw]:
-    for name, each in draw.tensors().items():
-        for changed in _simpler(each):
-            yield draw.bind({name: changed})
 
 
 def _simpler(tensor: TensorDraw) -> Iterator[TensorDraw]:

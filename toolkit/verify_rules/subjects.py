@@ -121,13 +121,14 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
     values = {k: v for k, v in vars(module).items() if name in (None, k)}
     steps = _steps(values, module)
     owners = {table: step for step in steps for table in _tables(steps[step])}
-    tables = list(_tables(values.values()))
+    fallback = next(iter(steps)) if len(steps) == 1 else Owner(module.__name__.rpartition(".")[2])
+    tables = _tables(values.values())
     every = (each for known in vars(module) for each in find_mentions(module, known))
     hints = hints_in(every if tables else ())
     rules = [
         rule_subject(
             rule,
-            owner := owners.get(table) or _owner(steps, module),
+            owner := owners.get(table, fallback),
             stage_of(owner),
             load_examples(module, stage_of(owner)),
             _place(module, table if isinstance(owner, Owner) else owner),
@@ -155,11 +156,6 @@ def enable_pass(step: Pass) -> Pass:
     """Return a pass with its option `enabled` switched on, in place of off or `auto`."""
     on = {False: True, "auto": "always"}.get(getattr(step, "enabled", True))
     return step if on is None else replace(cast("Any", step), enabled=on)
-
-
-def _owner(steps: Mapping[Step, object], module: ModuleType) -> Step | Owner:
-    """Return the pass of a table without one: the only pass of the module, if it has one."""
-    return next(iter(steps)) if len(steps) == 1 else Owner(module.__name__.rpartition(".")[2])
 
 
 def _function_passes(
