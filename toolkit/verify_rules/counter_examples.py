@@ -140,18 +140,14 @@ def render_script(finding: RuleFinding) -> str:
     if counter.trial.after is None:
         return f"{text}\n\nraise SystemExit(125)  # the rule raised: no graph\n"
     head, body = text.split("\n", 1)
+    graphs = [each for each in (counter.trial.before, counter.trial.after) if each is not None]
+    buffers = {name: tensor for graph in graphs for name, tensor in graph.named_buffers()}
     constants = "".join(
-        f"        {name!r}: {literal_source(tensor)},\n" for name, tensor in _constants(counter)
+        f"        {name!r}: {literal_source(tensor)},\n" for name, tensor in buffers.items()
     )
     functions = f"def constants():\n    return {{\n{constants}    }}\n"
     body = body.replace("inputs = [", "def make_inputs():\n    return [").replace("\n]", "\n    ]")
     return f"{head}\n\nimport sys\n\nimport torch\n\n{body}\n\n\n{functions}{SCRIPT}"
-
-
-def _constants(counter: CounterExample) -> list[tuple[str, Tensor]]:
-    graphs = (counter.trial.before, counter.trial.after)
-    buffers = {n: t for graph in graphs if graph is not None for n, t in graph.named_buffers()}
-    return list(buffers.items())
 
 
 def _keep_case(finding: RuleFinding, counter: CounterExample, folder: Path) -> None:

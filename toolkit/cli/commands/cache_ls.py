@@ -33,8 +33,10 @@ def cache_ls() -> Answer:
     rows = table("entry", *COLUMNS, "size", "used", "hits", "problem")
     for entry in found:
         said, parts = entry.label.about, entry.label.parts
+        versions = {name: parts.get(f"version.{name}", "") for name in COLUMNS}
         about = (
-            str(said.get(name) or _short(parts.get(f"version.{name}", ""))) for name in COLUMNS
+            str(said.get(name) or (text[:SHOWN_DIGITS] if len(text) == 64 else text))  # a digest
+            for name, text in versions.items()
         )
         age = spoken_age(max(0.0, time.time() - entry.used))
         size = spoken_size(entry.nbytes)
@@ -50,11 +52,6 @@ def cache_ls() -> Answer:
     }
     said = f"{count_entries_in_words(len(found))} in {store.root}, {room}"
     return Answer(ExitCode.NO_FAILURE, said, data, (rows,))
-
-
-def _short(text: str) -> str:
-    """Return a version, or the first digits of a digest."""
-    return text[:SHOWN_DIGITS] if len(text) == 64 else text
 
 
 def count_entries_in_words(count: int) -> str:

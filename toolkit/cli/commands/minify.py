@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from ctk.toolkit.case.case import Case
     from ctk.toolkit.operations.report.diagnosis import Diagnosis
     from ctk.toolkit.reduce.driver import Reduction
 
@@ -126,7 +125,8 @@ def failure_of(found: "Diagnosis", reduction: "Reduction") -> str:
         return f"{found.decided_by} decides{seen}"
     if found.other_failure is not None:
         return f"{one_line(str(found.other_failure))}; another failure than the given case's"
-    return kind_of(reduction.best)
+    seen = reduction.best.signature  # without its numbers, which were those of the case before
+    return str(dataclasses.replace(seen, output=None, message="")) if seen else ""
 
 
 def flaky_and_others(found: "Diagnosis") -> list[str]:
@@ -141,12 +141,6 @@ def flaky_and_others(found: "Diagnosis") -> list[str]:
         f"ctk repro {quote(str(each.folder))}{trust_option(each.folder)}"
         for each in found.others
     ]
-
-
-def kind_of(case: "Case") -> str:
-    """Return the failure without its numbers, which were those of the case before."""
-    signature = case.signature
-    return str(dataclasses.replace(signature, output=None, message="")) if signature else ""
 
 
 def reduction_data(reduction: "Reduction") -> dict[str, object]:

@@ -43,8 +43,9 @@ def document_data(document: object) -> Any:
 
 def evidence_lines(found: "EndToEnd | None") -> tuple[str, ...]:
     """Return how the layer of a failing program is known, one line each."""
-    is_failing = found is not None and found.judgement.fails
-    return tuple(f"evidence: {each}" for each in found.evidence) if found and is_failing else ()
+    if found is None or not found.judgement.fails:
+        return ()
+    return tuple(f"evidence: {each}" for each in found.evidence)
 
 
 def steps_after(

@@ -76,12 +76,12 @@ def live_progress(out: TextIO) -> Generator["LiveReporter"]:
 def _logs_above() -> Generator[None]:
     """Redirect handlers that hold the terminal above the live view, as `sys.stderr` already is."""
     held: list[tuple[logging.StreamHandler[Any], object]] = []
-    for handler in [*logging.getLogger().handlers, *logging.getLogger("ctk").handlers]:
-        if not isinstance(handler, logging.StreamHandler):
-            continue
-        stream: object = cast("logging.StreamHandler[Any]", handler).stream
-        if stream in (sys.__stderr__, _behind()):
-            held.append((cast("logging.StreamHandler[Any]", handler), stream))
+    behind = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # while something is drawn
+    for each in [*logging.getLogger().handlers, *logging.getLogger("ctk").handlers]:
+        if isinstance(each, logging.StreamHandler):
+            handler = cast("logging.StreamHandler[Any]", each)
+            if handler.stream in (sys.__stderr__, behind):
+                held.append((handler, handler.stream))
     for handler, _ in held:
         handler.setStream(sys.stderr)
     try:
@@ -89,11 +89,6 @@ def _logs_above() -> Generator[None]:
     finally:
         for handler, stream in held:
             handler.setStream(stream)
-
-
-def _behind() -> object:
-    """Return the stream that stands behind `sys.stderr` while something is drawn."""
-    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
 
 class LiveReporter:

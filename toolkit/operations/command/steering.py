@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from ctk.compiler.observe import KernelId, PassId, RewriteId
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.compile_log.recorder import Event, Recorder, Veto
-from ctk.toolkit.operations.command.plan import Kind, Suspect, read_vetoes
+from ctk.toolkit.operations.command.plan import Kind, read_vetoes
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.watch.child_start import note
@@ -96,9 +96,7 @@ class Steered(Recorder):
         return super().allow_kernel(kernel_id)
 
     def _note(self, kind: Kind, identity: str, number: int = 0, rule: str = "") -> None:
-        asked = Suspect(self._graph, kind, identity, number, rule)
-        parts = [asked.graph, asked.kind, asked.id, asked.number, asked.rule]
-        note(self._book, {"asked": parts})
+        note(self._book, {"asked": [self._graph, kind, identity, number, rule]})  # a `Suspect`
 
     def _forget(self, _: Event) -> None:
         self.log.events.clear()  # unused here, and they hold graphs

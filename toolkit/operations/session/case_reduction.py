@@ -119,12 +119,10 @@ class Shown:
     digests: Digests
     signatures: dict[str, Signature] = field(default_factory=dict[str, Signature])
 
-    def note(self, case: Case, judgement: Judgement | None) -> None:
+    def note(self, case: Case, judgement: Judgement) -> None:
         """Record the failure of a candidate that reproduces."""
-        if judgement is None or judgement.verdict is not Verdict.REPRODUCES:
-            return
         seen = judgement.signature
-        if self.given is None or seen is None:
+        if judgement.verdict is not Verdict.REPRODUCES or self.given is None or seen is None:
             return
         if self.takes_others or is_alike(self.given, seen, "strict"):
             self.signatures[fingerprint(case, self.digests)] = seen

@@ -48,7 +48,8 @@ def bisect_with_journal(
         CaptureError, ProgramError: See `bisect_command`.
     """
     header = _header(words, seconds)
-    default = f"{PREFIXES['bisect-pass']}_{_name(words)}"
+    script = next((word for word in words if word.endswith(".py")), words[0])
+    default = f"{PREFIXES['bisect-pass']}_{Path(script).stem or 'command'}"
     with open_journal(out, default, header, resume=resume, say=say) as (journal, folder, go_on):
         try:
             found = bisect_command(
@@ -78,9 +79,8 @@ def _run_with_journal(journal: Journal, run: Run) -> Run:
         known = journal.recall(CommandRun, key)
         if known is None:
             known = run(words, left_out, seconds=seconds)
-            known = (
-                replace(known, asked=()) if named else known
-            )  # only those of the first run are read
+            if named:  # only the suspects of the first run are read
+                known = replace(known, asked=())
             journal.note(key, known)
         return known
 
@@ -98,11 +98,6 @@ def _header(words: Sequence[str], seconds: float | None) -> Header:
         sources={file: digest_of(Path(file)) for file in files},
         variables=dict(variables()),
     )
-
-
-def _name(words: Sequence[str]) -> str:
-    script = next((word for word in words if word.endswith(".py")), words[0])
-    return Path(script).stem or "command"
 
 
 def _digest(*words: str) -> str:

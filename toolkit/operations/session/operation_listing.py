@@ -3,7 +3,6 @@
 The files are not trusted, and the command to resume grants no trust.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,14 +41,12 @@ class OperationEntry:
 
 def find_operations(walk: Walk) -> list[OperationEntry]:
     """Return the operations at or below a folder, by path."""
-    return [describe(folder) for folder in _folders(walk)]
-
-
-def _folders(walk: Walk) -> Iterator[Path]:
+    found: list[OperationEntry] = []
     for folder, subfolders, files in walk:
         if not {JOURNAL, FILE}.isdisjoint(files):
             subfolders.clear()
-            yield folder
+            found.append(describe(folder))
+    return found
 
 
 def describe(folder: Path) -> OperationEntry:

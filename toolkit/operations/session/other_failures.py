@@ -10,7 +10,6 @@ import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import describe
@@ -26,8 +25,6 @@ FOLDER = "others"
 MOST = 16
 """Limit of different failures: more of them would fill the disk unread."""
 
-T = TypeVar("T")
-
 
 @dataclass(slots=True)
 class Others:
@@ -41,12 +38,10 @@ class Others:
     smallest: dict[str, Case] = field(default_factory=dict[str, Case])
     left_out: set[str] = field(default_factory=set[str])
 
-    def note(self, case: Case, judgement: Judgement | None) -> None:
+    def note(self, case: Case, judgement: Judgement) -> None:
         """Keep a candidate that shows another failure than the expected one."""
-        if judgement is None or judgement.verdict is not Verdict.DIFFERENT:
-            return
-        signature = judgement.signature
-        if signature is None or signature.kind == "oracle":
+        signature, is_other = judgement.signature, judgement.verdict is Verdict.DIFFERENT
+        if not is_other or signature is None or signature.kind == "oracle":
             return
         name, failing = name_of(signature), replace(case, signature=signature)
         known = self.smallest.get(name)

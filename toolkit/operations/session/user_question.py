@@ -6,7 +6,6 @@ pass that is left out means nothing to a command, and little for time.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.bisect import Search
@@ -14,7 +13,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.session.case_reduction import Work, finish_reduction, start_work
+from ctk.toolkit.operations.session.case_reduction import finish_reduction, start_work
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.operation_folder import discard
 from ctk.toolkit.operations.session.oracle_stack import (
@@ -74,7 +73,16 @@ def reduce_for_user(
     run.write(state="bisected")
     stack = with_repeats(stack, case, answers)
     work = start_work(run, run.folder / "case", budget, on_progress)
-    return finish_reduction(work, work.attempt(case, stack), partial(_repro, work, stack))
+    folder = work.best.folder
+
+    def write(smallest: Case, is_interrupted: bool) -> Written:
+        if stack.own is None:
+            return write_graph_repro(run, smallest, folder, None, is_interrupted=is_interrupted)
+        return write_decided_repro(
+            run, smallest, folder, stack, words, is_interrupted=is_interrupted
+        )
+
+    return finish_reduction(work, work.attempt(case, stack), write)
 
 
 def _stack(run: Operation, choice: Choice) -> tuple[Sequence[Case], OracleStack]:
@@ -93,15 +101,6 @@ def _ask_again(stack: OracleStack, case: Case, first: Judgement) -> list[Judgeme
     if first.verdict in (Verdict.PASSES, Verdict.FLAKY):
         answers += ask_until_failing(stack.runs, Question(case), stack.passing_runs - 1)
     return answers
-
-
-def _repro(work: Work, stack: OracleStack, smallest: Case, is_interrupted: bool) -> Written:
-    run, folder = work.run, work.best.folder
-    assert run.found is not None
-    if stack.own is None:
-        return write_graph_repro(run, smallest, folder, None, is_interrupted=is_interrupted)
-    words = run.found.decided_by
-    return write_decided_repro(run, smallest, folder, stack, words, is_interrupted=is_interrupted)
 
 
 def ask_again(run: Operation) -> Diagnosis | None:

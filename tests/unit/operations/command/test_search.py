@@ -10,7 +10,7 @@ import torch
 
 from ctk.compiler.errors import CaptureError, CaseError, ConfigError, ProgramError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.toolkit.cli.commands.bisect_command import answer_of_search, command_words
+from ctk.toolkit.cli.commands.bisect_pass import answer_of_search, command_words
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
 from ctk.toolkit.operations.command.plan import Suspect, read_suspects, read_vetoes, write_plan
