@@ -7,8 +7,8 @@ of the operands, so that the predicted types are the real ones.
 They leave no record: their results are on the nodes of every graph (`meta["val"]`).
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from ctk.compiler.observe import PassId
@@ -30,11 +30,9 @@ class FakeKernels:
     numbering: Numbering
     _allowed: dict[Operator, bool] = field(default_factory=dict[Operator, bool])
 
-    @contextmanager
-    def hook(self) -> Generator[None]:
+    def hook(self) -> AbstractContextManager[None]:
         """Ask about each operator in this thread until the region ends; needs the compile lock."""
-        with fake_kernels_watched(self._allow):
-            yield
+        return fake_kernels_watched(self._allow)
 
     def _allow(self, operator: Operator) -> bool:
         if operator not in self._allowed:

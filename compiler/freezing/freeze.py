@@ -91,7 +91,8 @@ def constants_of(
             "freezing skipped: the inputs were reordered by autograd dispatch (aliased inputs)"
         )
         return {}
-    fixed = mutated_bases(graph.graph) | _returned_bases(graph)
+    returned = {base_of(node) for node in graph.graph.output_node().all_input_nodes}
+    fixed = mutated_bases(graph.graph) | returned
     found: dict[int, torch.Tensor] = {}
     for index, (node, (value, is_held)) in enumerate(zip(inputs, values, strict=True)):
         if is_held and node not in fixed and isinstance(value, torch.Tensor) and _is_plain(value):
@@ -151,11 +152,6 @@ def _is_plain(value: torch.Tensor) -> bool:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return False
     return value.layout == torch.strided and not value.is_meta and not value.is_nested
-
-
-def _returned_bases(graph: GraphModule) -> set[Node]:
-    (output,) = graph.graph.find_nodes(op="output")
-    return {base_of(node) for node in output.all_input_nodes}
 
 
 def _are_aligned(inputs: Sequence[Node], values: Sequence[tuple[object, bool]]) -> bool:

@@ -190,13 +190,10 @@ def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kern
     sweeps: list[Sweep] = []
     for sweep in side.kernel.sweeps:
         own = tuple(names[id(part)] for loop in sweep.inner for part in side.parts[loop])
-        loops = _ordered(own if sweep.inner else inside if side.is_pure else ())
+        chosen = own if sweep.inner else inside if side.is_pure else ()
+        loops = tuple(sorted(chosen, key=lambda loop: int(loop.name[1:])))
         if sweep.is_ordered and (loops != own or len(own) != len(sweep.inner)):
             raise Misaligned(f"the order of the iterations of {side.kernel.name} counts")
         sweeps.append(Sweep(loops, tuple(map(rewriting.statement, sweep.statements))))
     old = side.kernel
     return Kernel(old.name, shared, tuple(sweeps), old.nodes, old.device)
-
-
-def _ordered(loops: Sequence[Var]) -> tuple[Var, ...]:
-    return tuple(sorted(loops, key=lambda loop: int(loop.name[1:])))

@@ -14,7 +14,6 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.lowering.arrays import Array, At, cast, constant
-from ctk.compiler.lowering.atomics import require_atomic
 from ctk.compiler.lowering.draft import Draft, check_type
 from ctk.compiler.lowering.ir import (
     POSITIONS,
@@ -38,6 +37,10 @@ from ctk.compiler.lowering.layout import Shape, loop_axes, memory_order, row_maj
 from ctk.compiler.lowering.walk import Rewriting
 from ctk.compiler.sizes.index import ONE, IndexLike, Var, of_atom
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
+
+_ATOMIC = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
+_ATOMIC_SUMS = _ATOMIC | {torch.float16, torch.bfloat16}
+"""Types that a GPU combines atomically: by `max` and `min`, and by `add`."""
 
 
 @dataclass(slots=True)
@@ -98,10 +101,6 @@ class Builder:
         """Add memory for a value within the node, dense in row-major order."""
         name = self.draft.unique(f"{self.origin}.{suffix}")
         return self.draft.add_memory(name, dtype, shape, row_major(shape), self.device)
-
-    def array_of(self, buffer: Buffer) -> Array:
-        """Return the contents of a buffer."""
-        return self.read(whole(buffer))
 
     def realize(self, array: Array, suffix: str = "part") -> View:
         """Compute an array once, into memory of its own."""
@@ -211,7 +210,7 @@ class Builder:
         at = tuple(map(of_atom, outer))
         stores = tuple(Store(b.name, whole(b).at(at), Local(b.name, b.dtype)) for b in buffers)
         self.emit(names[0], outer, (Sweep(inner, (reduction,)), Sweep((), stores)))
-        results = [self.array_of(buffer) for buffer in buffers]
+        results = [self.read(whole(buffer)) for buffer in buffers]
         if keepdim:
             results = [_with_axes(result, array.shape, axes) for result in results]
         return tuple(results)
@@ -226,7 +225,7 @@ class Builder:
         scan = Scan(name, kind, array.at(at), array.dtype)
         store = Store(name, whole(buffer).at(at), Local(name, array.dtype))
         self.emit(name, outer, (Sweep((loops[axis],), (scan, store)),))
-        return self.array_of(buffer)
+        return self.read(whole(buffer))
 
     def emit(self, name: str, outer: tuple[Var, ...], sweeps: tuple[Sweep, ...]) -> None:
         """Add a kernel, all of whose statements originate from the node that is lowered."""
@@ -274,3 +273,22 @@ def _counted(loops: tuple[Var, ...]) -> tuple[Var, ...]:
     """Drop loops of one iteration; keep one if all are, because a reduction needs a loop."""
     counted = tuple(each for each in loops if each.size != ONE)
     return counted or loops[:1]
+
+
+def is_atomic(mode: StoreMode, dtype: Dtype) -> bool:
+    """Return whether a GPU combines values of a type at one place in one step."""
+    return dtype in _ATOMIC_SUMS if mode == "add" else mode in ("max", "min") and dtype in _ATOMIC
+
+
+def require_atomic(device: torch.device, mode: StoreMode, dtype: Dtype) -> None:
+    """Refuse a scatter that a GPU cannot do, or cannot do in the deterministic order asked for.
+
+    Raises:
+        NotLowered: One of the two.
+    """
+    if mode == "set" or device.type == "cpu":
+        return
+    if not is_atomic(mode, dtype):
+        raise NotLowered(f"a GPU has no atomic {mode} of {dtype}")
+    if dtype.is_floating_point and torch.are_deterministic_algorithms_enabled():
+        raise NotLowered("the order of atomic sums differs, and algorithms are to be deterministic")

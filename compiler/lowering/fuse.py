@@ -89,20 +89,18 @@ class _Fusion:
             return False
         nodes = _nodes_of(first, group)
         is_sole_reader = list(self.groups.readers.get(name, ())) == [group]
-        fits = len(nodes) <= self.options.max_nodes and _is_gathered(one, two)
-        if is_sole_reader:
-            fits = fits and not leads(first, group)
-        else:
-            fits = fits and self.groups.is_copyable(first)
         rule = "gather" if is_sole_reader else "recompute"
+        fits = (
+            len(nodes) <= self.options.max_nodes
+            and _is_gathered(one, two)
+            and (not leads(first, group) if is_sole_reader else self.groups.is_copyable(first))
+        )
         kernel = self._inline(one, two) if fits else None
         if kernel is None or not self.allow(f"{rule} {one.name} -> {two.name}", nodes):
             group.refused.add(id(one))
             return False
-        if is_sole_reader:
-            self.groups.join(first, group, kernel, nodes)
-        else:
-            self.groups.copy_into(first, group, kernel, nodes)
+        replace = self.groups.join if is_sole_reader else self.groups.copy_into
+        replace(first, group, kernel, nodes)
         return True
 
     def _candidates(self, group: Group) -> Iterator[tuple[Group, Group, bool]]:

@@ -24,10 +24,10 @@ from torch.fx.node import map_aggregate, map_arg
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import WIDER, Memory, memory_of, unwritten
 from ctk.compiler.lowering.ir import LibraryCall, Program, Step
+from ctk.compiler.lowering.walk import arguments_of
 from ctk.compiler.sizes.index import product
 from ctk.compiler.sizes.size_guards import NotLowered, number_of, size_of
 

@@ -227,7 +227,7 @@ class _Values:
             place = int(self.spread(places)[tuple(found)])
             at = ", ".join(f"{v.name}={n}" for v, n in zip(self._vars, found, strict=True))
             text = f"{what} at {place}, which is not within its {size} elements, for {at}"
-            raise OutOfRange(self._message(node, text))
+            raise self._error(node, text, OutOfRange)
 
     def _needs(self, value: Value, mask: int) -> list[tuple[Value, int]]:
         if not isinstance(value, Guarded):
@@ -318,8 +318,7 @@ class _Values:
             kinds = ", ".join(map(str, types))
             raise self._error(node, f"{op.name} of {kinds} gives {op.dtype}")
 
-    def _error(self, node: str, text: str) -> InterpretError:
-        return InterpretError(self._message(node, text))
-
-    def _message(self, node: str, text: str) -> str:
-        return f"kernel {self._run.kernel.name}, node {node}: {text}"
+    def _error(
+        self, node: str, text: str, kind: type[InterpretError] = InterpretError
+    ) -> InterpretError:
+        return kind(f"kernel {self._run.kernel.name}, node {node}: {text}")

@@ -78,8 +78,8 @@ def _shift(x: Array, by: Array, *, left: bool) -> Array:
     inside = (by >= 0) & (by < width)
     safe = np.where(inside, by, 0).astype(x.dtype)
     if left:
-        return np.where(inside, np.left_shift(x, safe), 0)
-    return np.where(inside, np.right_shift(x, safe), np.where(x < 0, -1, 0).astype(x.dtype))
+        return np.where(inside, x << safe, 0)
+    return np.where(inside, x >> safe, np.where(x < 0, -1, 0).astype(x.dtype))
 
 
 def _rounding(function: Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -10,6 +10,7 @@ For each node, in order:
 
 import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -106,15 +107,14 @@ class _Lowering:
 
     def _existing(self, node: Node, value: object, role: Any) -> None:
         if isinstance(value, torch.Tensor):
-            try:
+            with suppress(NotLowered):  # then its readers are library calls
                 self.draft.add_tensor(node.name, value, role)
-            except NotLowered:
-                return  # its readers are library calls
 
     def _call(self, node: Node) -> None:
         builder = self.builder
         builder.node, builder.origin = node, node.name
-        if self._is_item(node) or self._is_alias(node):
+        is_item = node.target is operator.getitem and node.name in self.draft.views
+        if is_item or self._is_alias(node):  # an item is made with the other results
             return
         mark = self.draft.mark()
         try:
@@ -186,10 +186,6 @@ class _Lowering:
         else:
             self.builder.write_result(name, result, recorded)
 
-    def _is_item(self, node: Node) -> bool:
-        """Return whether a node picks a result of a lowered node, which is made already."""
-        return node.target is operator.getitem and node.name in self.draft.views
-
     def _is_alias(self, node: Node) -> bool:
         """Add a view, and its call for steps that need it as a tensor; False for other nodes."""
         tensor, base = tensor_of(node), viewed(node)
@@ -226,17 +222,12 @@ class _Lowering:
         tensor = tensor_of(node)
         if tensor is None:
             return
-        alias = self._written_alias(node)
+        written = [each.name for each in mutated_arguments(node)]
+        alias = self.draft.views.get(written[0]) if len(written) == 1 else None
         if alias is not None:
             self.draft.views[node.name] = alias
             return
         *_, memory = memory_of(node, self.draft.views, self.draft.buffers)
-        try:
+        with suppress(NotLowered):
             base = memory if memory != node.name else ""
             self.draft.add_tensor(node.name, tensor, "library", base)
-        except NotLowered:
-            return
-
-    def _written_alias(self, node: Node) -> View | None:
-        written = [each.name for each in mutated_arguments(node)]
-        return self.draft.views.get(written[0]) if len(written) == 1 else None

@@ -24,9 +24,8 @@ from torch.fx import Node
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import tensor_of, value_of
-from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, Step, View, is_temporary
-from ctk.compiler.lowering.walk import reads, writes
+from ctk.compiler.lowering.walk import arguments_of, reads, writes
 from ctk.compiler.sizes.size_guards import mentioned_symbols
 
 _WORLD = "%effects"

@@ -36,7 +36,7 @@ def program_text(program: Program) -> str:
     """Return a program: its buffers, then its steps."""
     lines = [buffer_text(buffer) for buffer in program.buffers.values()]
     for step in program.steps:
-        lines += ["", kernel_text(step) if isinstance(step, Kernel) else library_text(step)]
+        lines += ["", kernel_text(step) if isinstance(step, Kernel) else _library(step)]
     return "\n".join(lines)
 
 
@@ -60,8 +60,7 @@ def buffer_text(buffer: Buffer) -> str:
     return f"buffer {buffer.name}: {dtype}{shape} strides {strides} {where}"
 
 
-def library_text(call: LibraryCall) -> str:
-    """Return a library call in one line."""
+def _library(call: LibraryCall) -> str:
     return f"library {call.node.format_node()}  # {call.why}"
 
 

@@ -1,4 +1,4 @@
-"""Walk, change and number the values of the loop IR."""
+"""Walk, change and number the values of the loop IR, and list the arguments of a kernel."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,8 @@ from ctk.compiler.lowering.ir import (
     Value,
     indirect_value,
 )
-from ctk.compiler.sizes.index import Atom, Index, IndexLike, Indirect, Var
+from ctk.compiler.sizes.index import Atom, Index, IndexLike, Indirect, Symbol, Var
+from ctk.compiler.sizes.size_guards import symbols_of
 
 
 def operands(value: Value) -> tuple[Value, ...]:
@@ -101,6 +102,33 @@ def reads(kernel: Kernel) -> frozenset[str]:
 def writes(kernel: Kernel) -> frozenset[str]:
     """Return the buffers that a kernel writes."""
     return frozenset(store.buffer for store in kernel.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The buffers and sizes of a kernel by store, load and mention: the order of all printers."""
+
+    written: tuple[str, ...]
+    read: tuple[str, ...]
+    symbols: tuple[Symbol, ...]
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        return (*self.written, *self.read)
+
+
+def arguments_of(kernel: Kernel) -> Arguments:
+    """Return the arguments of a kernel: buffers written, buffers read, sizes."""
+    written = tuple(dict.fromkeys(store.buffer for store in kernel.stores))
+    read = dict.fromkeys(load.buffer for load in loads(kernel) if load.buffer not in written)
+    return Arguments(written, tuple(read), tuple(symbols_of(_indices(kernel))))
+
+
+def _indices(kernel: Kernel) -> list[Index]:
+    loops = (*kernel.outer, *(loop for sweep in kernel.sweeps for loop in sweep.inner))
+    found = [*(loop.size for loop in loops), *indices_of(kernel.statements)]
+    computed = [atom for index in found for atom in index.atoms if isinstance(atom, Indirect)]
+    return [*found, *(atom.size for atom in computed)]
 
 
 @dataclass(slots=True)

@@ -83,12 +83,6 @@ def find_backward_nodes(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
     return [node for node in info.nodes if node in inside and node not in inputs]
 
 
-def find_recomputed(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
-    """Return the nodes of forward that backward recomputes if these values are saved."""
-    found = find_backward_nodes(info, values)
-    return [n for n in found if n in info.forward and n.op == "call_function"]
-
-
 def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
     """Return the values that backward reads, in the order that AOTAutograd wants."""
     given = dict.fromkeys(values)
@@ -96,9 +90,10 @@ def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
     used = [node for node in info.nodes if node in given and node in read]
     tensors = [node for node in used if not is_symbolic(node)]
     numbers = [node for node in used if is_symbolic(node)]
+    again = info.forward.intersection(find_backward_nodes(info, given))
     return Saved(
         tuple(node for node in tensors if not node.meta.get(_UNCHECKED, False)),
-        tuple(node for node in find_recomputed(info, given) if is_random(node)),
+        tuple(node for node in again if is_random(node)),
         tuple(node for node in tensors if node.meta.get(_UNCHECKED, False)),
         tuple(_with_bindings(info, numbers, tensors)),
     )

@@ -36,7 +36,7 @@ def minimum_cut(
     """
     import numpy as np
     from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     _require_bounded(edges, size, source, sink)
     unit = -(-sum(capacity or 0 for capacity in edges.values()) // LARGEST) or 1
@@ -47,14 +47,8 @@ def minimum_cut(
     left = graph - maximum_flow(graph, source, sink).flow
     left.data[left.data < 0] = 0
     left.eliminate_zeros()
-    below = _reach(left.T.tocsr(), sink)
+    below = set(breadth_first_order(left.T.tocsr(), sink, return_predecessors=False).tolist())
     return [(tail, head) for tail, head in edges if head in below and tail not in below]
-
-
-def _reach(graph: Any, start: int) -> set[int]:
-    from scipy.sparse.csgraph import breadth_first_order
-
-    return set(breadth_first_order(graph, start, return_predecessors=False).tolist())
 
 
 def _require_bounded(edges: Mapping[Edge, int | None], size: int, source: int, sink: int) -> None:
@@ -70,11 +64,7 @@ def _require_bounded(edges: Mapping[Edge, int | None], size: int, source: int, s
         came.update(dict.fromkeys(fresh, tail))
         waiting.extend(fresh)
     if sink in came:
-        raise Unbounded(_path(came, source, sink))
-
-
-def _path(came: Mapping[int, int], source: int, sink: int) -> list[int]:
-    path = [sink]
-    while path[-1] != source:
-        path.append(came[path[-1]])
-    return path[::-1]
+        path = [sink]
+        while path[-1] != source:
+            path.append(came[path[-1]])
+        raise Unbounded(path[::-1])

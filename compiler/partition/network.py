@@ -89,9 +89,4 @@ def _capacity(node: Node, info: NodeInfo, written: Collection[Node]) -> int | No
         return None
     if node in written:  # a copy of it is saved
         return None if copy_before(node) is None else nbytes(node)
-    return nbytes_to_save(node, info)
-
-
-def nbytes_to_save(node: Node, info: NodeInfo) -> int:
-    """Return the bytes of saving a node; 0 for parameters, which stay in memory anyway."""
-    return 0 if node in info.static else nbytes(node)
+    return 0 if node in info.static else nbytes(node)  # parameters stay in memory anyway

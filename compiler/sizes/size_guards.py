@@ -40,7 +40,7 @@ def size_of(value: int | torch.SymInt) -> Index:
     """
     if not isinstance(value, torch.SymInt):
         return as_index(int(value))
-    return _converted(fake.size_expression(value), value)
+    return size_of_expression(fake.size_expression(value), value)
 
 
 def size_of_expression(expression: Any, like: torch.SymInt) -> Index:
@@ -49,7 +49,18 @@ def size_of_expression(expression: Any, like: torch.SymInt) -> Index:
     Raises:
         NotLowered: As `size_of`.
     """
-    return _converted(expression, like)
+    if expression.is_Integer:
+        return as_index(int(expression))
+    if expression.is_Symbol:
+        return symbol(str(expression), fake.least_value(like, expression))
+    kind = type(expression).__name__
+    if kind == "Pow" and expression.exp.is_Integer and expression.exp > 0:
+        base = size_of_expression(expression.base, like)
+        return product([base] * int(expression.exp))
+    make = _FUNCTIONS.get(kind)
+    if make is None:
+        raise NotLowered(f"its size {expression} is not a sum of products")
+    return make([size_of_expression(each, like) for each in expression.args])
 
 
 def sizes_of(values: Iterable[int | torch.SymInt]) -> tuple[Index, ...]:
@@ -78,10 +89,10 @@ def mentioned_symbols(value: object) -> frozenset[str]:
 
 def number_of(index: Index, sizes: Mapping[str, int]) -> int:
     """Return the value of an expression of symbols, given theirs by name."""
-    total = 0
-    for monomial, factor in index.terms:
-        total += math.prod((_atom_number(atom, sizes) for atom in monomial), start=factor)
-    return total
+    return sum(
+        math.prod((_atom_number(atom, sizes) for atom in monomial), start=factor)
+        for monomial, factor in index.terms
+    )
 
 
 def python_text(index: Index) -> str:
@@ -109,21 +120,6 @@ def _python_atom(atom: object) -> str:
     if isinstance(atom, Extreme):
         return f"{atom.kind}({python_text(atom.left)}, {python_text(atom.right)})"
     return str(atom)
-
-
-def _converted(expression: Any, size: torch.SymInt) -> Index:
-    if expression.is_Integer:
-        return as_index(int(expression))
-    if expression.is_Symbol:
-        return symbol(str(expression), fake.least_value(size, expression))
-    kind = type(expression).__name__
-    if kind == "Pow" and expression.exp.is_Integer and expression.exp > 0:
-        base = _converted(expression.base, size)
-        return product([base] * int(expression.exp))
-    make = _FUNCTIONS.get(kind)
-    if make is None:
-        raise NotLowered(f"its size {expression} is not a sum of products")
-    return make([_converted(each, size) for each in expression.args])
 
 
 _FUNCTIONS: Mapping[str, Callable[[list[Index]], Index]] = {

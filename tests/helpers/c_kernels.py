@@ -10,9 +10,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c.c_codegen import COptions, compile_kernels
 from ctk.compiler.codegen.schedule.generator import KernelSetting
-from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.lowering.walk import arguments_of
 from ctk.compiler.sizes.index import Index
 
 

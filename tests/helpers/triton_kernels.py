@@ -12,12 +12,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.codegen.triton.triton_codegen import compile_kernels
 from ctk.compiler.codegen.triton.variants import TritonOptions
-from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import memory_of, unwritten
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.lowering.walk import arguments_of
 from ctk.compiler.sizes.size_guards import number_of
 
 Memories = dict[str, Tensor]

@@ -14,8 +14,8 @@ from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compilation import compile_with
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.lowering.walk import arguments_of
 from ctk.compiler.options.choices import Options
 from ctk.compiler.runtime.c_kernels import CKernel
 

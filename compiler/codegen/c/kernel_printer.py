@@ -29,9 +29,9 @@ from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.transpose import SIDE, Transposed, transposed
 from ctk.compiler.codegen.c.types import Names, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block, Values
-from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
 from ctk.compiler.lowering.layout import extent_of
+from ctk.compiler.lowering.walk import Arguments, arguments_of
 from ctk.compiler.runtime.c_kernels import Check
 from ctk.compiler.sizes.index import Var
 

@@ -19,8 +19,8 @@ from ctk.compiler.fx.extract import Extract
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import free_name
-from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, View
+from ctk.compiler.lowering.walk import arguments_of
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import (
     Allocation,

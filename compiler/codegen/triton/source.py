@@ -9,8 +9,7 @@ from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.printed_values import Printed
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.lowering.atomics import is_atomic
+from ctk.compiler.lowering.builder import is_atomic
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,
@@ -21,7 +20,7 @@ from ctk.compiler.lowering.ir import (
     Sweep,
     Value,
 )
-from ctk.compiler.lowering.walk import Numbers, Rewriting, walk
+from ctk.compiler.lowering.walk import Numbers, Rewriting, arguments_of, walk
 from ctk.compiler.sizes.index import Index
 
 HEADER = """\

@@ -16,9 +16,9 @@ from ctk.compiler.codegen.triton.row_splitting import Split, can_split, split
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
 from ctk.compiler.errors import CtkError
-from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
+from ctk.compiler.lowering.walk import Arguments, arguments_of
 from ctk.compiler.options.choices import Options
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch, triton_launch

@@ -9,7 +9,7 @@ import torch
 from ctk.compiler.lowering.arrays import Array, apply, cast, equal, filled, raised
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.overloads import overloads
-from ctk.compiler.lowering.operators.pointwise import binary
+from ctk.compiler.lowering.operators.pointwise import binary, unary
 
 aten = torch.ops.aten
 
@@ -21,10 +21,6 @@ def _logic(name: str) -> Callable[..., Array]:
         return apply(name, *(cast(each, torch.bool) for each in operands))
 
     return lower
-
-
-def _bitwise_not(_: Builder, x: Array) -> Array:
-    return apply("not", x)
 
 
 def _test(test: Callable[[Array], Array]) -> Callable[[Builder, Array], Array]:
@@ -45,7 +41,7 @@ def _signbit(_: Builder, x: Array) -> Array:
 TABLE: Mapping[object, Callable[..., Array]] = {
     **overloads(aten.bitwise_and, "Scalar Scalar_Tensor Tensor", binary("and")),
     **overloads(aten.bitwise_left_shift, "Tensor Tensor_Scalar", binary("shl")),
-    aten.bitwise_not.default: _bitwise_not,
+    aten.bitwise_not.default: unary("not"),
     **overloads(aten.bitwise_or, "Scalar Scalar_Tensor Tensor", binary("or")),
     **overloads(aten.bitwise_right_shift, "Tensor Tensor_Scalar", binary("shr")),
     **overloads(aten.bitwise_xor, "Scalar Scalar_Tensor Tensor", binary("xor")),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,24 +22,13 @@ def _floating(x: Array) -> Array:
     return operands(x, to_float=True)[0]
 
 
-def _function(name: str) -> Callable[[Builder, Array], Array]:
+def _of_floats(function: Callable[[Array], Array]) -> Callable[[Builder, Array], Array]:
     """Return the lowering of a function of floats; integers become floats."""
 
     def lower(_: Builder, x: Array) -> Array:
-        return apply(name, _floating(x))
+        return function(_floating(x))
 
     return lower
-
-
-def _scaled(factor: float) -> Callable[[Builder, Array], Array]:
-    def lower(_: Builder, x: Array) -> Array:
-        return _floating(x) * factor
-
-    return lower
-
-
-def _reciprocal(_: Builder, x: Array) -> Array:
-    return 1 / _floating(x)
 
 
 def _rounding(name: str) -> Callable[[Builder, Array], Array]:
@@ -158,10 +148,14 @@ _FARTHEST = 512
 TABLE: Mapping[object, Callable[..., Array]] = in_order(
     {
         **{getattr(aten, name).default: _rounding(name) for name in ROUNDING},
-        **{getattr(aten, name).default: _function(name) for name, n in FUNCTIONS.items() if n == 1},
+        **{
+            getattr(aten, name).default: _of_floats(partial(apply, name))
+            for name, n in FUNCTIONS.items()
+            if n == 1
+        },
         aten.atan2.default: binary("atan2", to_float=True),
         **overloads(aten.copysign, "Scalar Tensor", binary("copysign", to_float=True)),
-        aten.deg2rad.default: _scaled(math.pi / 180),
+        aten.deg2rad.default: _of_floats(lambda x: x * (math.pi / 180)),
         aten.frac.default: _frac,
         aten.heaviside.default: _heaviside,
         aten.hypot.default: binary("hypot", to_float=True),
@@ -171,8 +165,8 @@ TABLE: Mapping[object, Callable[..., Array]] = in_order(
         aten.logit.default: _logit,
         aten.nan_to_num.default: _nan_to_num,
         aten.nextafter.default: _nextafter,
-        aten.rad2deg.default: _scaled(180 / math.pi),
-        aten.reciprocal.default: _reciprocal,
+        aten.rad2deg.default: _of_floats(lambda x: x * (180 / math.pi)),
+        aten.reciprocal.default: _of_floats(lambda x: 1 / x),
         aten.round.decimals: _round_decimals,
         aten.sgn.default: _sign,
         aten.sign.default: _sign,

@@ -15,7 +15,8 @@ from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 aten = torch.ops.aten
 
 
-def _unary(name: str) -> Callable[[Builder, Array], Array]:
+def unary(name: str) -> Callable[[Builder, Array], Array]:
+    """Return the lowering of an operation on each element, in the type of the tensor."""
 
     def lower(_: Builder, x: Array) -> Array:
         return apply(name, raised(x))
@@ -240,7 +241,7 @@ def _expand_copy(b: Builder, x: Array, *_: object, **__: object) -> Array:
 
 TABLE: Mapping[object, Callable[..., Array]] = {
     aten._to_copy.default: _to_copy,
-    aten.abs.default: _unary("abs"),
+    aten.abs.default: unary("abs"),
     **overloads(aten.add, "Scalar Tensor", _scaled("add")),
     aten.addcdiv.default: _added("div"),
     aten.addcmul.default: _added("mul"),
@@ -264,7 +265,7 @@ TABLE: Mapping[object, Callable[..., Array]] = {
     aten.maximum.default: binary("maximum"),
     aten.minimum.default: binary("minimum"),
     **overloads(aten.mul, "Scalar Tensor", binary("mul")),
-    aten.neg.default: _unary("neg"),
+    aten.neg.default: unary("neg"),
     aten.pow.Scalar: _pow,
     aten.pow.Tensor_Scalar: _pow_number,
     aten.pow.Tensor_Tensor: _pow,

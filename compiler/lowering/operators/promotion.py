@@ -52,9 +52,7 @@ def operands(*values: Operand, to_float: bool = False, rounded: bool = False) ->
 
 def _rank(value: Operand) -> int:
     """Return 2 for a tensor with dimensions, 1 for one without, 0 for a number."""
-    if isinstance(value, Array):
-        return 2 if value.shape else 1
-    return 0
+    return 1 + bool(value.shape) if isinstance(value, Array) else 0
 
 
 def _type(value: Operand) -> Dtype:
