@@ -90,7 +90,7 @@ def _sort(info: NodeInfo, values: Iterable[Node]) -> Saved:
     used = [node for node in info.nodes if node in given and node in read]
     tensors = [node for node in used if not is_symbolic(node)]
     numbers = [node for node in used if is_symbolic(node)]
-    again = info.forward.intersection(find_backward_nodes(info, given))
+    again = [node for node in find_backward_nodes(info, given) if node in info.forward]
     return Saved(
         tuple(node for node in tensors if not node.meta.get(_UNCHECKED, False)),
         tuple(node for node in again if is_random(node)),
