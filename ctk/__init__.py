@@ -67,4 +67,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_modules()})
+    return sorted({name for name in globals() if name.startswith("__")} | {*_modules()})

@@ -19,8 +19,8 @@ Idea: steps propose, one driver searches, one order decides.
    of `Answers` (`answers.py`), so there is one cache, one budget and one table of statistics
    (`progress.py`), and one place that foresees questions (`lookahead.py`).
 4. Cases have one total order (`size.py`): calls first, then inputs and elements, dtypes, arguments,
-   values. A candidate that is not smaller is never asked. So the search ends, the result does not
-   depend on the path, and a second run has nothing to do.
+   values. A candidate that is not smaller is never asked. So the search ends, a second run has
+   nothing to do, and the number of jobs does not change the result.
 5. The last level tries every edit of every step alone. If all are refused the result is 1-minimal,
    and the refusals are its certificate (`certificate.py`): the proof that a reader can check.
 

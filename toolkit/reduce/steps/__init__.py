@@ -1,6 +1,7 @@
 """The ordered table of steps. To add one: a file with a `STEP`, and a line here.
 
-The order changes the cost, not the result: steps that remove much for few questions come first.
+Steps that remove much for few questions come first. In any order, the last level tries every edit
+of every step on the result.
 """
 
 from ctk.toolkit.reduce.proposal import Step
