@@ -128,5 +128,5 @@ def _ambient() -> Iterator[tuple[str, str]]:
 
 def _devices(gm: GraphModule, example_inputs: Sequence[object]) -> tuple[torch.device, ...]:
     values = [*aot_runtime.parameters_of(gm).values(), *example_inputs]
-    devices = {each.device for each in values if isinstance(each, torch.Tensor)}
+    devices = {value.device for value in values if isinstance(value, torch.Tensor)}
     return tuple(sorted(devices, key=str))

@@ -234,7 +234,7 @@ class Store:
 
     def _entry_files(self) -> Iterator[EntrySummary]:
         """Yield each entry with its size and age, without opening it."""
-        return (each for each in self._files() if _DIGEST.fullmatch(each.path.name))
+        return (file for file in self._files() if _DIGEST.fullmatch(file.path.name))
 
     def _files(self) -> Iterator[EntrySummary]:
         """Yield every file among the entries; none if they cannot be listed.

@@ -50,7 +50,7 @@ def with_packed_weights(gm: GraphModule) -> GraphModule:
 def _compute_packed(gm: GraphModule) -> None:
     calls = [node for node in gm.graph.nodes if onednn.packs(node.target)]
     for number, node in enumerate(calls):
-        if any(each.op != "get_attr" for each in node.all_input_nodes):
+        if any(operand.op != "get_attr" for operand in node.all_input_nodes):
             continue
         name = f"{_COMPUTED}{number}"
         gm.register_buffer(name, constant_value(node), persistent=False)

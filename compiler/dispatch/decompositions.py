@@ -130,7 +130,7 @@ class Decompositions:
         self._applied[name] = None
         self._nodes[name] += [captured] if captured else []
         if values is not None:
-            args, kwargs, results = (graphs.tree_map(_by_node, each) for each in values)
+            args, kwargs, results = (graphs.tree_map(_by_node, value) for value in values)
             self._made[name].append(Decomposed(operator, args, kwargs, results, captured))
 
     def on_failed(self, operator: str, error: Exception) -> None:

@@ -52,7 +52,7 @@ class DiscardedParameter(Parameter):
         if name == "__get__" and owner in _HARMLESS:
             return super().__torch_function__(func, types, args, kwargs or {})
         leaves = graphs.tree_leaves((args, dict(kwargs or {})))
-        touched = next(each for each in leaves if isinstance(each, DiscardedParameter))
+        touched = next(leaf for leaf in leaves if isinstance(leaf, DiscardedParameter))
         if name == "__get__" and owner == "shape":
             return touched.discarded_shape
         raise _error(touched, str(owner) if name in ("__get__", "__set__") and owner else name)

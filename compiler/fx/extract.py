@@ -43,7 +43,9 @@ def extract(gm: GraphModule, names: Collection[str], wanted_too: Collection[str]
     """
     wanted = frozenset(names)
     inside = {node: None for node in gm.graph.nodes if node.name in wanted}
-    needed = {each for node in inside for each in node.all_input_nodes if each not in inside}
+    needed = {
+        operand for node in inside for operand in node.all_input_nodes if operand not in inside
+    }
     outside = [node for node in gm.graph.nodes if node in needed]
     results = [
         node

@@ -44,7 +44,7 @@ def text_of(value: object, other: Other | None = None) -> str:
         return f"{kind.__name__}({_join(parts, other)})"
     if isinstance(value, set | frozenset):
         members = cast("Iterable[object]", value)
-        return f"{{{','.join(sorted(text_of(each, other) for each in members))}}}"
+        return f"{{{','.join(sorted(text_of(member, other) for member in members))}}}"
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
         items = ",".join(f"{text_of(key, other)}:{text_of(each, other)}" for key, each in pairs)
@@ -68,4 +68,4 @@ def _name(kind: type) -> str:
 
 
 def _join(values: Iterable[object], other: Other | None) -> str:
-    return ",".join(text_of(each, other) for each in values)
+    return ",".join(text_of(value, other) for value in values)

@@ -57,7 +57,7 @@ def _operands_first(nodes: Iterable[Node]) -> list[Node]:
     for node in nodes:
         waiting = [node]
         while waiting:
-            missing = [each for each in waiting[-1].all_input_nodes if each not in done]
+            missing = [operand for operand in waiting[-1].all_input_nodes if operand not in done]
             if missing:
                 waiting += reversed(missing)
             else:
@@ -77,7 +77,7 @@ def _require_orderings(given: Sequence[Node], order: Sequence[Node]) -> None:
 def _ancestors(node: Node) -> set[Node]:
     found, queue = {node}, [node]
     while queue:
-        fresh = [each for each in queue.pop().all_input_nodes if each not in found]
+        fresh = [operand for operand in queue.pop().all_input_nodes if operand not in found]
         found.update(fresh)
         queue += fresh
     return found
@@ -103,7 +103,7 @@ def orderings(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
     or has unknown effects keeps its place among all nodes.
     """
     storage = _storages(nodes)
-    written = {storage(each) for node in nodes for each in mutated_arguments(node)}
+    written = {storage(argument) for node in nodes for argument in mutated_arguments(node)}
     found: dict[Node, list[Node]] = {}
     writer: dict[Node, Node] = {}
     readers: dict[Node, list[Node]] = {}
@@ -120,7 +120,7 @@ def orderings(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
             behind += [draw] if draw is not None else []
             draw = node
         mine = {storage(each) for each in (node, *node.all_input_nodes)} & written
-        wrote = {storage(each) for each in mutated_arguments(node)}
+        wrote = {storage(argument) for argument in mutated_arguments(node)}
         for each in mine:
             behind += [writer[each]] if each in writer else []
             if each in wrote:
@@ -159,8 +159,8 @@ def _storages(nodes: Sequence[Node]) -> _Storages:
             outside = outside or node
             found.join(node, outside)
         elif node.op != "output" and _may_share(node):
-            for each in node.all_input_nodes:
-                found.join(node, each)
+            for operand in node.all_input_nodes:
+                found.join(node, operand)
     return found
 
 

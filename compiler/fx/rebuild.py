@@ -190,7 +190,11 @@ def _find_needed(gm: GraphModule, change: Change) -> frozenset[str] | None:
 def _arguments(node: Node, change: Change) -> list[Substitute]:
     inline = change.inlines.get(node.name)
     if inline:
-        return [_resolve_all(each, change) for each in inline.operands if isinstance(each, SameAs)]
+        return [
+            _resolve_all(operand, change)
+            for operand in inline.operands
+            if isinstance(operand, SameAs)
+        ]
     return [resolve(argument.name, change, node.name) for argument in node.all_input_nodes]
 
 

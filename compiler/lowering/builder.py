@@ -234,7 +234,8 @@ class Builder:
         made: list[Sweep] = []
         for sweep in sweeps:
             statements = (
-                replace(marking.statement(each), origin=origin) for each in sweep.statements
+                replace(marking.statement(statement), origin=origin)
+                for statement in sweep.statements
             )
             made.append(Sweep(_counted(sweep.inner), tuple(statements)))
         loops = tuple(each for each in outer if each.size != ONE)
@@ -271,7 +272,7 @@ def _marked(value: Value, origin: str) -> Value | None:
 
 def _counted(loops: tuple[Var, ...]) -> tuple[Var, ...]:
     """Drop loops of one iteration; keep one if all are, because a reduction needs a loop."""
-    counted = tuple(each for each in loops if each.size != ONE)
+    counted = tuple(loop for loop in loops if loop.size != ONE)
     return counted or loops[:1]
 
 

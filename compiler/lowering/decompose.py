@@ -60,7 +60,7 @@ def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
     if function is None or node.target in LIBRARY:
         raise NotLowered("it has no lowering")
     parts = _Parts(builder, node)
-    mode = fake.mode_of([value_of(each) for each in node.all_input_nodes])
+    mode = fake.mode_of([value_of(operand) for operand in node.all_input_nodes])
     if mode is None:
         raise NotLowered("it has no lowering, and no operand to decompose it with")
     args, kwargs = parts.operands(node)
@@ -95,12 +95,14 @@ class _Parts:
 
     def operands(self, node: Node) -> tuple[Sequence[Any], dict[str, Any]]:
         """Return the recorded values of the node's operands, known as their memory."""
-        for each in node.all_input_nodes:
-            value = value_of(each)
+        for operand in node.all_input_nodes:
+            value = value_of(operand)
             if isinstance(value, Tensor):
-                if each.name not in self.builder.draft.views or not fake.is_fake(value):
-                    raise NotLowered(f"its operand {each.name} is memory that kernels do not read")
-                self._views[id(value)] = value, self.builder.draft.views[each.name]
+                if operand.name not in self.builder.draft.views or not fake.is_fake(value):
+                    raise NotLowered(
+                        f"its operand {operand.name} is memory that kernels do not read"
+                    )
+                self._views[id(value)] = value, self.builder.draft.views[operand.name]
         return tree_map(value_of, (node.args, node.kwargs))
 
     def view_of(self, tensor: Tensor) -> View:

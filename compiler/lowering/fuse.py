@@ -199,7 +199,7 @@ def _trip_count(loops: Sequence[Var]) -> int | None:
 def _iterations(kernel: Kernel) -> int | None:
     """Return how often the longest sweep of a kernel runs, if it is known."""
     counts = [_trip_count((*kernel.outer, *sweep.inner)) for sweep in kernel.sweeps]
-    return None if None in counts else max(each or 0 for each in counts)
+    return None if None in counts else max(count or 0 for count in counts)
 
 
 def _gathers(kernel: Kernel) -> list[str]:

@@ -83,7 +83,7 @@ class _Run:
         self._bind(value_of(node), value)
         buffer = self.program.buffers.get(node.name)
         if buffer is not None and isinstance(value, Tensor):
-            strides = tuple(number_of(each, self.sizes) for each in buffer.strides)
+            strides = tuple(number_of(stride, self.sizes) for stride in buffer.strides)
             self.memory[node.name] = memory_of(_with_strides(value, strides))
 
     def step(self, step: Step) -> None:
@@ -107,7 +107,7 @@ class _Run:
             return self.values[node.name]
         self._allocate(view.buffer)
         shape = [number_of(each, self.sizes) for each in view.shape]
-        strides = [number_of(each, self.sizes) for each in view.strides]
+        strides = [number_of(stride, self.sizes) for stride in view.strides]
         flat = self.memory[view.buffer].tensor
         first = flat.storage_offset() + number_of(view.offset, self.sizes)
         return torch.as_strided(flat, shape, strides, first)

@@ -231,7 +231,7 @@ class _Values:
 
     def _needs(self, value: Value, mask: int) -> list[tuple[Value, int]]:
         if not isinstance(value, Guarded):
-            return [(each, mask) for each in operands(value)]
+            return [(operand, mask) for operand in operands(value)]
         condition = self._known.get((id(value.condition), mask))
         if condition is None:
             return [(value.condition, mask)]
@@ -254,7 +254,7 @@ class _Values:
             inside = self._known[id(value.value), self.mask(mask, condition)]
             return np.where(condition, inside, self._known[id(value.other), mask])
         self._require_types(value, node)
-        return compute(value.name, [self._known[id(each), mask] for each in value.args], dtype)
+        return compute(value.name, [self._known[id(arg), mask] for arg in value.args], dtype)
 
     def _load(self, load: Load, mask: int, node: str) -> Array:
         memory = self.buffer(load.buffer, load.dtype, node)
@@ -307,7 +307,7 @@ class _Values:
         return places
 
     def _require_types(self, op: Op, node: str) -> None:
-        types = [each.dtype for each in op.args]
+        types = [arg.dtype for arg in op.args]
         if len(types) != ARITY[op.name]:
             raise self._error(node, f"{op.name} has {len(types)} operands")
         if op.name in CONVERTS:

@@ -178,8 +178,9 @@ class Sweep:
     def is_ordered(self) -> bool:
         """Whether the order of its iterations counts: a scan, or the place of an extreme."""
         return any(
-            isinstance(each, Scan) or (isinstance(each, Reduce) and each.kind in POSITIONS)
-            for each in self.statements
+            isinstance(statement, Scan)
+            or (isinstance(statement, Reduce) and statement.kind in POSITIONS)
+            for statement in self.statements
         )
 
 
@@ -204,11 +205,11 @@ class Kernel:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        return tuple(each for sweep in self.sweeps for each in sweep.statements)
+        return tuple(statement for sweep in self.sweeps for statement in sweep.statements)
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        return tuple(each for each in self.statements if isinstance(each, Store))
+        return tuple(statement for statement in self.statements if isinstance(statement, Store))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

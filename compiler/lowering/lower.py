@@ -140,7 +140,7 @@ class _Lowering:
             self._ask(node)
             return
         self._ask(node)  # first: a lowering that raises can be left out
-        args = [self._operand(each) for each in node.args]
+        args = [self._operand(arg) for arg in node.args]
         kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
         try:
             result = lowering(self.builder, *args, **kwargs)
@@ -222,7 +222,7 @@ class _Lowering:
         tensor = tensor_of(node)
         if tensor is None:
             return
-        written = [each.name for each in mutated_arguments(node)]
+        written = [argument.name for argument in mutated_arguments(node)]
         alias = self.draft.views.get(written[0]) if len(written) == 1 else None
         if alias is not None:
             self.draft.views[node.name] = alias

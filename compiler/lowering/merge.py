@@ -85,7 +85,7 @@ def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
     """
     a, b = align(first, second, list(islice(_links(first, second), _LINKS)))
     stored = {store.buffer: store for store in a.stores}
-    scanned = {each.name for each in a.statements if isinstance(each, Scan)}
+    scanned = {statement.name for statement in a.statements if isinstance(statement, Scan)}
 
     def change(value: Value) -> Value | None:
         if not isinstance(value, Load) or value.buffer not in stored:
@@ -153,10 +153,10 @@ def pruned(kernel: Kernel, needed: Container[str]) -> Kernel | None:
     kept: list[Sweep] = []
     for sweep in reversed(kernel.sweeps):
         statements: list[Statement] = []
-        for each in reversed(sweep.statements):
-            if _is_needed(each, needed, used):
-                statements.append(each)
-                used.update(locals_of(each))
+        for statement in reversed(sweep.statements):
+            if _is_needed(statement, needed, used):
+                statements.append(statement)
+                used.update(locals_of(statement))
         if statements:
             kept.append(Sweep(sweep.inner, tuple(reversed(statements))))
     return replace(kernel, sweeps=tuple(reversed(kept))) if kept else None
@@ -235,7 +235,7 @@ def _writes_last(sweep: Sweep, written: Container[str]) -> Sweep:
         Misaligned: Two stores each read the element that the other writes.
     """
     waiting = [s for s in sweep.statements if isinstance(s, Store) and s.buffer in written]
-    ordered = [each for each in sweep.statements if each not in waiting]
+    ordered = [statement for statement in sweep.statements if statement not in waiting]
     while waiting:
         free = next((s for s in waiting if not any(_reads(o, s) for o in waiting)), None)
         if free is None:
@@ -256,7 +256,10 @@ def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
     made: dict[str, int] = {}
     for sweep in sweeps:
         needed = [
-            made[name] + 1 for each in sweep.statements for name in locals_of(each) if name in made
+            made[name] + 1
+            for statement in sweep.statements
+            for name in locals_of(statement)
+            if name in made
         ]
         first = max(needed, default=0)
         found = [n for n in range(first, len(slots)) if slots[n][0] == sweep.inner]
@@ -264,9 +267,9 @@ def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
             slots.append((sweep.inner, []))
             found = [len(slots) - 1]
         slots[found[0]][1].extend(sweep.statements)
-        for each in sweep.statements:
-            if isinstance(each, Reduce):
-                made.update(dict.fromkeys(each.names, found[0]))
+        for statement in sweep.statements:
+            if isinstance(statement, Reduce):
+                made.update(dict.fromkeys(statement.names, found[0]))
     return _sunk([Sweep(inner, tuple(statements)) for inner, statements in slots])
 
 
@@ -279,7 +282,10 @@ def _sunk(sweeps: list[Sweep]) -> list[Sweep]:
     others = [sweep for sweep in sweeps if sweep not in alone]
     if not alone or not others:
         return sweeps
-    return [*others, Sweep((), tuple(each for sweep in alone for each in sweep.statements))]
+    return [
+        *others,
+        Sweep((), tuple(statement for sweep in alone for statement in sweep.statements)),
+    ]
 
 
 def _divisions(kernel: Kernel) -> int:

@@ -92,8 +92,8 @@ def _facts(condition: Value, holds: bool) -> Iterator[tuple[Var, Index | None, I
     if not isinstance(condition, Op):
         return
     if condition.name == ("and" if holds else "or"):
-        for each in condition.args:
-            yield from _facts(each, holds)
+        for arg in condition.args:
+            yield from _facts(arg, holds)
     elif condition.name == "not":
         yield from _facts(condition.args[0], not holds)
     elif condition.name in ("lt", "le", "gt", "ge"):

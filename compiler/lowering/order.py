@@ -39,7 +39,9 @@ def viewed(node: Node) -> Node | None:
         return viewed(source) if is_list and is_view(source) else None
     if not is_view(node):
         return None
-    return next((each for each in node.all_input_nodes if tensor_of(each) is not None), None)
+    return next(
+        (operand for operand in node.all_input_nodes if tensor_of(operand) is not None), None
+    )
 
 
 def root_of(node: Node) -> Node:
@@ -76,8 +78,8 @@ def step_reads(program: Program, step: Step) -> frozenset[str]:
         sizes = {f"%{symbol.name}" for symbol in arguments_of(step).symbols}
         return _with_bases(program, reads(step) | combined) | sizes
     operands = step.node.all_input_nodes
-    memory = {name for each in operands for name in _memory(program, each)}
-    return frozenset((*memory, *(f"%{each.name}" for each in operands)))
+    memory = {name for operand in operands for name in _memory(program, operand)}
+    return frozenset((*memory, *(f"%{operand.name}" for operand in operands)))
 
 
 def step_writes(program: Program, step: Step) -> frozenset[str]:
@@ -92,7 +94,7 @@ def step_writes(program: Program, step: Step) -> frozenset[str]:
         return frozenset(other)
     if node.name in program.buffers:
         other.add(node.name)
-    written = (name for each in mutated_arguments(node) for name in _memory(program, each))
+    written = (name for argument in mutated_arguments(node) for name in _memory(program, argument))
     return frozenset((*other, *written))
 
 

@@ -72,7 +72,9 @@ def kernel_text(kernel: Kernel) -> str:
         for depth, loop in enumerate(sweep.inner):
             lines.append(f"{'  ' * (depth + 1)}for {loop.name} < {loop.size}:")
         indent = "  " * (len(sweep.inner) + 1)
-        lines += [f"{indent}{line}" for each in sweep.statements for line in _statement(each)]
+        lines += [
+            f"{indent}{line}" for statement in sweep.statements for line in _statement(statement)
+        ]
     return "\n".join(lines)
 
 
@@ -109,7 +111,7 @@ def _atom(atom: Atom) -> str:
 
 
 def _op(op: Op) -> str:
-    args = [value_text(each) for each in op.args]
+    args = [value_text(arg) for arg in op.args]
     if op.name == "cast":
         return f"{str(op.dtype).removeprefix('torch.')}({args[0]})"
     if op.name in _INFIX:

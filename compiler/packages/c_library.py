@@ -63,12 +63,12 @@ class CLibrary:
         self, name: str, graph: CompiledGraph, guard: InputGuard, traced: Traced, data: Json
     ) -> None:
         """Add an entry point; name its kernels and their library in `data`."""
-        kernels = [each for each in graph.codes if isinstance(each, PrintedKernel)]
+        kernels = [code for code in graph.codes if isinstance(code, PrintedKernel)]
         try:
             entry = self._entry(name, graph, guard, traced, data["constants"])
         except (NotInC, NotLowered) as error:
             entry = CEntry(name, graph.schedule, [], (), (), {}, refusal=str(error))
-        codes = [each.code for each in kernels]
+        codes = [kernel.code for kernel in kernels]
         self._entries.append(replace(entry, kernels=codes))
         self._kernels.append(kernels)
         self._data.append(data)
@@ -84,14 +84,14 @@ class CLibrary:
         except CodegenUnsupported as error:
             if any(self._kernels):
                 raise
-            self.refusals = {each.name: str(error) for each in self._entries}
+            self.refusals = {entry.name: str(error) for entry in self._entries}
             return {}
         if binary is None:
             return {}
         for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
             if kernels:
                 prefix = f"{run_function(number)}_"
-                named = [_in_library(each, prefix) for each in kernels]
+                named = [_in_library(kernel, prefix) for kernel in kernels]
                 data["kernels"] = [each.stored(LIBRARY_MEMBER, binary).data for each in named]
         return {LIBRARY_MEMBER: binary}
 

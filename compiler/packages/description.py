@@ -101,8 +101,8 @@ def describe(path: str | Path) -> Description:
                 _entry(name, data, manifest["c_api"].get(name, ""))
                 for name, data in manifest["entries"].items()
             ],
-            [_weight(*each) for each in kept.items()],
-            [_weight(*each) for each in manifest["weights_left_out"].items()],
+            [_weight(*item) for item in kept.items()],
+            [_weight(*item) for item in manifest["weights_left_out"].items()],
             sum(len(container.members[blob]) for blob in {row["blob"] for row in kept.values()}),
             manifest["machine"],
             manifest["made_by"],

@@ -166,10 +166,12 @@ class InputGuard:
         """Return the symbols of sizes that no input determines."""
         tensors = [each for each in self.inputs if isinstance(each, TensorInput)]
         sizes = [size for each in self.inputs for _, size in places_of(each)]
-        strides = [stride for each in tensors for stride in each.strides]
-        sides = [side for each in self.conditions for side in (each.left, each.right)]
+        strides = [stride for tensor in tensors for stride in tensor.strides]
+        sides = [
+            side for condition in self.conditions for side in (condition.left, condition.right)
+        ]
         known = {name for name in map(symbol_name, sizes) if name is not None}
-        for size in (size for each in tensors for size in each.shape):  # as `_solve` does
+        for size in (size for tensor in tensors for size in tensor.shape):  # as `_solve` does
             names = _symbols([size])
             known |= names if len(names - known) == 1 else set()
         return sorted(_symbols([*sizes, *strides, *sides]) - known)

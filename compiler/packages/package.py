@@ -73,7 +73,9 @@ class EntryPoint:
         """Return the leaves of the result for the leaves of the arguments."""
         values = [*self._package.values_of(self.weights), *self.guard.admit(leaves)]
         computed = autograd.without_modes(self._run, values)
-        return [computed[each] if isinstance(each, int) else each[0] for each in self._results]
+        return [
+            computed[result] if isinstance(result, int) else result[0] for result in self._results
+        ]
 
     def _in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leaves of arguments whose keywords come in another order."""
@@ -191,7 +193,7 @@ class Package(Mapping[str, EntryPoint]):
         """Refuse an entry point whose graph has other inputs or results than its description."""
         unknown = set(weights).difference(self._weights, self._left_out)
         taken = [each for each in guard.inputs if not isinstance(each, FixedInput)]
-        given = [each for each in results if isinstance(each, int)]
+        given = [result for result in results if isinstance(result, int)]
         count = len(value_of(schedule["result"]))
         is_fit = len(weights) + len(taken) == len(schedule["inputs"])
         if unknown or not is_fit or not all(0 <= each < count for each in given):

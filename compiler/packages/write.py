@@ -238,14 +238,14 @@ class _Package:
             for each in entry.guard.inputs
             if isinstance(each, TensorInput) and each.device.type == "cuda"
         }
-        return {".".join(map(str, torch.cuda.get_device_capability(each))) for each in devices}
+        return {".".join(map(str, torch.cuda.get_device_capability(device))) for device in devices}
 
     def _describe_entry(self, entry: _Entry, graph: Json) -> Json:
         traced = entry.traced
         computed = [_describe_result(n, value) for n, value in enumerate(traced.computed())]
         results = [
-            computed[each] if isinstance(each, int) else {"fixed": value_json(each[0])}
-            for each in traced.results
+            computed[result] if isinstance(result, int) else {"fixed": value_json(result[0])}
+            for result in traced.results
         ]
         out_spec = traced.out_spec
         if self.as_tuple:

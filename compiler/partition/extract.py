@@ -266,7 +266,7 @@ def order_backward(
     done: dict[Node, None] = {}
 
     def missing(node: Node) -> Iterable[Node]:
-        return (each for each in operands(node) if each in place and each not in done)
+        return (operand for operand in operands(node) if operand in place and operand not in done)
 
     for node in nodes:
         if node in backward:

@@ -128,7 +128,7 @@ def ops_of(*roots: object) -> Iterator[Op]:
         elif isinstance(part, Op) and part not in seen:
             seen.add(part)
             todo.append((part, True))
-            todo += [(each, False) for each in reversed(part.operands)]
+            todo += [(operand, False) for operand in reversed(part.operands)]
 
 
 def with_target(pattern: tuple[Op, ...], old: object, new: object) -> tuple[Op, ...]:

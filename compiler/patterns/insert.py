@@ -60,7 +60,7 @@ def replace_by_example(
     tensors = [tensor_of(node) for node in operands]
     if mode is None or None in tensors:
         raise ValueError(f"the types of the operands {operands} are unknown")
-    fakes = [tracing.fake_like(each, mode) for each in tensors if each is not None]
+    fakes = [tracing.fake_like(tensor, mode) for tensor in tensors if tensor is not None]
     module = fwd_only(replacement_fn, fakes)
     reason = unfit(module, operands, match.outputs)
     if reason:
@@ -116,7 +116,7 @@ def _too_late(
 def _results(module: GraphModule) -> list[object]:
     args = module.graph.output_node().args[0]
     results = cast("Sequence[object]", args) if isinstance(args, (list, tuple)) else [args]
-    return [each for each in results if each is not None]
+    return [result for result in results if result is not None]
 
 
 def insert_graph(
@@ -132,7 +132,7 @@ def insert_graph(
         elif node.op == "call_function":
             args, kwargs = map_arg((node.args, node.kwargs), made.__getitem__)
             made[node] = _insert(rewriter, node.target, args, kwargs, start)
-    results = [made[cast("Node", each)] for each in _results(module)]
+    results = [made[cast("Node", result)] for result in _results(module)]
     pairs = zip(results, match.outputs, strict=True)
     return [_with_layout(rewriter, new, old, start) for new, old in pairs]
 

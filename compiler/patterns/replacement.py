@@ -183,7 +183,7 @@ def _check(replacement: Replacement) -> None:
                 f"{what} of the rule {replacement.name} names {unknown[0]!r}, but the arguments of "
                 f"its search function are {', '.join(names)}"
             )
-    if len({(type(each), each) for each in scalars.values()}) < len(scalars):
+    if len({(type(scalar), scalar) for scalar in scalars.values()}) < len(scalars):
         raise ValueError(
             f"two scalars of the rule {replacement.name} have one value in scalar_workaround "
             f"({dict(scalars)}), so their places in the trace are ambiguous; give each its own"
@@ -312,11 +312,11 @@ def _mode_of(replacement: Replacement, match: Match) -> Any:
 
 def _key(replacement: Replacement, match: Match) -> _Key:
     tensors = [tensor_of(match.bound[name]) for name in replacement.names]
-    sizes = [(*each.shape, *each.stride()) for each in tensors if each is not None]
+    sizes = [(*tensor.shape, *tensor.stride()) for tensor in tensors if tensor is not None]
     is_symbolic = any(fake.is_symbolic(size) for each in sizes for size in each)
     return _Key(
         id(_mode_of(replacement, match)) if is_symbolic else None,
-        (*(type_text(each, device=True) for each in tensors), str(sizes)),
+        (*(type_text(tensor, device=True) for tensor in tensors), str(sizes)),
         tuple(repr(match.bound[name]) for name in replacement.scalar_workaround),
         tracing.ambient(),
     )

@@ -119,11 +119,11 @@ def _next_above(root: Op, state: _State) -> tuple[Op, Node | None]:
 
 
 def _resolve(operands: Sequence[object], state: _State) -> Iterator[Node]:
-    for each in operands:
-        if isinstance(each, (list, tuple)):
-            yield from _resolve(cast("Sequence[object]", each), state)
-        found = state.nodes.get(each) if isinstance(each, Op) else None
-        found = state.bound.get(each.name) if isinstance(each, Var) else found
+    for operand in operands:
+        if isinstance(operand, (list, tuple)):
+            yield from _resolve(cast("Sequence[object]", operand), state)
+        found = state.nodes.get(operand) if isinstance(operand, Op) else None
+        found = state.bound.get(operand.name) if isinstance(operand, Var) else found
         if isinstance(found, Node):
             yield found
 

@@ -62,8 +62,8 @@ def pattern_of(
         elif node.op == "call_function":
             reading.parts[node] = _op_of(node, reading)
         elif node.op == "output":
-            results = [reading.parts[each] for each in node.all_input_nodes]
-            roots |= {each: None for each in results if isinstance(each, Op)}
+            results = [reading.parts[operand] for operand in node.all_input_nodes]
+            roots |= {result: None for result in results if isinstance(result, Op)}
         else:
             raise ValueError(f"a pattern holds a constant, {node.target}: make it an argument")
     if not roots:

@@ -95,7 +95,7 @@ def _spell(kind: object) -> str:
     if get_origin(kind) in (Union, UnionType):
         return " or ".join(map(_spell, arguments))
     if get_origin(kind) is tuple:
-        items = ", ".join(_spell(each) for each in arguments if each is not Ellipsis)
+        items = ", ".join(_spell(argument) for argument in arguments if argument is not Ellipsis)
         return f"a list of {items}"
     if kind in (None, NoneType):
         return "None"
@@ -109,7 +109,7 @@ def _convert(kind: object, value: object) -> object:
     if get_origin(kind) in (Union, UnionType):
         return _first_of(get_args(kind), value)
     if get_origin(kind) is Literal:
-        same = [each for each in get_args(kind) if type(each) is type(value) and each == value]
+        same = [arg for arg in get_args(kind) if type(arg) is type(value) and arg == value]
         if same:
             return value
     elif kind is tuple or get_origin(kind) is tuple:

@@ -56,8 +56,8 @@ def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
     if isinstance(result, Graph):
         result = module if result is module.graph else GraphModule(module, result)
     if isinstance(result, GraphModule) and result is not module:
-        for each in distinct_graphs(result):
-            put_in_order(run, each)  # an unordered graph cannot be copied
+        for graph in distinct_graphs(result):
+            put_in_order(run, graph)  # an unordered graph cannot be copied
         adopt(module, result, renew=True)
         align_names(names, module)
     elif result is not None and not isinstance(result, (bool, int, GraphModule)):

@@ -103,7 +103,9 @@ def _first_parameter(function: Callable[..., object]) -> Takes:
     if not parameters:
         raise ConfigError(f"custom pass {function!r} takes no argument; it must take a graph")
     first, *others = parameters
-    needed = [each.name for each in others if each.kind in _GIVEN and each.default is each.empty]
+    needed = [
+        other.name for other in others if other.kind in _GIVEN and other.default is other.empty
+    ]
     if needed:
         raise ConfigError(
             f"custom pass {function!r} needs {', '.join(needed)} besides its first argument; it is "

@@ -118,7 +118,7 @@ class PythonCode:
             )
         if isinstance(step, Launch):
             suffix = ".data_ptr()" if self._takes == "address" else ""
-            passed = [f"{self._value(each)}{suffix}" for each in step.buffers]
+            passed = [f"{self._value(buffer)}{suffix}" for buffer in step.buffers]
             return f"_ctk_launch_{step.kernel}({', '.join((*passed, *step.sizes))})"
         return f"{self._local(step.name)} = {self._allocation(step)}"
 

@@ -60,7 +60,7 @@ def size_of_expression(expression: Any, like: torch.SymInt) -> Index:
     make = _FUNCTIONS.get(kind)
     if make is None:
         raise NotLowered(f"its size {expression} is not a sum of products")
-    return make([size_of_expression(each, like) for each in expression.args])
+    return make([size_of_expression(arg, like) for arg in expression.args])
 
 
 def sizes_of(values: Iterable[int | torch.SymInt]) -> tuple[Index, ...]:
@@ -83,7 +83,7 @@ def mentioned_symbols(value: object) -> frozenset[str]:
     if isinstance(value, (list, tuple)):
         return frozenset[str]().union(*map(mentioned_symbols, cast("Sequence[object]", value)))
     sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-    found = (fake.size_expression(each) for each in sizes if isinstance(each, torch.SymInt))
+    found = (fake.size_expression(size) for size in sizes if isinstance(size, torch.SymInt))
     return frozenset(str(each) for each in found if each.is_Symbol)
 
 

@@ -64,7 +64,7 @@ class Loads:
 
 def loads_of(code: CodeType) -> Loads:
     """Return the names that byte code loads."""
-    found = [(each.opname, str(each.argval)) for each in _instructions(code)]
+    found = [(instruction.opname, str(instruction.argval)) for instruction in _instructions(code)]
     return Loads(
         frozenset(name for kind, name in found if kind in _LOADS_GLOBAL),
         frozenset(name for kind, name in found if kind in _LOADS_ATTRIBUTE),
@@ -81,8 +81,8 @@ def modules_of_import(loads: Loads, package: str, subject: str) -> dict[str, Mod
     found: dict[str, ModuleType] = {}
     for name in sorted(loads.modules):
         folders = ["", *itertools.accumulate(package.split("."), "{}.{}".format)]  # relative
-        candidates = [f"{each}.{name}".strip(".") for each in folders]
-        there = [sys.modules[each] for each in candidates if each in sys.modules]
+        candidates = [f"{folder}.{name}".strip(".") for folder in folders]
+        there = [sys.modules[candidate] for candidate in candidates if candidate in sys.modules]
         if not there and name.partition(".")[0] not in sys.stdlib_module_names:
             raise Uncacheable(
                 f"{subject} imports {name or 'a module'} where it runs: import it at the top"
@@ -133,9 +133,9 @@ def _hides(value: object, own: Sequence[ModuleType]) -> bool:
 
 def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
     yield from dis.get_instructions(code)
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _instructions(each)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _instructions(const)
 
 
 def names_changed(function: object, prefix: str = "") -> frozenset[str]:

@@ -307,7 +307,7 @@ class _Walk:
         if kind.__reduce_ex__ is not object.__reduce_ex__ or is_of_library(kind):
             return None
         parts = kind, _attributes_of(value)
-        return self._once(value, lambda: " ".join(self.text(each, self.subject) for each in parts))
+        return self._once(value, lambda: " ".join(self.text(part, self.subject) for part in parts))
 
     def _by_type(self, value: Any, where: str, changed: frozenset[str]) -> str:
         """Return a leaf, a container, a method or an object by its state."""
@@ -343,7 +343,7 @@ class _Walk:
         if isinstance(reduced, str):
             return f"{kind.__qualname__} {reduced}"
         made, arguments, state, *items = (*reduced, None, None, None)[:5]
-        listed = [list(cast("Iterator[object]", each)) if each else [] for each in items]
+        listed = [list(cast("Iterator[object]", item)) if item else [] for item in items]
         changed = changed | names_changed(getattr(kind, "__call__", None), "self.")  # noqa: B004  # its code
         parts = [self.text(each, where, changed) for each in (made, arguments, state, *listed)]
         return f"{kind.__qualname__}({'; '.join(parts)})"
@@ -356,7 +356,8 @@ def _sha(text: str) -> str:
 def _code_text(code: CodeType) -> str:
     """Return a digest of byte code, without its place in the file and in other functions."""
     constants = [
-        _code_text(each) if isinstance(each, CodeType) else text_of(each) for each in code.co_consts
+        _code_text(const) if isinstance(const, CodeType) else text_of(const)
+        for const in code.co_consts
     ]
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     flags = code.co_flags & ~inspect.CO_NESTED

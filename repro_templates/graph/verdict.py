@@ -143,7 +143,9 @@ def find_failure(program: GraphProgram) -> Failure | None:
     )
     if finding.answer == "flaky":
         raise CannotTell(f"flaky: {finding.detail}")
-    wanted = [each for each in finding.mismatches if each.kind == program.expected["kind"]]
+    wanted = [
+        mismatch for mismatch in finding.mismatches if mismatch.kind == program.expected["kind"]
+    ]
     found = next(iter(wanted or finding.mismatches), None)
     return (found.kind, found.name, found.detail) if found else None
 

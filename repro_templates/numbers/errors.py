@@ -210,7 +210,7 @@ def _mismatch(
     """Put the measurements together; the worst element is the one with the highest score."""
     worst = int(score.reshape(-1).argmax())
     e, c, r = (float(tensor.reshape(-1)[worst]) for tensor in values)
-    own, ours = (torch.nan_to_num(each.abs(), 0.0, 0.0, 0.0) for each in errors)
+    own, ours = (torch.nan_to_num(error.abs(), 0.0, 0.0, 0.0) for error in errors)
     size = values[2].abs()
     relative = torch.where(size > 0, ours / size, 0.0)
     own_rms, our_rms = (float(each.square().mean().sqrt()) for each in (own, ours))

@@ -86,7 +86,7 @@ def _are_apart(tensors: list[Tensor]) -> bool:
 
 def _change(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:
     kwargs = {name: _map_tensors(each, change) for name, each in arguments.kwargs.items()}
-    return Arguments(tuple(_map_tensors(each, change) for each in arguments.args), kwargs)
+    return Arguments(tuple(_map_tensors(arg, change) for arg in arguments.args), kwargs)
 
 
 def _tensors_of(arguments: Arguments) -> list[Tensor]:

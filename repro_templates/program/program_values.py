@@ -28,12 +28,12 @@ LONGEST_BITS = 10_000
 
 def pack(calls: Sequence[Played]) -> tuple[object, ...]:
     """Return the results of calls as nested tuples of numbers, texts and tensors."""
-    return tuple(pack_call(each) for each in calls)
+    return tuple(pack_call(call) for call in calls)
 
 
 def unpack(calls: Any) -> list[Played]:
     """Return the calls that `packed` packed, without the exceptions themselves."""
-    return [unpack_call(*each) for each in calls]
+    return [unpack_call(*call) for call in calls]
 
 
 def pack_call(call: Played) -> tuple[object, ...]:
@@ -97,7 +97,7 @@ def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
         return {"complex": [float.__repr__(each) for each in (value.real, value.imag)]}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[object]", value)
-        return {"items": [entry_of(each, memory) for each in items]}
+        return {"items": [entry_of(item, memory) for item in items]}
     return {"value": f"{type(value).__name__} {value!r}"}
 
 

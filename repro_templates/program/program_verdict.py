@@ -75,7 +75,9 @@ def difference_text(repro: ProgramRepro) -> str | None:
         raise CannotTell(f"flaky: {found.detail}")
     if found.answer == "passes":
         return None
-    wanted = [each for each in found.differences if is_wanted(each, repro.expected)]
+    wanted = [
+        difference for difference in found.differences if is_wanted(difference, repro.expected)
+    ]
     first = (*wanted, *found.differences)[0]
     seen = f"{first.kind} at {first.name}: {' '.join(first.detail.split())}"
     return seen if wanted else f"another failure: {seen}"

@@ -176,7 +176,11 @@ def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet 
     2. Wrong numbers: strides of torch's own operators are no suspects; they often differ
        harmlessly.
     """
-    told = [each for each in find_meta_mismatches(ask.case, seen.log) if _may_matter(each, seen)]
+    told = [
+        mismatch
+        for mismatch in find_meta_mismatches(ask.case, seen.log)
+        if _may_matter(mismatch, seen)
+    ]
     wheres = list(dict.fromkeys(each.where for each in told))
 
     def passes_without(names: Sequence[str]) -> bool:

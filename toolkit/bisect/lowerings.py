@@ -82,7 +82,7 @@ class _Search:
         scene = self._scene
         part = scene.part.nodes if scene.part is not None else [n.name for n in scene.nodes]
         for rewrites in (scene.sharings, scene.fusions(part)):
-            numbers = [str(each.id.number) for each in rewrites]
+            numbers = [str(rewrite.id.number) for rewrite in rewrites]
             if numbers and self._without_fusions(numbers):
                 return self._fusion(rewrites) or self._fusions(rewrites)
         lowering = self._fusion(scene.rewrites(("lower",), part))
@@ -92,7 +92,7 @@ class _Search:
         """Return a fusion, or a buffer written in place, that explains as much as an operator."""
         fusions = self._scene.fusions(lowering.nodes)
         in_place = self._scene.switches(memory=True, of_part=True)
-        numbers = frozenset(each.id.number for each in fusions)
+        numbers = frozenset(fusion.id.number for fusion in fusions)
         both = Veto(passes=frozenset(in_place), rewrites=numbers)
         what = "without its fusions and buffers written in place"
         if both == Veto() or not self._passes(both, what):
@@ -101,11 +101,11 @@ class _Search:
 
     def _fusions(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
         """Return fusions that must all go; the first one stands for them."""
-        numbers = [str(each.id.number) for each in fusions]
+        numbers = [str(fusion.id.number) for fusion in fusions]
         if len(numbers) < 2 or not self._without_fusions(numbers):
             return None
-        nodes = tuple(dict.fromkeys(name for each in fusions for name in each.nodes))
-        veto = Veto(rewrites=frozenset(each.id.number for each in fusions))
+        nodes = tuple(dict.fromkeys(name for fusion in fusions for name in fusion.nodes))
+        veto = Veto(rewrites=frozenset(fusion.id.number for fusion in fusions))
         return replace(self._of_fusion(fusions[0]), nodes=nodes, veto=veto)
 
     def _lowering(self) -> Culprit | None:
@@ -123,7 +123,7 @@ class _Search:
         return of_pass_id(guilty, self._kernel.nodes, self._kernel.evidence)
 
     def _fusion(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
-        by_number = {str(each.id.number): each for each in fusions}
+        by_number = {str(fusion.id.number): fusion for fusion in fusions}
         guilty = run_search(likely_cause(list(by_number)), self._without_fusions)
         return self._of_fusion(by_number[guilty]) if guilty is not None else None
 

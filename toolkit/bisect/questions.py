@@ -100,10 +100,10 @@ class Questions:
 def join_vetoes(*vetoes: Veto) -> Veto:
     """Return the union of vetoes."""
     return Veto(
-        passes=frozenset().union(*(each.passes for each in vetoes)),
-        rewrites=frozenset().union(*(each.rewrites for each in vetoes)),
-        kernels=frozenset().union(*(each.kernels for each in vetoes)),
-        fuel=min((each.fuel for each in vetoes if each.fuel is not None), default=None),
+        passes=frozenset().union(*(veto.passes for veto in vetoes)),
+        rewrites=frozenset().union(*(veto.rewrites for veto in vetoes)),
+        kernels=frozenset().union(*(veto.kernels for veto in vetoes)),
+        fuel=min((veto.fuel for veto in vetoes if veto.fuel is not None), default=None),
     )
 
 
@@ -134,7 +134,7 @@ def _by_eager(signature: Signature | None) -> Iterator[str]:
 def _by_values(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield the steps with right values, up to the first wrong step."""
     wrong = next((i for i, each in enumerate(findings) if each.status == "wrong"), len(findings))
-    fine = [each for each in findings[:wrong] if each.status == "ok" and each.compared]
+    fine = [finding for finding in findings[:wrong] if finding.status == "ok" and finding.compared]
     values = sum(each.compared for each in fine)
     if not fine:
         return

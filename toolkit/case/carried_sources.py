@@ -121,7 +121,7 @@ def _files(case: Case, operators: Collection[Path]) -> list[Path]:
     listed = [path.resolve() for path in case.sources]
     names = {path.name for path in listed}
     references = references_in(case.target, case.config)
-    by_path = {each.path() for each in references if each.is_file}
+    by_path = {reference.path() for reference in references if reference.is_file}
     found = (*source_files(case.target, case.config, Path.cwd()), *operators)
     others = (path for path in found if path in by_path or path.name not in names)
     return list(dict.fromkeys([*listed, *others]))

@@ -121,7 +121,7 @@ def _calls(graph: Json) -> int:
     nodes = items(graph, "nodes", dict, "graph")
     own = sum(str(node.get("op", "")).startswith("call_") for node in nodes)
     subgraphs = member(graph, "subgraphs", dict, "graph")
-    return own + sum(_calls(expect(each, dict, "graph")) for each in subgraphs.values())
+    return own + sum(_calls(expect(subgraph, dict, "graph")) for subgraph in subgraphs.values())
 
 
 def _age(created: object, manifest: Path) -> float:

@@ -63,7 +63,7 @@ class CaseDiff:
         lines = [line for line in self.graph.splitlines() if line[:1] in ("+", "-")]
         parts = [f"{len(lines)} lines of the graph"] if lines else []
         parts += [f"input {each.what}" for each in self.inputs]
-        parts += [f"constant {each.what}" for each in self.constants]
+        parts += [f"constant {constant.what}" for constant in self.constants]
         parts += [each.what for each in (*self.settings, *self.facts)]
         return ", ".join(parts)
 
@@ -151,7 +151,7 @@ def _settings(left: Manifest, right: Manifest) -> Iterator[CaseDifference]:
     for name in dict.fromkeys([*left.sources, *right.sources]):
         records = [each.files.get(name) for each in (left, right)]
         if records[0] != records[1]:
-            said = [f"{each.nbytes} bytes" if each else NOTHING for each in records]
+            said = [f"{record.nbytes} bytes" if record else NOTHING for record in records]
             yield CaseDifference(one_line(name), said[0], said[1])
     if left.signature != right.signature:
         said = [str(each.signature or NOTHING) for each in (left, right)]

@@ -227,9 +227,9 @@ def _only(
 
 def format_rewrites(rewrites: Sequence[MadeRewrite], limit: int) -> Iterator[str]:
     """Yield lines for people, the first `limit` of them."""
-    for each in rewrites[:limit]:
-        times = f" ({each.count} times)" if each.count > 1 else ""
-        place = f" at {', '.join(each.nodes[:4])}" if each.nodes else ""
-        yield f"{each.pass_id}: {each.rule}{place}{times}"
+    for rewrite in rewrites[:limit]:
+        times = f" ({rewrite.count} times)" if rewrite.count > 1 else ""
+        place = f" at {', '.join(rewrite.nodes[:4])}" if rewrite.nodes else ""
+        yield f"{rewrite.pass_id}: {rewrite.rule}{place}{times}"
     if len(rewrites) > limit:
         yield f"and {len(rewrites) - limit} more"

@@ -239,7 +239,9 @@ def _one_of_many(
     wanted = {*nodes, *elements}
     for node in reversed(call.graph.graph.nodes):
         if node.name in wanted:
-            wanted |= {each.name for each in node.all_input_nodes if each.name not in known}
+            wanted |= {
+                operand.name for operand in node.all_input_nodes if operand.name not in known
+            }
     part = extract(call.graph, wanted)
     inputs = tuple(known[name] for name in part.operands)
     return _kernel(call, part.module, (kernel.id,), {**elements, **kernel.values}, inputs)

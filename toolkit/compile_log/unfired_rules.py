@@ -54,7 +54,7 @@ def explain_rule(log: CompileLog, name: str) -> list[WhyNot]:
 
 
 def _explain_pass(record: PassRecord) -> WhyNot:
-    fired = sum(not each.vetoed for each in record.rewrites)
+    fired = sum(not rewrite.vetoed for rewrite in record.rewrites)
     reason = "it was vetoed" if record.vetoed else "it rewrote nothing"
     return WhyNot(str(record.id), fired, None if fired else reason, record.notes)
 
@@ -64,7 +64,9 @@ def _of_rule(log: CompileLog, owner: str, rule: AnyRule) -> list[WhyNot]:
     found: list[WhyNot] = []
     for record in log.passes():
         if record.id.name == owner:
-            fired = sum(each.id.rule == name and not each.vetoed for each in record.rewrites)
+            fired = sum(
+                rewrite.id.rule == name and not rewrite.vetoed for rewrite in record.rewrites
+            )
             reason = None if fired else why_not(rule, record.before.graph)
             found.append(WhyNot(f"{record.id}: {name}", fired, reason))
     return found
@@ -82,8 +84,8 @@ def explain_operator(log: CompileLog, name: str, chosen: tuple[str, ...]) -> Why
     """
     step, operator = f"dispatch/{name}", name.removeprefix(DECOMPOSE)
     records = [each for each in log.passes() if str(each.id).startswith(step)]
-    if any(not each.vetoed for each in records):
-        return WhyNot(step, sum(len(each.decomposed) for each in records) or 1, None)
+    if any(not record.vetoed for record in records):
+        return WhyNot(step, sum(len(record.decomposed) for record in records) or 1, None)
     if records:
         return WhyNot(step, 0, "it was vetoed")
     return WhyNot(step, 0, explain_decomposition(_operator_named(log, operator), chosen).why)

@@ -88,7 +88,7 @@ def copy_program(program: UserProgram) -> UserProgram:
     try:
         model, made = copy.deepcopy((program.model, calls), memo)
     except Exception:  # a lock, a file, a generator: it is run as it is
-        model, made = program.model, [copy_arguments(each) for each in calls]
+        model, made = program.model, [copy_arguments(call) for call in calls]
     last = made.pop()
     return dataclasses.replace(
         program, model=model, inputs=last.args, kwargs=last.kwargs, warmups=tuple(made)

@@ -61,7 +61,9 @@ def limit_rounds(program: Module) -> Generator[None]:
         yield
         return
     inner = [
-        each for each in program.modules() if isinstance(each, GraphModule) and each is not program
+        module
+        for module in program.modules()
+        if isinstance(module, GraphModule) and module is not program
     ]
     calls = 0
 

@@ -167,8 +167,8 @@ def _keep_tensor(tensor: torch.Tensor) -> _Undo:
     def undo() -> None:
         put_back([tensor], [saved])
         versions()
-        for each in grads:
-            each()
+        for grad in grads:
+            grad()
 
     return undo
 

@@ -145,7 +145,9 @@ def _make_no_graph_error(program: UserProgram, found: Collected) -> CaptureError
 def _find_unsupported_class(captured: "Captured") -> str | None:
     """Return the class of an input that no case can hold (a nested tensor, a user's subclass)."""
     tensors = (each for each in captured.inputs if isinstance(each, torch.Tensor))
-    return next((type(each).__name__ for each in tensors if type(each) not in PLAIN_CLASSES), None)
+    return next(
+        (type(tensor).__name__ for tensor in tensors if type(tensor) not in PLAIN_CLASSES), None
+    )
 
 
 def merge_options(

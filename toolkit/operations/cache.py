@@ -120,7 +120,7 @@ def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explana
 
 def compare_with_nearest(store: Store, key: Key, event: Event | None) -> Explanation:
     """Compare a key with the nearest entry of another compile."""
-    told = [(each, differences(each.label.parts, key.parts)) for each in store.entries()]
+    told = [(entry, differences(entry.label.parts, key.parts)) for entry in store.entries()]
     others = [each for each in told if not _is_same(each[1]) and each[0].problem is None]
     nearest, differing = min(others, key=lambda each: len(each[1]), default=(None, []))
     is_kept = any(_is_same(differing) for _, differing in told)
@@ -131,8 +131,8 @@ def compare_with_nearest(store: Store, key: Key, event: Event | None) -> Explana
 def _removal(store: Store, key: Key) -> str:
     """Return why the last entry of a compile has gone; empty if it had none that is noted."""
     digests = {each.digest for each in (key, *variants(key))}
-    events = (each for each in store.notes.events() if each.entry in digests)
-    last = next((each for each in events if each.kind in (*_GONE, "stored")), None)
+    events = (event for event in store.notes.events() if event.entry in digests)
+    last = next((event for event in events if event.kind in (*_GONE, "stored")), None)
     return f"{last.kind}: {last.why}" if last is not None and last.kind in _GONE else ""
 
 

@@ -50,10 +50,14 @@ def _signature(call: Callable[..., object], options_class: Callable[..., object]
     """Return the signature that spells the keywords out, without their command-line flags."""
     own = inspect.signature(call, follow_wrapped=False)
     fields = [
-        each.replace(annotation=_plain(each.annotation))
-        for each in inspect.signature(options_class).parameters.values()
+        parameter.replace(annotation=_plain(parameter.annotation))
+        for parameter in inspect.signature(options_class).parameters.values()
     ]
-    positional = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    positional = [
+        parameter
+        for parameter in own.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     return own.replace(parameters=[*positional, *fields])
 
 

@@ -113,7 +113,7 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
             p.id.stage,
             p.id.name,
             1,
-            sum(not each.vetoed for each in p.rewrites),
+            sum(not rewrite.vetoed for rewrite in p.rewrites),
             p.seconds,
             p.notes,
         )
@@ -128,13 +128,13 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
 def _sums(steps: Iterable[StepTime]) -> tuple[StepTime, ...]:
     """Add up the steps of equal stage and name, in the order in which they first ran."""
     sums: dict[tuple[str, str], StepTime] = {}
-    for each in steps:
-        before = sums.get((each.stage, each.name), StepTime(each.stage, each.name, 0, 0, 0.0))
-        sums[each.stage, each.name] = replace(
+    for step in steps:
+        before = sums.get((step.stage, step.name), StepTime(step.stage, step.name, 0, 0, 0.0))
+        sums[step.stage, step.name] = replace(
             before,
-            runs=before.runs + each.runs,
-            rewrites=before.rewrites + each.rewrites,
-            seconds=before.seconds + each.seconds,
-            notes=before.notes + each.notes,
+            runs=before.runs + step.runs,
+            rewrites=before.rewrites + step.rewrites,
+            seconds=before.seconds + step.seconds,
+            notes=before.notes + step.notes,
         )
     return tuple(sums.values())

@@ -163,7 +163,7 @@ class Deadlines:
     def anticipate(self, questions: Sequence[Question]) -> None:
         """Pass questions on with the limits that hold by now."""
         if isinstance(self.inner, ParallelOracle):
-            limits = [self.limits.seconds(self._nodes(each.case)) for each in questions]
+            limits = [self.limits.seconds(self._nodes(question.case)) for question in questions]
             pairs = zip(questions, limits, strict=True)
             self.inner.anticipate([replace(each, deadline_seconds=limit) for each, limit in pairs])
 

@@ -183,9 +183,9 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Level) -> bool:
         if step.name in problem.left_out:
             continue
         try:
-            for each in _levels_of(problem, step, effort):
+            for level in _levels_of(problem, step, effort):
                 later = [s for s in steps[place + 1 :] if _levels_of(problem, s, effort)]
-                _run(problem, step, each, later)
+                _run(problem, step, level, later)
         except (OutOfBudget, SearchAborted):
             raise
         except Exception as error:

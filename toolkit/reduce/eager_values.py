@@ -148,10 +148,10 @@ class _Run(Interpreter):
         """Run a node with copies of its operands on the CPU; return its value on their device."""
         if node.op not in ("call_function", "call_method"):
             return call_node(self._graph, node, args, kwargs)
-        operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        operands = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         args, kwargs = tree_map(_to_cpu, (args, kwargs))
         value = call_node(self._graph, node, args, kwargs)
-        copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        copies = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if mutated_arguments(node):
             for operand, copy in zip(operands, copies, strict=True):
                 if copy is not operand:

@@ -140,7 +140,7 @@ class DropUnused:
         dead = dead_calls(case.graph, facts.markers | facts.mutators)
         gone = {*self.names}
         for node in case.graph.graph.nodes:
-            if node.name in dead and any(each.name in gone for each in node.all_input_nodes):
+            if node.name in dead and any(operand.name in gone for operand in node.all_input_nodes):
                 gone.add(node.name)
         return change_graph(case, Change(gone=frozenset(gone), dead=dead - gone))
 

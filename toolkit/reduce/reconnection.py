@@ -131,7 +131,7 @@ class _Gaps:
                 self._feed(node)
 
     def _feed(self, node: Node) -> None:
-        reads = {each.name: self._read(node, each) for each in node.all_input_nodes}
+        reads = {operand.name: self._read(node, operand) for operand in node.all_input_nodes}
         others = {name: source for name, source in reads.items() if source != name}
         self.edges |= {(node.name, name): SameAs(source) for name, source in others.items()}
         strange = [name for name, source in reads.items() if self._is_strange(name, source)]
@@ -156,7 +156,9 @@ class _Gaps:
         if self.written is None:
             by_nodes = self.facts.mutators - self.removed
             nodes = (n for n in self.case.graph.graph.nodes if n.name in by_nodes)
-            self.written = frozenset(each.name for n in nodes for each in mutated_arguments(n))
+            self.written = frozenset(
+                argument.name for n in nodes for argument in mutated_arguments(n)
+            )
         return self.written
 
     def _is_leaf(self, source: str) -> bool:
@@ -176,7 +178,7 @@ class _Gaps:
         return self.forms.was(name) if source in self.removed else self.forms.of(source)
 
     def _adapt(self, node: Node, reads: Mapping[str, str], strange: Iterable[str]) -> None:
-        written = {each.name for each in mutated_arguments(node)}
+        written = {argument.name for argument in mutated_arguments(node)}
         for name in strange:
             source = reads[name]
             have, want = self.forms.of(source), self.forms.was(name)
@@ -248,7 +250,7 @@ def nearest(
             found[node.name] = sources[node.name]
             continue
         info = facts.infos[node.name]
-        options = [found.get(each.name) or each.name for each in node.all_input_nodes]
+        options = [found.get(operand.name) or operand.name for operand in node.all_input_nodes]
         fitting = [name for name in options if _is_source(name, facts, removed)]
         if fitting:
             found[node.name] = max(fitting, key=lambda name: _rank(name, info, facts, places))
@@ -271,7 +273,7 @@ def _outputs(case: Case, facts: Facts, removed: frozenset[str], gaps: _Gaps) -> 
     """Return the results: remaining ones, replaced ones, and values that lost all readers."""
     leaves = [leaf.name for leaf in output_leaves(case.graph) if isinstance(leaf, Node)]
     kept = [name if name not in removed else gaps.sources.get(name) for name in leaves]
-    read = {leaf.name for each in gaps.edges.values() for leaf in _names(each)}
+    read = {leaf.name for edge in gaps.edges.values() for leaf in _names(edge)}
     for node in case.graph.graph.nodes:
         if node.op not in CALLS or node.name in removed or node.name in read:
             continue

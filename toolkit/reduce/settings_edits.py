@@ -53,7 +53,7 @@ def _keep_known(target: str, config: Mapping[str, object]) -> list[str]:
     passes = target_of(target).passes(without)
     names = {name for each in passes for name in (each, each.partition("/")[2])}
     words = _words(config["disable"])
-    return [each for each in words if not each.startswith("-") or each[1:] in names]
+    return [word for word in words if not word.startswith("-") or word[1:] in names]
 
 
 def _words(value: object) -> Sequence[str]:

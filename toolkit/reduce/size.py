@@ -74,8 +74,8 @@ def devices_of(case: Case) -> Size:
 def gradients_of(case: Case) -> Size:
     """Return how many inputs require gradients, and how many are parameters."""
     tensors = [value for value in case.inputs if isinstance(value, torch.Tensor)]
-    parameters = sum(isinstance(each, torch.nn.Parameter) for each in tensors)
-    return (sum(each.requires_grad for each in tensors), parameters)
+    parameters = sum(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
+    return (sum(tensor.requires_grad for tensor in tensors), parameters)
 
 
 def layouts_of(case: Case) -> Size:

@@ -43,7 +43,7 @@ def foresee_facts(candidate: Case, facts: Facts) -> Facts | None:
 
 def _may_run(candidate: Case, facts: Facts) -> bool:
     breaks = candidate.signature is not None and candidate.signature.breaks_eager
-    is_on_cpu = all(each.device.type == "cpu" for each in tensors_of(candidate).values())
+    is_on_cpu = all(tensor.device.type == "cpu" for tensor in tensors_of(candidate).values())
     return facts.may_run and is_on_cpu and not breaks
 
 

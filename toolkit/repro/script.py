@@ -205,7 +205,7 @@ def _settings(case: Case, plan: SourcePlan, target: Target, *, has_data: bool) -
 def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
     """Return the function that builds the program; operators of the user are registered first."""
     lines = ["def module():", '    """Build the program with its constants."""']
-    modules = (each for each in modules_of_calls(case.graph) if not is_file(each))
+    modules = (call for call in modules_of_calls(case.graph) if not is_file(call))
     imports = [f"importlib.import_module({literal(each)})" for each in modules]
     imports += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
     lines += [f"    {line}  # its operators" for line in imports]

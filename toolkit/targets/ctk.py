@@ -84,7 +84,7 @@ class Ctk(Target):
             return config
         given = resolve(config).passes.get(PASS.name, {})
         step = set_options(PASS, PASS.name, given)
-        told = {each.removeprefix("-") for each in step.decisions}
+        told = {decision.removeprefix("-") for decision in step.decisions}
         new = [
             key if gained >= step.min_speedup else f"-{key}"
             for key, gained in known.items()

@@ -63,7 +63,7 @@ def _dtypes(random: Random, draw: Draw) -> Iterator[Draw]:
 
 def _sizes(draw: Draw) -> Iterator[Draw]:
     tensors = draw.tensors()
-    for old in dict.fromkeys(size for each in tensors.values() for size in each.shape):
+    for old in dict.fromkeys(size for tensor in tensors.values() for size in tensor.shape):
         for new in (0, 1, 4):
             yield with_size(draw, old, new)
     for name, each in tensors.items():
@@ -169,7 +169,9 @@ def _other_constants(random: Random, draw: Draw, name: str, default: object) -> 
 def _with_tensors_moved(draw: Draw, number: int) -> Iterator[Draw]:
     """Yield a draw with two tensors of a call swapped, and with the first in both places."""
     call = draw.program.calls[number]
-    roles: list[ArgumentRole] = [each for each in arguments_of(call.target) if not each.keyword]
+    roles: list[ArgumentRole] = [
+        argument for argument in arguments_of(call.target) if not argument.keyword
+    ]
     tensors = [
         index
         for index, (role, given) in enumerate(zip(roles, call.args, strict=False))
@@ -239,7 +241,7 @@ def with_fewer_calls(draw: Draw) -> Iterator[Draw]:
 def _refs(call: DrawCall) -> set[int]:
     """Return the numbers of the calls whose results a call reads."""
     parts = tree_leaves((call.args, dict(call.kwargs)))
-    return {each.number for each in parts if isinstance(each, CallResult)}
+    return {part.number for part in parts if isinstance(part, CallResult)}
 
 
 def _with_numbers(call: DrawCall, numbers: Mapping[int, int]) -> DrawCall:

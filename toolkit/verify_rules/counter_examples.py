@@ -118,7 +118,7 @@ def render_counter_example(finding: RuleFinding) -> str:
 
 def keep_counter_examples(findings: Sequence[RuleFinding], folder: Path) -> list[Path]:
     """Write the counter-example of each refuted rule; return the folders."""
-    refuted = [each for each in findings if each.counter is not None]
+    refuted = [finding for finding in findings if finding.counter is not None]
     return [_keep(each, folder, number) for number, each in enumerate(refuted)]
 
 

@@ -51,7 +51,7 @@ CONDITIONS, INDICES = ("condition", "mask"), ("index", "indices")
 
 def draw_randomly(random: Random, program: DrawProgram) -> Draw:
     """Return a random draw: sizes from a pool of two, mostly one dtype."""
-    known = [each for each in program.hints if type(each) is int and 1 < each < 16]
+    known = [hint for hint in program.hints if type(hint) is int and 1 < hint < 16]
     hinted = [size for each in known for size in (each, each + 1)]
     weights = (*WEIGHTS, *(2 for _ in hinted))
     pool = random.choices((*SIZES, *hinted), weights, k=random.choice((1, 2, 2, 3)))
@@ -72,7 +72,7 @@ def draw_near(random: Random, draw: Draw) -> Draw:
 
 def draws_with_hints(random: Random, program: DrawProgram) -> list[Draw]:
     """Return a few draws with the numbers that a rule mentions: equal tensors of one dtype."""
-    numbers = [each for each in program.hints if type(each) in (int, float)]
+    numbers = [hint for hint in program.hints if type(hint) in (int, float)]
     names = [name for name, role in program.roles.items() if _takes_number(role)]
     if not numbers or not names:
         return []
@@ -121,7 +121,7 @@ class _Operands:
             return Constant(None)
         if "List" in role.kind:
             return tuple(self._tensor(role) for _ in range(2))
-        numbers = [each for each in role.hints if type(each) in (int, float)]
+        numbers = [hint for hint in role.hints if type(hint) in (int, float)]
         if role.name == "other" and random.random() < (0.3 if numbers else 0.15):
             is_hinted = numbers and random.random() < 0.6
             return Constant(random.choice(numbers if is_hinted else SCALARS))  # not a tensor
@@ -185,7 +185,7 @@ def _hints_for(role: ArgumentRole) -> list[object]:
         kinds = (int, float)
     else:
         kinds = (int,) if "int" in role.kind else (str,) if "str" in role.kind else ()
-    return [each for each in role.hints if type(each) in kinds]
+    return [hint for hint in role.hints if type(hint) in kinds]
 
 
 def _list(random: Random, role: ArgumentRole, base: tuple[int, ...]) -> tuple[int, ...]:
@@ -263,13 +263,13 @@ def constants_for(random: Random, draw: Draw, name: str) -> list[object]:
         return [*_hints_for(role), *CHOICES[role.name]]
     if role.kind == "bool":
         return [False, True]
-    shapes = [each.shape for each in draw.tensors().values()] or [()]
+    shapes = [tensor.shape for tensor in draw.tensors().values()] or [()]
     constants = [_constant(random, role, random.choice(shapes)) for _ in range(12)]
     return [*_hints_for(role), *constants] if not role.is_tensor else list(SCALARS)
 
 
 def _resize(random: Random, draw: Draw) -> Draw:
-    sizes = [size for each in draw.tensors().values() for size in each.shape]
+    sizes = [size for tensor in draw.tensors().values() for size in tensor.shape]
     return with_size(draw, random.choice(sizes or [1]), random.choices(SIZES, WEIGHTS)[0])
 
 
@@ -325,7 +325,7 @@ def _other_place(random: Random, tensor: TensorDraw) -> TensorDraw:
 
 def _other_constant(random: Random, draw: Draw) -> Draw:
     names = [name for name, each in draw.bound.items() if isinstance(each, Constant)]
-    shapes = [each.shape for each in draw.tensors().values()] or [()]
+    shapes = [tensor.shape for tensor in draw.tensors().values()] or [()]
     if not names:
         return _one_tensor(_other_values)(random, draw)
     name = random.choice(names)

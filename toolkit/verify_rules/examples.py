@@ -77,8 +77,8 @@ def read_graph(module: GraphModule, operands: Iterable[TensorDraw]) -> Draw:
         elif node.op in ("call_function", "call_method"):
             reader.call(node)
         elif node.op == "output":
-            refs = (reader.parts[each] for each in node.all_input_nodes)
-            results = [each.number for each in refs if isinstance(each, CallResult)]
+            refs = (reader.parts[operand] for operand in node.all_input_nodes)
+            results = [ref.number for ref in refs if isinstance(ref, CallResult)]
         else:
             raise ValueError(
                 f"an example calls {node.target!r} by {node.op}: call functions and methods"

@@ -162,11 +162,11 @@ class _Builder:
     def _neighbours(self, at: int) -> None:
         """Add the nodes beside the program before a call; none of a value that is not built yet."""
         count = len(self.draw.program.calls)
-        for each in self.draw.neighbours:
-            known = self.bases if isinstance(each.of, str) else self.calls
-            node = cast("dict[str | int, Node]", known).get(each.of)
-            if min(each.at, count) == at and node is not None:
-                self._neighbour(each, node)
+        for neighbour in self.draw.neighbours:
+            known = self.bases if isinstance(neighbour.of, str) else self.calls
+            node = cast("dict[str | int, Node]", known).get(neighbour.of)
+            if min(neighbour.at, count) == at and node is not None:
+                self._neighbour(neighbour, node)
 
     def _neighbour(self, each: Neighbour, node: Node) -> None:
         if each.kind == "write":

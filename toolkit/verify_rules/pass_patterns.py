@@ -63,15 +63,15 @@ def programs_around(
         [(below, forms[below][0]), (above, forms[above][0])] for above in forms for below in forms
     ]
     programs = [_build_chain(chain, hints) for chain in chains]
-    return tuple(each for each in programs if each.roles)
+    return tuple(program for program in programs if program.roles)
 
 
 def _forms(target: object) -> list[list[ArgumentRole]]:
     """Return lists of arguments to pass: the fewest, all by position, and each by name."""
     roles = arguments_of(target)
-    fewest = [each for each in roles if each.required] or roles[:1]
-    positional = [each for each in roles if not each.keyword or each.required]
-    named = [[*fewest, each] for each in roles if each.keyword and _is_drawn(each, fewest)]
+    fewest = [role for role in roles if role.required] or roles[:1]
+    positional = [role for role in roles if not role.keyword or role.required]
+    named = [[*fewest, role] for role in roles if role.keyword and _is_drawn(role, fewest)]
     return [fewest, *([positional] if len(positional) > len(fewest) else []), *named]
 
 
@@ -118,11 +118,11 @@ class Grammar:
 
 def _some(random: Random, target: object) -> list[ArgumentRole]:
     roles = arguments_of(target)
-    positional = [each for each in roles if not each.keyword]
+    positional = [role for role in roles if not role.keyword]
     required = max(1, sum(each.required for each in positional))
     count = required if random.random() < 0.6 else random.randint(required, len(positional))
     given = positional[:count]
-    named = [each for each in roles if each.keyword]
+    named = [role for role in roles if role.keyword]
     return given + [
         each for each in named if each.required or (_is_drawn(each) and random.random() < 0.3)
     ]
@@ -141,7 +141,7 @@ class _ProgramBuilder:
 
     def program(self) -> DrawProgram:
         """Return the program; its results are the unused values."""
-        refs = [each.number for each in self.tensors if isinstance(each, CallResult)]
+        refs = [tensor.number for tensor in self.tensors if isinstance(tensor, CallResult)]
         results = tuple(number for number in refs if number not in self.used)
         return DrawProgram(tuple(self.calls), results or tuple(refs[-1:]), self.hints)
 

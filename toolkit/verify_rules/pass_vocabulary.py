@@ -54,8 +54,8 @@ def operators_in(values: Iterable[object]) -> list[object]:
 def hints_in(values: Iterable[object]) -> tuple[object, ...]:
     """Return the numbers, dtypes, formats and words among the mentions of a definition."""
     kinds = (int, float, str, torch.dtype, torch.memory_format)
-    hints = [each for each in values if isinstance(each, kinds)]
-    return tuple({(type(each), repr(each)): each for each in hints}.values())
+    hints = [value for value in values if isinstance(value, kinds)]
+    return tuple({(type(hint), repr(hint)): hint for hint in hints}.values())
 
 
 def find_mentions(module: ModuleType, name: str) -> Iterator[object]:
@@ -115,15 +115,15 @@ def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
     names: dict[str, object] = dict(vars(module))
     for node in ast.walk(definition):
         if isinstance(node, ast.Import):
-            for each in node.names:
-                bound = each.asname or each.name.partition(".")[0]
-                names.setdefault(bound, sys.modules.get(each.name if each.asname else bound))
+            for name in node.names:
+                bound = name.asname or name.name.partition(".")[0]
+                names.setdefault(bound, sys.modules.get(name.name if name.asname else bound))
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             source = sys.modules.get(node.module)
             if source is None and node.module.partition(".")[0] == "torch":  # imported when it runs
                 source = importlib.import_module(node.module)
-            for each in node.names:
-                names.setdefault(each.asname or each.name, getattr(source, each.name, None))
+            for name in node.names:
+                names.setdefault(name.asname or name.name, getattr(source, name.name, None))
         elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
             for target in node.targets:
                 if isinstance(target, ast.Name):
@@ -171,7 +171,9 @@ def _operators_named(word: str) -> tuple[object, ...]:
         return ()
     if found[2] is None:
         return operators.overloads_of(packet)
-    return tuple(each for each in operators.overloads_of(packet) if str(each).endswith(found[2]))
+    return tuple(
+        overload for overload in operators.overloads_of(packet) if str(overload).endswith(found[2])
+    )
 
 
 def _is_torch_function(value: Any) -> bool:

@@ -94,12 +94,14 @@ def seeds_of(rule: AnyRule) -> Iterator[Draw]:
 def _trace(replacement: Replacement) -> Draw:
     mode = fake.new_fake_mode()
     inputs = [
-        tracing.fake_like(each, mode, requires_grad=each.requires_grad)
-        for each in replacement.example_inputs
+        tracing.fake_like(value, mode, requires_grad=value.requires_grad)
+        for value in replacement.example_inputs
     ]
     module = replacement.trace(replacement.search_fn, inputs, replacement.scalar_workaround)
     tensors = [tensor_of(node) for node in module.graph.find_nodes(op="placeholder")]
     operands = [
-        TensorDraw(each.dtype, tuple(map(int, each.shape))) for each in tensors if each is not None
+        TensorDraw(tensor.dtype, tuple(map(int, tensor.shape)))
+        for tensor in tensors
+        if tensor is not None
     ]
     return read_graph(module, operands)

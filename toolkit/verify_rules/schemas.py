@@ -36,8 +36,8 @@ def is_defined(target: object, operands: Sequence[object]) -> bool:
     if target not in CHANNELS or not isinstance(operands[0], torch.Tensor):
         return True
     count = operands[0].shape[1] if operands[0].dim() > 1 else None
-    rows = (each for each in operands[1:5] if isinstance(each, torch.Tensor))
-    return all(each.dim() == 1 and each.shape[0] == count for each in rows)
+    rows = (operand for operand in operands[1:5] if isinstance(operand, torch.Tensor))
+    return all(row.dim() == 1 and row.shape[0] == count for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,14 @@ def arguments_of(target: object) -> list[ArgumentRole]:
         return _builtin_arguments(function)
     return [
         ArgumentRole(
-            each.name,
-            _annotation(each.annotation),
+            parameter.name,
+            _annotation(parameter.annotation),
             None,
-            each.default is each.empty,
-            each.kind is each.KEYWORD_ONLY,
+            parameter.default is parameter.empty,
+            parameter.kind is parameter.KEYWORD_ONLY,
         )
-        for each in parameters
-        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     ]
 
 

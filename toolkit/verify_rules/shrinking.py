@@ -42,13 +42,13 @@ def size_of(draw: Draw) -> tuple[object, ...]:
         draw.dynamic,
         draw.grown,
         same,
-        sum(len(each.shape) for each in tensors),
-        sum(size + (size == 0) for each in tensors for size in each.shape),
-        sum(each.place != "input" for each in tensors),
-        sum(LAYOUTS.index(each.layout) for each in tensors),
-        sum(DTYPES.index(each.dtype) for each in tensors),
-        sum(len(each.values) for each in tensors),
-        sum(SIMPLEST.index(value) for each in tensors for value in each.values),
+        sum(len(tensor.shape) for tensor in tensors),
+        sum(size + (size == 0) for tensor in tensors for size in tensor.shape),
+        sum(tensor.place != "input" for tensor in tensors),
+        sum(LAYOUTS.index(tensor.layout) for tensor in tensors),
+        sum(DTYPES.index(tensor.dtype) for tensor in tensors),
+        sum(len(tensor.values) for tensor in tensors),
+        sum(SIMPLEST.index(value) for tensor in tensors for value in tensor.values),
         sum(_weight(each) for each in draw.bound.values()),
         not draw.returned,
     )
@@ -100,7 +100,7 @@ def _apart(draw: Draw) -> Iterator[Draw]:
 
 def _fewer_dims(draw: Draw) -> Iterator[Draw]:
     tensors = draw.tensors()
-    most = max((len(each.shape) for each in tensors.values()), default=0)
+    most = max((len(tensor.shape) for tensor in tensors.values()), default=0)
     for index in range(most):
         cut = draw.bind({k: replace(v, shape=_without(v.shape, index)) for k, v in tensors.items()})
         yield cut
@@ -120,7 +120,9 @@ def _without(shape: tuple[int, ...], index: int) -> tuple[int, ...]:
 
 
 def _smaller_sizes(draw: Draw) -> Iterator[Draw]:
-    sizes = sorted({size for each in draw.tensors().values() for size in each.shape}, reverse=True)
+    sizes = sorted(
+        {size for tensor in draw.tensors().values() for size in tensor.shape}, reverse=True
+    )
     for old in sizes:
         for new in (1, 2, 3):
             if new < old or old == 0:

@@ -123,7 +123,7 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
     owners = {table: step for step in steps for table in _tables(steps[step])}
     fallback = next(iter(steps)) if len(steps) == 1 else Owner(module.__name__.rpartition(".")[2])
     tables = _tables(values.values())
-    every = (each for known in vars(module) for each in find_mentions(module, known))
+    every = (mention for known in vars(module) for mention in find_mentions(module, known))
     hints = hints_in(every if tables else ())
     rules = [
         rule_subject(
@@ -144,10 +144,12 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
 
 def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[object]]:
     """Return the passes of a module, instances and classes without one, with their mentions."""
-    made = [each for each in values.values() if isinstance(each, Pass)]
+    made = [value for value in values.values() if isinstance(value, Pass)]
     made = [each for each in made if type(each).__module__ == module.__name__]
-    kinds = [each for each in values.values() if isinstance(each, type) and issubclass(each, Pass)]
-    own = [each for each in kinds if each.__module__ == module.__name__ and hasattr(each, "name")]
+    kinds = [
+        value for value in values.values() if isinstance(value, type) and issubclass(value, Pass)
+    ]
+    own = [kind for kind in kinds if kind.__module__ == module.__name__ and hasattr(kind, "name")]
     made += [each() for each in own if each not in map(type, made)]
     return {enable_pass(step): list(find_mentions(module, type(step).__name__)) for step in made}
 

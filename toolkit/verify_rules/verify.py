@@ -91,11 +91,11 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         """Whether every rule holds."""
-        return bool(self.findings) and all(each.verdict == "holds" for each in self.findings)
+        return bool(self.findings) and all(finding.verdict == "holds" for finding in self.findings)
 
     def of(self, verdict: Verdict) -> list[RuleFinding]:
         """Return the findings with a verdict."""
-        return [each for each in self.findings if each.verdict == verdict]
+        return [finding for finding in self.findings if finding.verdict == verdict]
 
     def __str__(self) -> str:
         if not self.findings:
@@ -106,7 +106,7 @@ class VerifyReport:
             return f"{len(refuted)} of {len(self.findings)} rule(s) refuted: {names}"
         if idle:
             return f"cannot tell: {len(idle)} of {len(self.findings)} rule(s) never fired: {names}"
-        accepted = sum(each.accepted for each in self.findings)
+        accepted = sum(finding.accepted for finding in self.findings)
         return f"all {len(self.findings)} rule(s) hold on {accepted} accepted draws"
 
 
@@ -141,14 +141,16 @@ def verify_rules(
 
 
 def _select(subjects: Sequence[RuleSubject], names: Sequence[str]) -> list[RuleSubject]:
-    known = {each.name for each in subjects} | {each.pass_name for each in subjects}
+    known = {subject.name for subject in subjects} | {subject.pass_name for subject in subjects}
     for name in names:
         if name not in known:
             raise ConfigError(
                 f"no rule or pass is called {name!r}{nearest(name, known)}; there are: "
                 f"{', '.join(sorted(known))}"
             )
-    return [each for each in subjects if not names or {each.name, each.pass_name} & {*names}]
+    return [
+        subject for subject in subjects if not names or {subject.name, subject.pass_name} & {*names}
+    ]
 
 
 def verify_subject(subject: RuleSubject, *, draws: int = DRAWS, seed: int = 0) -> RuleFinding:
@@ -213,9 +215,11 @@ class _DrawSearch:
         self.seeds = list(subject.seeds[::-1])
         self.families: dict[object, _Family] = {}
         self.refused: list[Draw] = []
-        alone = [each for each in subject.programs if len(each.calls) == 1]
+        alone = [program for program in subject.programs if len(program.calls) == 1]
         self.first = [draw_randomly(random, each) for each in alone for _ in range(FIRST)]
-        self.first += [draw for each in subject.programs for draw in draws_with_hints(random, each)]
+        self.first += [
+            draw for program in subject.programs for draw in draws_with_hints(random, program)
+        ]
         random.shuffle(self.first)
         if subject.grammar is None:
             self.first.clear()  # the pattern of a rule suffices
@@ -268,19 +272,19 @@ class _DrawSearch:
 
 def _kind(draw: Draw) -> object:
     """Return the key of a draw's family: calls, words, and kinds of numbers."""
-    calls = tuple((each.target, len(each.args), *each.kwargs) for each in draw.program.calls)
+    calls = tuple((call.target, len(call.args), *call.kwargs) for call in draw.program.calls)
     values = (each.value for each in draw.bound.values() if isinstance(each, Constant))
-    words = tuple(each for each in values if each is None or isinstance(each, (bool, str)))
+    words = tuple(value for value in values if value is None or isinstance(value, (bool, str)))
     dtypes = {
-        (each.dtype.is_floating_point, each.dtype.is_complex, each.dtype is torch.bool)
-        for each in draw.tensors().values()
+        (tensor.dtype.is_floating_point, tensor.dtype.is_complex, tensor.dtype is torch.bool)
+        for tensor in draw.tensors().values()
     }
     return calls, words, frozenset(dtypes)
 
 
 def _elements(draw: Draw) -> int:
     """Return the weight of a draw: several elements reveal more than one."""
-    return sum(min(math.prod(each.shape), 8) for each in draw.tensors().values())
+    return sum(min(math.prod(tensor.shape), 8) for tensor in draw.tensors().values())
 
 
 def _shrink_counter_example(subject: RuleSubject, draw: Draw, trial: RuleTrial) -> CounterExample:

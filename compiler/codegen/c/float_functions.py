@@ -269,8 +269,8 @@ def _with_polynomials(text: str) -> str:
 
     def nested(found: re.Match[str]) -> str:
         x, code, *others = re.split(r",\s+", found[1])
-        for each in others:
-            code = f"fma_f32({code}, {x}, {each})"
+        for other in others:
+            code = f"fma_f32({code}, {x}, {other})"
         return code
 
     return re.sub(r"POLYNOMIAL\(([^)]*)\)", nested, text)

@@ -94,7 +94,7 @@ class _KernelPrinter:
         self.values = Values(names, pointers, symbols, written, Faults())
         if check_bounds:
             self.values.faults.limits = {
-                each: self.values.index(extent_of(buffers[each])) for each in pointers
+                pointer: self.values.index(extent_of(buffers[pointer])) for pointer in pointers
             }
         self.printer = SweepPrinter(self.values, lambda var: writes_apart(self.kernel, var))
         self.plan = plan_of(self.kernel)
@@ -225,7 +225,7 @@ class _KernelPrinter:
     def _sweep(self, sweep: Sweep) -> None:
         if not sweep.inner:
             self.printer.print_statements(sweep)
-        elif any(isinstance(each, Scan) for each in sweep.statements):
+        elif any(isinstance(statement, Scan) for statement in sweep.statements):
             self.printer.print_scan(sweep)
         else:
             ReducePrinter(self.printer, sweep, self.plan.chunks).print()

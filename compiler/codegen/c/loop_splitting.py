@@ -25,7 +25,7 @@ _COMPARED = ("lt", "le", "gt", "ge")
 def pieces(loop: Var, sweeps: Sequence[Sweep]) -> list[tuple[Var, tuple[Sweep, ...]]]:
     """Return loops that together cover a loop around some sweeps, in order."""
     size = loop.size.number
-    statements = [each for sweep in sweeps for each in sweep.statements]
+    statements = [statement for sweep in sweeps for statement in sweep.statements]
     points = sorted(set(_points(loop, statements))) if size is not None else []
     inside = [point for point in points if 0 < point < (size or 0)]
     if size is None or not inside or len(inside) >= PIECES:
@@ -82,7 +82,7 @@ def _joined(value: Op) -> Value | None:
 
 def _apart(value: Op) -> Index | None:
     """Return a difference, not negative where `le` or `ge` holds, positive for `lt` and `gt`."""
-    left, right = (_number(each) for each in value.args)
+    left, right = (_number(arg) for arg in value.args)
     if left is None or right is None:
         return None
     return right - left if value.name in ("lt", "le") else left - right

@@ -36,9 +36,13 @@ def scans_apart(kernel: Kernel) -> Kernel:
     """Give the reductions beside a scan a sweep of their own; they do not need the scan."""
     sweeps: list[Sweep] = []
     for sweep in kernel.sweeps:
-        reduces = tuple(each for each in sweep.statements if isinstance(each, Reduce))
-        others = tuple(each for each in sweep.statements if not isinstance(each, Reduce))
-        if reduces and any(isinstance(each, Scan) for each in others):
+        reduces = tuple(
+            statement for statement in sweep.statements if isinstance(statement, Reduce)
+        )
+        others = tuple(
+            statement for statement in sweep.statements if not isinstance(statement, Reduce)
+        )
+        if reduces and any(isinstance(other, Scan) for other in others):
             sweeps += [replace(sweep, statements=reduces), replace(sweep, statements=others)]
         else:
             sweeps.append(sweep)
@@ -48,8 +52,10 @@ def scans_apart(kernel: Kernel) -> Kernel:
 def ordered(kernel: Kernel) -> Kernel:
     """Put the loops through which memory is walked in the smallest steps innermost."""
     sweeps = tuple(
-        each if each.is_ordered else replace(each, inner=_by_steps(each.inner, each.statements))
-        for each in kernel.sweeps
+        sweep
+        if sweep.is_ordered
+        else replace(sweep, inner=_by_steps(sweep.inner, sweep.statements))
+        for sweep in kernel.sweeps
     )
     return replace(kernel, outer=_by_steps(kernel.outer, kernel.statements), sweeps=sweeps)
 
@@ -104,7 +110,7 @@ def _joined(
     """Join the loops around some sweeps, and write the sweeps in terms of the new ones."""
     for position in range(len(loops) - 2, -1, -1):
         first, second = loops[position : position + 2]
-        statements = [each for sweep in sweeps for each in sweep.statements]
+        statements = [statement for sweep in sweeps for statement in sweep.statements]
         if _is_one(first, second, indices_of(statements)):
             loop = Var(first.name, first.size * second.size)
             at = of_atom(loop)
@@ -132,7 +138,7 @@ def variables_of(index: Index) -> frozenset[Var]:
 def variables_of_value(value: Value) -> frozenset[Var]:
     """Return the loop variables that a value depends on."""
     indices = indices_of((Store("", ZERO, value),))
-    return frozenset(atom for each in indices for atom in each.atoms if isinstance(atom, Var))
+    return frozenset(atom for index in indices for atom in index.atoms if isinstance(atom, Var))
 
 
 def writes_apart(kernel: Kernel, var: Var) -> bool:

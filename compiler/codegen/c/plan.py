@@ -63,7 +63,9 @@ def work_of(kernel: Kernel) -> Index:
 
 def _work(sweep: Sweep) -> Index:
     count = product([loop.size for loop in sweep.inner])
-    return count * max(sum(cost_of(v) for each in sweep.statements for v in walk(each)), 1)
+    return count * max(
+        sum(cost_of(v) for statement in sweep.statements for v in walk(statement)), 1
+    )
 
 
 def cost_of(value: Value) -> int:
@@ -102,10 +104,10 @@ def _width(columns: int | None) -> int:
 
 
 def _chunks(kernel: Kernel, width: int) -> int:
-    if any(isinstance(each, Scan) for each in kernel.statements):
+    if any(isinstance(statement, Scan) for statement in kernel.statements):
         return 1
     rows = product([loop.size for loop in kernel.outer]).number
-    if rows is None or not any(isinstance(each, Reduce) for each in kernel.statements):
+    if rows is None or not any(isinstance(statement, Reduce) for statement in kernel.statements):
         return 1
     tasks = rows if not width else -(-rows // width)
     longest = max((product([v.size for v in s.inner]).number or 1 << 30) for s in kernel.sweeps)

@@ -42,7 +42,9 @@ class ReducePrinter:
         self.values = printer.values
         self.sweep = sweep
         self.chunks = chunks
-        self.reduces = [each for each in sweep.statements if isinstance(each, Reduce)]
+        self.reduces = [
+            statement for statement in sweep.statements if isinstance(statement, Reduce)
+        ]
         self.last = sweep.inner[-1]
         self.step = BLOCK if printer.tile is None else ROWS
         size = self.last.size.number

@@ -37,7 +37,7 @@ def kept_values(sweeps: Sequence[Sweep], numbers: Numbers, plan: Plan) -> dict[i
                 uses[key] = uses.get(key, 0) + count
                 costly[key[0]] = value
     kept = {number: costly[number] for (number, _), count in uses.items() if count > 1}
-    inside = {numbers.of(each) for value in kept.values() for each in operands(value)}
+    inside = {numbers.of(operand) for value in kept.values() for operand in operands(value)}
     lazy = {numbers.of(value) for sweep in sweeps for value in _lazy(sweep)}
     return {n: value for n, value in kept.items() if n not in inside and n not in lazy}
 
@@ -69,4 +69,4 @@ def _is_costly(value: Value, row: Var) -> bool:
         return False
     if row not in variables_of_value(value):
         return False
-    return cost_of(value) >= _COSTLY or any(_is_costly(each, row) for each in value.args)
+    return cost_of(value) >= _COSTLY or any(_is_costly(arg, row) for arg in value.args)

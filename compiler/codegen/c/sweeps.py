@@ -101,7 +101,7 @@ class SweepPrinter:
     ) -> Generator[Block]:
         """Print an innermost loop, which reads or writes the kept values of a row."""
         numbers = self.values.numbers
-        used = {numbers.of(v): v for each in statements for v in walk(each)}
+        used = {numbers.of(v): v for statement in statements for v in walk(statement)}
         first = [n for n in self._kept if n in used and n not in self._arrays]
         for number in first:
             array = self.values.names.new("kept")
@@ -161,7 +161,7 @@ class SweepPrinter:
         line = f"{target} = {_combined(store, target, value)};"
         conditions = [] if store.guard is None else [values.text(store.guard)]
         conditions += [values.faults.guard("store", store.buffer, index)]
-        conditions = [each for each in conditions if each]
+        conditions = [condition for condition in conditions if condition]
         if conditions:
             line = f"if ({' && '.join(map(grouped, conditions))}) {line}"
         block.lines.append(line)

@@ -165,7 +165,7 @@ class Values:
             return self._guarded(value)
         assert isinstance(value, Op)
         value = without_rounding(value)
-        parts = [self._code(each) for each in value.args]
+        parts = [self._code(arg) for arg in value.args]
         depth = max((part.depth for part in parts), default=0)
         parts = [
             self._name(each, part) if _needs_name(value, part, depth) else part
@@ -261,10 +261,10 @@ class Values:
 
     def _touches(self, value: Value) -> frozenset[str]:
         found = {value.buffer} & self.written if isinstance(value, Load) else frozenset[str]()
-        for each in operands(value):
-            number = self.numbers.of(each)
+        for operand in operands(value):
+            number = self.numbers.of(operand)
             if number not in self._touched:
-                self._touched[number] = self._touches(each)
+                self._touched[number] = self._touches(operand)
             found = found | self._touched[number]
         return frozenset(found)
 

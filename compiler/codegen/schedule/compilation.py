@@ -82,7 +82,7 @@ class _Compilation:
         """Raise `CodegenUnsupported` for a graph without values on a device of the generator."""
         devices = self.generator.devices(self.own_options)
         tensors = [tensor_of(node) for node in self.gm.graph.nodes]
-        places = {each.device.type for each in tensors if each is not None}
+        places = {tensor.device.type for tensor in tensors if tensor is not None}
         if places and places.isdisjoint(devices):
             raise CodegenUnsupported(
                 f"its kernels run on {', '.join(sorted(devices))}, and all of the graph is on "

@@ -57,7 +57,7 @@ def written_inputs(gm: GraphModule) -> frozenset[int]:
 def constants_of(gm: GraphModule) -> tuple[Tensor, ...]:
     """Return the attributes of a graph that are tensors."""
     values = (fetch(gm, node.target) for node in gm.graph.find_nodes(op="get_attr"))
-    return tuple(each for each in values if isinstance(each, Tensor))
+    return tuple(value for value in values if isinstance(value, Tensor))
 
 
 def _reasons(gm: GraphModule) -> Iterator[str]:
@@ -150,4 +150,4 @@ def _has_mask(node: Node, name: str) -> bool:
     if name not in _BY_PLACES:
         return False
     values = (tensor_of(each) for each in flat(node.args[1]))
-    return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in values)
+    return any(value is not None and value.dtype in (torch.bool, torch.uint8) for value in values)

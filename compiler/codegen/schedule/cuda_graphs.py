@@ -128,8 +128,8 @@ class Recordings:
     def _notice(self, args: Sequence[Any]) -> None:
         """Note which inputs were one tensor in all calls that nothing was recorded for."""
         if not self._seen:
-            tensors = (each if isinstance(each, Tensor) else None for each in args)
-            self._seen = [None if each is None else weakref.ref(each) for each in tensors]
+            tensors = (arg if isinstance(arg, Tensor) else None for arg in args)
+            self._seen = [None if tensor is None else weakref.ref(tensor) for tensor in tensors]
         pairs = zip(self._seen, args, strict=True)
         self._seen = [old if old is not None and old() is new else None for old, new in pairs]
 

@@ -101,8 +101,8 @@ class Recording:
         self._owned: dict[int, torch.UntypedStorage] = {}
         self._bases: dict[tuple[int, torch.dtype], Tensor] = {}
         owners = {storage_of(given[n]): n for n in reversed(tensors)}
-        fixed = {storage_of(each) for each in graph.constants}
-        self._results = [self._part(each, given, owners, fixed) for each in results]
+        fixed = {storage_of(constant) for constant in graph.constants}
+        self._results = [self._part(result, given, owners, fixed) for result in results]
         held = [memory for memory, _ in self._bases]
         self._uses = [(s, held.count(memory) + 1) for memory, s in self._owned.items()]
 
@@ -129,7 +129,7 @@ class Recording:
                 for n, buffer in self._written:
                     args[n].copy_(buffer)
         copies = {m: s.clone() for m, s in self._owned.items()} if self._gives_copies else {}
-        return [self._result(each, args, copies) for each in self._results]
+        return [self._result(result, args, copies) for result in self._results]
 
     def _part(
         self, value: object, given: Sequence[Any], owners: dict[int, int], fixed: Collection[int]

@@ -64,6 +64,6 @@ def why_unfused(graph: Graph, example_inputs: Sequence[object]) -> str | None:
 
 def _dtypes(node: Node) -> Iterator[torch.dtype]:
     arguments: tuple[Any, ...] = (*node.args, *node.kwargs.values())
-    yield from (each for each in arguments if isinstance(each, torch.dtype))
+    yield from (argument for argument in arguments if isinstance(argument, torch.dtype))
     if (value := tensor_of(node)) is not None:
         yield value.dtype

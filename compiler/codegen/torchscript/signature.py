@@ -43,8 +43,8 @@ class ScriptSignature:
         """Return the results, of the graph's inputs and the values that the script computed."""
         sources = {"input": inputs, "computed": computed}
         values = [
-            each.value if each.kind == "fixed" else sources[each.kind][each.index]
-            for each in self.results
+            result.value if result.kind == "fixed" else sources[result.kind][result.index]
+            for result in self.results
         ]
         return values[0] if self.container is None else self.container(values)
 

@@ -159,7 +159,7 @@ def _warm_up(call: BoxedCallable, example_inputs: Sequence[object]) -> Any:
     """Run once on copies, so that the first call need not compile; random state stays as it was."""
     inputs = list(clone_values(example_inputs))
     tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
-    devices = {each.get_device() for each in tensors if each.is_cuda}
+    devices = {tensor.get_device() for tensor in tensors if tensor.is_cuda}
     with torch.random.fork_rng(sorted(devices)):
         return call(inputs)
 

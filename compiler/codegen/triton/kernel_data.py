@@ -52,13 +52,13 @@ def stored_kernel(
     blobs: dict[str, bytes | memoryview] = {}
     plans: list[Any] = []
     before: list[tuple[Variants, Layout]] | None = None
-    for each in bounds:
+    for bound in bounds:
         parts, between = [variants], dict[str, Buffer]()
-        if None not in each:  # a part walks a chunk to its end, and that would be endless
-            parts, between = variants.parts_for(tuple(n for n in each if n is not None))
-        chosen = [(part, _layout(part, variants, each)) for part in parts]
+        if None not in bound:  # a part walks a chunk to its end, and that would be endless
+            parts, between = variants.parts_for(tuple(n for n in bound if n is not None))
+        chosen = [(part, _layout(part, variants, bound)) for part in parts]
         if chosen == before:
-            plans[-1]["bounds"] = list(each)  # the same, and it goes further
+            plans[-1]["bounds"] = list(bound)  # the same, and it goes further
             continue
         before = chosen
         places = [*variants.arguments.buffers, *symbols, *between]
@@ -67,7 +67,7 @@ def stored_kernel(
             [size_json(buffer.shape[0]), str(buffer.dtype).removeprefix("torch.")]
             for buffer in between.values()
         ]
-        plans.append({"bounds": list(each), "memory": memory, "launches": launches})
+        plans.append({"bounds": list(bound), "memory": memory, "launches": launches})
     data = {
         "kernel": variants.kernel.name,
         "device": variants.kernel.device.index or 0,

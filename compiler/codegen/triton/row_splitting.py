@@ -68,7 +68,7 @@ class Split:
 
 def can_split(kernel: Kernel) -> bool:
     """Return whether the inner loops of a kernel can be cut into chunks."""
-    return not any(isinstance(each, Scan) for each in kernel.statements)
+    return not any(isinstance(statement, Scan) for statement in kernel.statements)
 
 
 def split(kernel: Kernel, length: int) -> Split:
@@ -119,7 +119,7 @@ class _Cutting:
             return
         self._later = _locals_of(self.kernel.sweeps[number:])
         self._finish()
-        if all(isinstance(each, Store) for each in sweep.statements):
+        if all(isinstance(statement, Store) for statement in sweep.statements):
             stores = Rewriting(change=self._remote).sweep(sweep).statements
             self._emit((*self.kernel.outer, *sweep.inner), (Sweep((), stores),))
         else:
@@ -223,9 +223,11 @@ class _Cutting:
         self._emit(self.kernel.outer, sweeps)
 
     def _results(self) -> list[tuple[str, Dtype]]:
-        pending = [each for sweep in self._pending for each in sweep.statements]
+        pending = [statement for sweep in self._pending for statement in sweep.statements]
         reduces = [each for each in pending if isinstance(each, Reduce)]
-        return [pair for each in reduces for pair in zip(each.names, each.dtypes, strict=True)]
+        return [
+            pair for reduce in reduces for pair in zip(reduce.names, reduce.dtypes, strict=True)
+        ]
 
     def _chunks(self, nest: tuple[Var, ...], number: int) -> _Chunks:
         first, *rest = nest
@@ -296,7 +298,7 @@ def _op(reduce: Reduce, name: str, *args: Value) -> Value:
 
 
 def _locals_of(sweeps: Sequence[Sweep]) -> frozenset[str]:
-    values = (v for sweep in sweeps for each in sweep.statements for v in walk(each))
+    values = (v for sweep in sweeps for statement in sweep.statements for v in walk(statement))
     return frozenset(value.name for value in values if isinstance(value, Local))
 
 

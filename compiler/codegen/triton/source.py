@@ -63,8 +63,12 @@ class _Printing:
             number += 1
 
     def _loop(self, number: int, axis: Axis) -> None:
-        reduces = [each for each in self.sweeps[number].statements if isinstance(each, Reduce)]
-        started = {id(each): reductions.begin(self.body, each, axis) for each in reduces}
+        reduces = [
+            statement
+            for statement in self.sweeps[number].statements
+            if isinstance(statement, Reduce)
+        ]
+        started = {id(reduce): reductions.begin(self.body, reduce, axis) for reduce in reduces}
         self.body.code.open_loop(axis)
         self._statements(number, started)
         self._close(axis)
@@ -143,10 +147,10 @@ class _Printing:
     def _barrier(self, number: int) -> None:
         """Print a barrier before a sweep that loads stores of other threads of its program."""
         before = {
-            each.buffer
+            statement.buffer
             for sweep in self.sweeps[:number]
-            for each in sweep.statements
-            if isinstance(each, Store)
+            for statement in sweep.statements
+            if isinstance(statement, Store)
         }
         if before & _read(self.sweeps[number]):
             self.body.code.line("tl.debug_barrier()", frozenset())
@@ -173,7 +177,7 @@ def kernel_source(
 ) -> str:
     """Return the source of a kernel in a layout; `extents` are the elements that buffers reach."""
     arguments = arguments_of(kernel)
-    symbols = {each.name: each.name for each in arguments.symbols}
+    symbols = {symbol.name: symbol.name for symbol in arguments.symbols}
     names = _names(arguments.buffers, symbols)
     body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "", exact=exact)
     printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))

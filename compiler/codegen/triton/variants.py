@@ -88,7 +88,7 @@ class _Parts:
             Variants(kernel, every, options, setting, is_part=True) for kernel in made.kernels
         ]
         self.between = made.buffers
-        self._symbols = [each.name for each in whole.arguments.symbols]
+        self._symbols = [symbol.name for symbol in whole.arguments.symbols]
         names = [*whole.arguments.buffers, *self._symbols, *made.buffers]
         places = {name: place for place, name in enumerate(names)}
         self._picks = [
@@ -113,7 +113,7 @@ class _Parts:
 
 
 def _names_of(arguments: Arguments) -> tuple[str, ...]:
-    return (*arguments.buffers, *(each.name for each in arguments.symbols))
+    return (*arguments.buffers, *(symbol.name for symbol in arguments.symbols))
 
 
 class Variants:
@@ -135,13 +135,13 @@ class Variants:
         self._options = options
         self._setting = setting
         self._is_part = is_part
-        self._symbols = [each.name for each in arguments.symbols]
+        self._symbols = [symbol.name for symbol in arguments.symbols]
         self._pointers = len(arguments.buffers)
         self._types = [f"*{_TYPES[buffers[name].dtype]}" for name in arguments.buffers]
         self._extents = {name: extent_of(buffers[name]) for name in arguments.buffers}
         self._guess = {
-            each.name: setting.sizes.get(each.name, max(each.low, _GUESS))
-            for each in arguments.symbols
+            symbol.name: setting.sizes.get(symbol.name, max(symbol.low, _GUESS))
+            for symbol in arguments.symbols
         }
         self._functions: dict[Layout, tuple[Any, str]] = {}
         self._knobs = Knobs(row_limit=options.row_limit)

@@ -18,7 +18,7 @@ def _logic(name: str) -> Callable[..., Array]:
     """Return the lowering of a logical operation, for which all but zero is true."""
 
     def lower(_: Builder, *operands: Array) -> Array:
-        return apply(name, *(cast(each, torch.bool) for each in operands))
+        return apply(name, *(cast(operand, torch.bool) for operand in operands))
 
     return lower
 

@@ -26,11 +26,11 @@ def _each(operator: object) -> Callable[..., list[Array]]:
         return value[number] if isinstance(value, (list, tuple)) else value
 
     def lower(b: Builder, *args: Any, **kwargs: Any) -> list[Array]:
-        listed = next(each for each in args if isinstance(each, (list, tuple)))
+        listed = next(arg for arg in args if isinstance(arg, (list, tuple)))
         return [
             lowering(
                 b,
-                *(own(each, number) for each in args),
+                *(own(arg, number) for arg in args),
                 **{name: own(value, number) for name, value in kwargs.items()},
             )
             for number in range(len(listed))

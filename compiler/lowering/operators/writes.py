@@ -63,7 +63,7 @@ def _reads(b: Builder, target: View) -> bool:
     """Return whether an operand but the first is in the memory that is written."""
     base = base_name(b.draft.buffers, target.buffer)
     others = b.current.all_input_nodes[1:]
-    return any(base in memory_of(each, b.draft.views, b.draft.buffers) for each in others)
+    return any(base in memory_of(other, b.draft.views, b.draft.buffers) for other in others)
 
 
 TABLE: Mapping[object, Callable[..., View]] = {

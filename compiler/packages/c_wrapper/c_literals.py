@@ -18,7 +18,7 @@ def size_name(symbol: str) -> str:
 def size_text(size: Index | int) -> str:
     """Return a size as C."""
     index = as_index(size)
-    return index_code(index, {each: size_name(each.name) for each in symbols_of([index])})
+    return index_code(index, {symbol: size_name(symbol.name) for symbol in symbols_of([index])})
 
 
 def sizes_text(sizes: Sequence[Index | int]) -> str:

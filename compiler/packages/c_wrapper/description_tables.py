@@ -86,7 +86,7 @@ class _Table:
             refusal = string_text(entry.refusal)
             return f"{{.name = {string_text(entry.name)}, .refusal = {refusal}}}"
         inputs = [self._input(number, each) for number, each in enumerate(entry.inputs)]
-        outputs = [self._info(each) for each in entry.outputs]
+        outputs = [self._info(output) for output in entry.outputs]
         symbols = [
             f"{{{string_text(name)}, {int_text(low)}, "
             f"{int_text(LARGEST if high is None else high)}}}"
@@ -143,8 +143,8 @@ class _Table:
         """Define a function of the symbols, and return its name."""
         name = f"{self.name}_{what}"
         known = "\n".join(
-            f"    const int64_t {size_name(each.name)} = symbols[{self.order[each.name]}];"
-            for each in symbols_of(sizes)
+            f"    const int64_t {size_name(symbol.name)} = symbols[{self.order[symbol.name]}];"
+            for symbol in symbols_of(sizes)
         )
         self.lines.append(
             f"static {returns} {name}(const int64_t* symbols) {{\n{known}\n    return {result};\n}}"
@@ -165,7 +165,9 @@ class _Table:
 
 def require_known_sizes(entry: CEntry) -> None:
     """Raise `NotInC` for a size symbol that no input determines."""
-    asked = symbols_of(size for each in entry.conditions for size in (each.left, each.right))
+    asked = symbols_of(
+        size for condition in entry.conditions for size in (condition.left, condition.right)
+    )
     unknown = [each.name for each in asked if each.name not in entry.symbols]
     if unknown:
         raise NotInC(f"no input determines the size {unknown[0]}, on which the package depends")

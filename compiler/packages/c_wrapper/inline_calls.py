@@ -81,7 +81,7 @@ def _integer(body: Body, call: Call) -> None:
         text = number_text(call.args[1], body.find, "int")
         body.places[call.name] = Number(f"({first.text} + {text})", is_storage_offset=True)
         return
-    given = [f"({number_text(each, body.find, 'int')})" for each in call.args]
+    given = [f"({number_text(arg, body.find, 'int')})" for arg in call.args]
     body.variable(call.name, _INTEGERS[call.function].format(*given))
 
 

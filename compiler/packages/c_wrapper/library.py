@@ -86,7 +86,7 @@ def _kernels_text(entry: CEntry, function: str, more: Sequence[str] = ()) -> str
     names = [code.name for code in entry.kernels]
     names += ["read_last_fault"] if has_checks else []
     # Of two entry points, functions may be called alike; the library is one.
-    own = "\n".join(f"#define {each} {function}_{each}" for each in names)
+    own = "\n".join(f"#define {name} {function}_{name}" for name in names)
     before = beginning([*kernels, *more], has_checks)
     return "\n\n".join((own, *before, *kernels, *more)) + "\n"
 

@@ -157,10 +157,10 @@ def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, Json]:
 
 def _sequence(values: Sequence[object], name: str, device_type: str) -> dict[str, Json]:
     kind = {"sequence": "tuple"} if isinstance(values, tuple) else {}
-    if values and all(type(each) in _SCALARS for each in values):
-        return {"scalar_list_value": [_number(each) for each in values], **kind}
+    if values and all(type(value) in _SCALARS for value in values):
+        return {"scalar_list_value": [_number(value) for value in values], **kind}
     parts = [_one(each, f"{name}[{n}]", device_type) for n, each in enumerate(values)]
-    are_tensors = bool(values) and all(isinstance(each, Tensor) for each in values)
+    are_tensors = bool(values) and all(isinstance(value, Tensor) for value in values)
     return {"tensor_list" if are_tensors else "list_value": parts, **kind}
 
 

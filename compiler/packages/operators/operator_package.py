@@ -210,8 +210,8 @@ class _OfTensors(torch.nn.Module):
     def __init__(self, function: Callable[..., Any], leaves: Sequence[Any], spec: Any) -> None:
         super().__init__()
         self.function = function
-        self.fixed = [None if isinstance(each, Tensor) else each for each in leaves]
-        self.is_tensor = [isinstance(each, Tensor) for each in leaves]
+        self.fixed = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self.is_tensor = [isinstance(leaf, Tensor) for leaf in leaves]
         self.spec = spec
 
     def forward(self, *tensors: Tensor) -> Any:

@@ -211,7 +211,7 @@ def index_of(ns: str, operator: str, device_type: str) -> PackageIndex:
 
 def same(left: Mapping[str, str], right: Mapping[str, str], without: Sequence[str] = ()) -> bool:
     """Return whether two packages depend on the same parts, apart from some."""
-    return all(each.part in without for each in differences(left, right))
+    return all(difference.part in without for difference in differences(left, right))
 
 
 def _place(name: str) -> str:

@@ -65,7 +65,7 @@ def _may_fold(match: Match) -> str | None:
     if is_written_between(product, match.root):
         return f"something is written between {product} and {match.root}"
     operands = [match.bound.get(name) for name in ("x", "w", "b", *_STATISTICS)]
-    types = [tensor_of(each) for each in operands if each is not None]
+    types = [tensor_of(operand) for operand in operands if operand is not None]
     if result is None or result.dtype not in (torch.float32, torch.float64):
         return f"{match.root} is neither float32 nor float64"
     if any(each is None or each.dtype != result.dtype for each in types):

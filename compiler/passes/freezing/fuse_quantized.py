@@ -149,7 +149,7 @@ def _may_requantize(match: Match) -> str | None:
         return f"oneDNN gives no {dtype}"
     info = torch.iinfo(cast("torch.dtype", dtype))
     numbers = (zero, bound["low"], bound["high"])
-    if not isinstance(scale, float) or not all(isinstance(each, int) for each in numbers):
+    if not isinstance(scale, float) or not all(isinstance(number, int) for number in numbers):
         return "the scale, the zero point or the bounds are no numbers"
     if not 0 < scale < math.inf or not 1 / scale < torch.finfo(torch.float32).max:
         return f"the scale is {scale}"

@@ -51,7 +51,7 @@ def _is_packable(node: Node) -> bool:
     assert result is not None  # _is_fitting has looked
     if len({each.dtype for each in given if each is not None}) > 1 or result.dim() not in _FORMATS:
         return False
-    counts = [len(each) for each in settings[:3] if isinstance(each, (list, tuple))]
+    counts = [len(setting) for setting in settings[:3] if isinstance(setting, (list, tuple))]
     if counts != [result.dim() - 2] * 3 or not onednn.runs(result.dtype):
         return False
     return _has_channels_last(result) and any(map(_has_channels_last, operands))

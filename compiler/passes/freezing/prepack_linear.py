@@ -60,7 +60,7 @@ def _is_packable(node: Node) -> bool:
         return False
     result, row = operands[0], operands[3] if bias else None
     assert result is not None  # _is_fitting has looked
-    if len({each.dtype for each in operands if each is not None}) > 1:
+    if len({operand.dtype for operand in operands if operand is not None}) > 1:
         return False
     is_row = row is None or (row.dim() == 1 and same_sizes(row.shape, result.shape[1:]))
     return is_row and onednn.runs(result.dtype)

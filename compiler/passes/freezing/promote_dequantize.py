@@ -103,7 +103,7 @@ def _is_shared(match: Match) -> str | None:
 def _copy(rewriter: Rewriter, match: Match) -> Node:
     x, layer = match.node("x"), match.root
     own = rewriter.insert(x.target, x.args, x.kwargs, before=layer)
-    args = tuple(own if each is x else each for each in layer.args)
+    args = tuple(own if arg is x else arg for arg in layer.args)
     return rewriter.insert(layer.target, args, layer.kwargs, before=layer)
 
 

@@ -102,7 +102,7 @@ def _value(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | Non
         return None
     if node.target in _FILLS:
         return _filled(node, tensor)
-    if not node.all_input_nodes or not all(each in known for each in node.all_input_nodes):
+    if not node.all_input_nodes or not all(operand in known for operand in node.all_input_nodes):
         return None
     with fake.real_compute():
         if node.target in _VIEWS:
@@ -164,10 +164,10 @@ def _fill(
 
 def _same_as(node: Node, known: Mapping[Node, torch.Tensor]) -> Node | None:
     """Return the operand whose values a node has, by rules 2 and 3."""
-    operands = [each for each in node.args if isinstance(each, Node)]
+    operands = [arg for arg in node.args if isinstance(arg, Node)]
     if node.op != "call_function" or node.kwargs or len(operands) != len(node.args):
         return None
-    numbers = [_number(known[each]) if each in known else None for each in operands]
+    numbers = [_number(known[operand]) if operand in known else None for operand in operands]
     if node.target is aten.where.self and numbers[0] is not None:
         return operands[1] if numbers[0] else operands[2]
     if len(operands) != 2:

@@ -105,15 +105,15 @@ def _product_of(node: Node) -> Product | str:
     given = arguments.full_arguments(node.target, node.args, node.kwargs) or ()
     tensors = [tensor_of(each) for each in given[: _OPERANDS[node.target]]]
     result = tensor_of(node)
-    known = [each for each in tensors if each is not None and each.layout is torch.strided]
+    known = [tensor for tensor in tensors if tensor is not None and tensor.layout is torch.strided]
     if result is None or len(known) < _OPERANDS[node.target]:
         return "a type is unknown, or not dense"
     if result.dtype not in _DTYPES or any(each.dtype != result.dtype for each in known):
         return f"the result is {type_text(result)}, or an operand is of another type"
     operands = [_operand(each) for each in known]
-    if any(each is None for each in operands):
+    if any(operand is None for operand in operands):
         return "a size is known at run time only"
-    plain = tuple(each for each in operands if each is not None)
+    plain = tuple(operand for operand in operands if operand is not None)
     if any(size == 0 for each in plain for size in each.shape):
         return "an operand is empty"
     product = Product(node.target, result.device, result.dtype, plain)
@@ -132,7 +132,7 @@ def _operand(tensor: torch.Tensor) -> Operand | None:
 
 
 def _replace_symbols(sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...] | None:
-    found = [fake.symbol_and_hint(each)[1] if fake.is_symbolic(each) else each for each in sizes]
+    found = [fake.symbol_and_hint(size)[1] if fake.is_symbolic(size) else size for size in sizes]
     hints = tuple(each for each in found if isinstance(each, int))
     return hints if len(hints) == len(found) else None
 

@@ -176,7 +176,7 @@ def speedup(product: Product) -> float:
 def _measure(product: Product) -> float:
     """Time both in turns, so that a machine that slows down slows down both."""
     try:
-        operands = [_make(each, product) for each in product.operands]
+        operands = [_make(operand, product) for operand in product.operands]
         runs = (
             lambda: product.target(*operands),
             lambda: pad(product, operands, {}, lambda target, args, kw: target(*args, **kw)),

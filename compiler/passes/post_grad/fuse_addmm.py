@@ -52,7 +52,9 @@ def _writer_between(match: Match) -> str | None:
     read = {base_of(match.node("a")), base_of(match.node("b"))}
     node = match.inner[0].next
     while node is not match.root:
-        if is_mutating(node) and any(base_of(each) in read for each in mutated_arguments(node)):
+        if is_mutating(node) and any(
+            base_of(argument) in read for argument in mutated_arguments(node)
+        ):
             return f"{node} writes to an operand of {match.inner[0]} before {match.root}"
         node = node.next
     return None

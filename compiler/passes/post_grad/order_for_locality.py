@@ -48,14 +48,14 @@ def _settle(rewriter: Rewriter, moving: "_Moving", node: Node) -> Node:
     moving.settle(node)
     front, queue = node, deque([node])
     while queue:
-        for each in moving.operands(queue.popleft()):
-            if front.prev is not each and not (
-                moving.saves(each, front) and _move(rewriter, each, front)
+        for operand in moving.operands(queue.popleft()):
+            if front.prev is not operand and not (
+                moving.saves(operand, front) and _move(rewriter, operand, front)
             ):
                 continue
-            front = each
-            moving.settle(each)
-            queue.append(each)
+            front = operand
+            moving.settle(operand)
+            queue.append(operand)
     return front
 
 
@@ -85,11 +85,11 @@ class _Moving:
 
     def settle(self, node: Node) -> None:
         self.settled.add(node)
-        self.alive.update(self.bases[each] for each in node.all_input_nodes)
+        self.alive.update(self.bases[operand] for operand in node.all_input_nodes)
 
     def operands(self, user: Node) -> list[Node]:
         """Return the operands of a settled node that may follow all that is not, the last first."""
-        found = [each for each in user.all_input_nodes if self._may_move(each)]
+        found = [operand for operand in user.all_input_nodes if self._may_move(operand)]
         return sorted(found, key=self.places.__getitem__, reverse=True)
 
     def _may_move(self, node: Node) -> bool:
@@ -100,7 +100,7 @@ class _Moving:
 
     def saves(self, node: Node, front: Node) -> bool:
         """Return whether no more is alive at any time if a node moves in front of another."""
-        bases = {self.bases[each] for each in node.all_input_nodes} - self.alive
+        bases = {self.bases[operand] for operand in node.all_input_nodes} - self.alive
         limit = min(self._new_nbytes(node), self._new_nbytes(front))
         return sum(map(nbytes, bases)) <= limit
 

@@ -68,7 +68,7 @@ def _slice(node: Node, source: Node) -> Part | None:
     bounds = [0 if start is None else start, size if end is None else end]
     if not all(type(each) is int for each in (size, *bounds)):
         return None
-    begin, last = (_within(cast("int", each), size) for each in bounds)
+    begin, last = (_within(cast("int", bound), size) for bound in bounds)
     return Part(source, axis, begin, max(begin, last))
 
 
@@ -84,8 +84,8 @@ def _item(index: object, split: Node) -> Part | None:
     parts = cast("list[torch.Tensor]", values)
     if axis is None or type(index) is not int or not 0 <= index < len(parts):
         return None
-    sizes = [each.shape[axis] for each in parts[: index + 1]]
-    if not all(type(each) is int for each in sizes):
+    sizes = [part.shape[axis] for part in parts[: index + 1]]
+    if not all(type(size) is int for size in sizes):
         return None
     return Part(source, axis, sum(sizes[:-1]), sum(sizes))
 

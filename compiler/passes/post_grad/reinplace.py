@@ -79,7 +79,9 @@ class Reinplace(Pass):
 
 def _has_candidates(graph: Graph) -> bool:
     targets = cast("list[Callable[..., object]]", [*_IN_PLACE, *_INTO_A_VIEW])
-    return any(graph.find_nodes(op="call_function", target=each, sort=False) for each in targets)
+    return any(
+        graph.find_nodes(op="call_function", target=target, sort=False) for target in targets
+    )
 
 
 def _target(node: Node, places: Mapping[Node, int]) -> _Target | None:
@@ -92,8 +94,12 @@ def _target(node: Node, places: Mapping[Node, int]) -> _Target | None:
         return None
     base = base_of(source)
     shared = _aliases(base)
-    others = [each for each in node.all_input_nodes if each is not source]
-    if shared is None or any(base_of(each) is base for each in others) or _reads(node, source) > 1:
+    others = [operand for operand in node.all_input_nodes if operand is not source]
+    if (
+        shared is None
+        or any(base_of(other) is base for other in others)
+        or _reads(node, source) > 1
+    ):
         return None
     copy = _copy_back(base, node) if base.op == "placeholder" else None
     if not (_is_made_here(base) or (copy is not None and source is base)):
@@ -147,7 +153,7 @@ def _leaves(node: Node, copy: Node | None) -> bool:
     aliases = _aliases(node)
     if aliases is None:
         return True
-    users = {user for each in aliases for user in each.users} - {copy}
+    users = {user for alias in aliases for user in alias.users} - {copy}
     return any(user.op == "output" or is_mutating(user) for user in users)
 
 

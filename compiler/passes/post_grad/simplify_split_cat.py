@@ -121,7 +121,7 @@ def _pieces(node: Node) -> list[Node]:
     parts = node.args[0] if node.target is aten.cat.default and node.args else ()
     if not isinstance(parts, (list, tuple)):
         return []
-    return [each for each in parts if isinstance(each, Node)]
+    return [part for part in parts if isinstance(part, Node)]
 
 
 def _split_source(node: Node, pieces: list[Node]) -> Node | None:
@@ -142,8 +142,8 @@ def _split_source(node: Node, pieces: list[Node]) -> Node | None:
 
 def _tile(pieces: list[Node], axis: int | None) -> Node | None:
     """Rule 6."""
-    parts = [part_of(each) for each in pieces]
-    known = [each for each in parts if each is not None and each.axis == axis]
+    parts = [part_of(piece) for piece in pieces]
+    known = [part for part in parts if part is not None and part.axis == axis]
     if len(known) != len(pieces) or len({each.source for each in known}) != 1 or axis is None:
         return None
     source = known[0].source
@@ -202,7 +202,9 @@ def _is_dense(node: Node) -> bool:
 def _flatten(rewriter: Rewriter, node: Node, inner: Node) -> None:
     def edit(graph: Graph) -> None:
         pieces = cast("list[Node]", node.args[0])
-        parts = [part for each in pieces for part in (_pieces(each) if each is inner else [each])]
+        parts = [
+            part for piece in pieces for part in (_pieces(piece) if piece is inner else [piece])
+        ]
         node.args = (parts, *node.args[1:])
         graph.erase_node(inner)
 

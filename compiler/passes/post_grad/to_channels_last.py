@@ -75,9 +75,9 @@ def _plan(graph: Graph) -> _Plan:
     plan, written = _Plan(), mutated_bases(graph)
     for node in nodes:
         changed = {
-            each: plan.values[each]
-            for each in node.all_input_nodes
-            if each in plan.values and node not in plan.restored.get(each, ())
+            operand: plan.values[operand]
+            for operand in node.all_input_nodes
+            if operand in plan.values and node not in plan.restored.get(operand, ())
         }
         format_ = _FORMATS[_rank(node)] if node in convolutions else None
         new = _value(node, changed, mode, format_)

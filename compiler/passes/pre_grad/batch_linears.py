@@ -109,7 +109,7 @@ def _groups(region: Iterable[Node], max_size: int | None) -> list[list[Node]]:
     found: dict[Hashable, list[Node]] = {}
     depths: dict[Hashable, int] = {}
     for node in region:
-        depth = max((before.get(each, 0) for each in node.all_input_nodes), default=0)
+        depth = max((before.get(operand, 0) for operand in node.all_input_nodes), default=0)
         product = _product(node)
         before[node] = depth + (product is not None)
         key = _key(product, max_size) if product is not None else None
@@ -134,9 +134,9 @@ def _key(product: _Product, max_size: int | None) -> Hashable:
     """Return the key that products of one batch share; None if it cannot be batched."""
     operands = [product.left, product.right, *([product.bias] if product.bias else [])]
     tensors = [plain_tensor_of(each) for each in (product.node, *operands)]
-    if any(each is None or each.layout is not torch.strided for each in tensors):
+    if any(tensor is None or tensor.layout is not torch.strided for tensor in tensors):
         return None
-    result, left, right, *bias = (each for each in tensors if each is not None)
+    result, left, right, *bias = (tensor for tensor in tensors if tensor is not None)
     is_flat = left.dim() == 2 or (product.is_linear and _is_known(left) and left.dim() > 2)
     if not is_flat or right.dim() != 2 or any(each.dim() != 1 for each in bias):
         return None
@@ -151,7 +151,7 @@ def _key(product: _Product, max_size: int | None) -> Hashable:
 
 
 def _is_known(*tensors: torch.Tensor) -> bool:
-    return not any(fake.is_symbolic(size) for each in tensors for size in each.shape)
+    return not any(fake.is_symbolic(size) for tensor in tensors for size in tensor.shape)
 
 
 def _size(left: torch.Tensor, right: torch.Tensor) -> int:
@@ -184,13 +184,13 @@ class _Batcher:
         found: set[Node] = set()
         queue = [node]
         while queue:
-            for each in queue.pop().all_input_nodes:
-                if self.places.get(each, -1) <= first or each in found:
+            for operand in queue.pop().all_input_nodes:
+                if self.places.get(operand, -1) <= first or operand in found:
                     continue
-                if not self._may_move(each):
+                if not self._may_move(operand):
                     return None
-                found.add(each)
-                queue.append(each)
+                found.add(operand)
+                queue.append(operand)
         return sorted(found, key=self.places.__getitem__)
 
     def _may_move(self, node: Node) -> bool:
@@ -209,12 +209,12 @@ class _Batcher:
                 first.prepend(node)
                 self.places[node] = self.places[first]
             parts = self._insert(first, torch.unbind, self._product(products))
-            nodes = [each.node for each in products]
+            nodes = [product.node for product in products]
             for node, new in [(n, self._part(first, parts, i, n)) for i, n in enumerate(nodes)]:
                 node.replace_all_uses_with(new)
                 graph.erase_node(node)
 
-        self.rewriter.rewrite(rule, [each.node for each in products], edit)
+        self.rewriter.rewrite(rule, [product.node for product in products], edit)
 
     def _order(self, node: Node) -> int:
         return self.places[node]
@@ -227,11 +227,11 @@ class _Batcher:
 
     def _product(self, products: list[_Product]) -> Node:
         first = products[0].node
-        left = self._stack(first, self._matrices(first, [each.left for each in products]))
-        right = self._stack(first, [each.right for each in products])
+        left = self._stack(first, self._matrices(first, [product.left for product in products]))
+        right = self._stack(first, [product.right for product in products])
         if products[0].is_linear:
             right = self._insert(first, torch.transpose, right, 1, 2)
-        biases = [each.bias for each in products if each.bias is not None]
+        biases = [product.bias for product in products if product.bias is not None]
         if not biases:
             return self._insert(first, torch.bmm, left, right)
         bias = self._insert(first, torch.unsqueeze, self._stack(first, biases), 1)
@@ -246,7 +246,7 @@ class _Batcher:
             return operands
         sizes = [math.prod(shape[:-1]), shape[-1]]
         flat = {n: self._insert(first, torch.reshape, n, sizes) for n in dict.fromkeys(operands)}
-        return [flat[each] for each in operands]
+        return [flat[operand] for operand in operands]
 
     def _stack(self, first: Node, operands: list[Node]) -> Node:
         """Return operands as one tensor; a common operand is not copied."""

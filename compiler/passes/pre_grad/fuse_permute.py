@@ -94,13 +94,13 @@ def _fuse_operand(rewriter: Rewriter, node: Node, copy: Node) -> None:
 
 def _is_uniform(node: Node, call: TorchCall) -> bool:
     """Return whether operands and result have one floating dtype, those of a product one rank."""
-    operands = [plain_tensor_of(each) for each in node.all_input_nodes]
+    operands = [plain_tensor_of(operand) for operand in node.all_input_nodes]
     types = [plain_tensor_of(node), *operands]
     dtypes = {each.dtype if each is not None else None for each in types}
     dtype = next(iter(dtypes))
     if len(dtypes) != 1 or dtype is None or not dtype.is_floating_point:
         return False
-    ranks = {each.dim() for each in operands if each is not None}
+    ranks = {operand.dim() for operand in operands if operand is not None}
     return call.function is F.linear or (len(ranks) == 1 and ranks <= {2, 3})
 
 

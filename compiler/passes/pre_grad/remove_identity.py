@@ -103,7 +103,7 @@ def _is_cast_to_itself(node: Node, source: Node) -> bool:
     if {"copy", "memory_format"} & set(node.kwargs):
         return False
     is_plain = (torch.dtype, torch.device, str, Node)  # no `copy` and no memory format by position
-    return all(isinstance(each, is_plain) for each in node.args[1:])
+    return all(isinstance(arg, is_plain) for arg in node.args[1:])
 
 
 def examples() -> list[Example]:

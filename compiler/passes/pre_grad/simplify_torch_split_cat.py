@@ -97,7 +97,7 @@ class _Simplifier:
             return False
 
         def edit(graph: Graph) -> None:
-            flat = [part for each in pieces for part in (parts if each is inner else [each])]
+            flat = [part for piece in pieces for part in (parts if piece is inner else [piece])]
             new = self.rewriter.insert(torch.cat, (flat, outer.arguments["dim"]), before=node)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
@@ -240,8 +240,8 @@ def _source_of_all(node: Node, call: TorchCall, pieces: Sequence[Node]) -> Node 
 def _sections(split: Node, axis: int) -> list[int] | None:
     values = value_of(split)
     parts = cast("list[torch.Tensor]", values) if _is_list(values) else []
-    sizes = [each.shape[axis] for each in parts]
-    return sizes if sizes and all(type(each) is int for each in sizes) else None
+    sizes = [part.shape[axis] for part in parts]
+    return sizes if sizes and all(type(size) is int for size in sizes) else None
 
 
 def _whole_piece(node: Node) -> Node | None:

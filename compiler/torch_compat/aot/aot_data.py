@@ -125,7 +125,7 @@ def _decode_view(name: str, arguments: list[Json]) -> Any:
     functionalization = torch._C._functionalization
     if not name.endswith(_VIEW_SUFFIX):
         raise ValueError(name)
-    return getattr(functionalization, name)(tuple(decode(each) for each in arguments))
+    return getattr(functionalization, name)(tuple(decode(argument) for argument in arguments))
 
 
 def _decode_object(held: Json) -> Any:

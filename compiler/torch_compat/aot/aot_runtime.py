@@ -93,7 +93,7 @@ class Recorded:
             "metadata": encode(_without_messages(metadata)),
             "parameters": self._parameters(traced),
             "training": None if training is None else _encode_training(training),
-            "wrappers": [encode(each) for each in wrappers],
+            "wrappers": [encode(wrapper) for wrapper in wrappers],
         }
 
     def _parameters(self, traced: GraphModule) -> list[str]:
@@ -107,7 +107,7 @@ class Recorded:
         constants = {id(value) for value in _constants_of(self.graph)}
         held = parameters_of(traced).values()
         is_known = all(id(each) in names for each in held)
-        if not is_known or not all(id(each) in constants for each in _constants_of(traced)):
+        if not is_known or not all(id(constant) in constants for constant in _constants_of(traced)):
             raise NoDataForm("a pass before autograd gave the graph a tensor")
         return [names[id(each)] for each in held]
 
@@ -357,7 +357,7 @@ def _input_guards(config: Any, known: int) -> Json:
             found.append([name, [places([guard.input_source_a]), places([guard.input_source_b])]])
         elif name == "StorageOverlap":
             groups = (guard.overlapping_sources, guard.non_overlapping_sources)
-            found.append([name, [places(each) for each in groups]])
+            found.append([name, [places(group) for group in groups]])
         else:
             raise NoDataForm(f"a guard {name} on inputs")
     return found

@@ -59,7 +59,7 @@ class Handed(torch.nn.Module):
 
 
 def _stand_in(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [each.detach() for each in tensors]
+    return [tensor.detach() for tensor in tensors]
 
 
 def _swapping(compile_ours: Callable[..., None], inputs: Sequence[object]) -> Callable[..., Any]:

@@ -82,7 +82,7 @@ def _as_traced(value: object, context: Any) -> object:
 def _is_static(symbolic: Any) -> bool:
     kinds = getattr(symbolic, "dynamic_sizes", None)
     base = getattr(symbolic, "view_base_context", None)
-    is_static = kinds is not None and all(each.name == "STATIC" for each in kinds)
+    is_static = kinds is not None and all(kind.name == "STATIC" for kind in kinds)
     return is_static and (base is None or _is_static(base))
 
 

@@ -90,13 +90,13 @@ def layout_of(value: torch.Tensor) -> tuple[Any, ...]:
 def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
     """Return the symbols of inputs in order, with values; None if only in longer expressions."""
     found: dict[str, Any] = {}
-    for value in (each for one in inputs for each in sizes_of(one)):
+    for value in (size for one in inputs for size in sizes_of(one)):
         expression = value.node.expr
         if expression.is_Symbol:
             known = found.get(str(expression))
             found[str(expression)] = value if known is None else known
         else:
-            names = sorted(str(each) for each in expression.free_symbols)
+            names = sorted(str(symbol) for symbol in expression.free_symbols)
             found.update({name: None for name in names if name not in found})
     return found
 
@@ -117,22 +117,22 @@ def guards_of(symbols: Mapping[str, Any]) -> Json:
     Raises:
         NoDataForm: A guard has another symbol or an unknown function.
     """
-    env = next((each.node.shape_env for each in symbols.values() if each is not None), None)
+    env = next((symbol.node.shape_env for symbol in symbols.values() if symbol is not None), None)
     if env is None:
         return []
     numbers = {name: place for place, name in enumerate(symbols)}
     found: dict[str, Json] = {}
     for guard in env.guards:
         expression = _substitute(guard.expr, numbers, env)
-        if not {str(each) for each in expression.free_symbols}.isdisjoint(numbers):
+        if not {str(symbol) for symbol in expression.free_symbols}.isdisjoint(numbers):
             found.setdefault(str(expression), encode_expression(expression, numbers))
     return list(found.values())
 
 
 def _substitute(expression: Any, numbers: Mapping[str, int], env: Any) -> Any:
     """Return a guard with torch's replacements of other symbols, such as a number."""
-    others = [each for each in expression.free_symbols if str(each) not in numbers]
-    return expression.xreplace({each: env.replace(each) for each in others})
+    others = [symbol for symbol in expression.free_symbols if str(symbol) not in numbers]
+    return expression.xreplace({other: env.replace(other) for other in others})
 
 
 def encode_expression(expression: Any, numbers: Mapping[str, int]) -> Json:
@@ -154,7 +154,7 @@ def encode_expression(expression: Any, numbers: Mapping[str, int]) -> Json:
     name = getattr(expression, "rel_op", None) or type(expression).__name__
     if name not in _FUNCTIONS:
         raise NoDataForm(f"a guard with {name}: {expression}")
-    return [name, *(encode_expression(each, numbers) for each in expression.args)]
+    return [name, *(encode_expression(arg, numbers) for arg in expression.args)]
 
 
 def fits(guards: Json, inputs: Sequence[object]) -> bool:
@@ -164,7 +164,7 @@ def fits(guards: Json, inputs: Sequence[object]) -> bool:
         NoDataForm: These are no guards.
     """
     values = symbols_of(inputs).values()
-    hints = [None if each is None else fake.symbol_and_hint(each)[1] for each in values]
+    hints = [None if value is None else fake.symbol_and_hint(value)[1] for value in values]
     return all(_holds(guard, hints) for guard in guards)
 
 
@@ -196,5 +196,5 @@ def _evaluate(tree: Json, values: Sequence[Any]) -> Any:
         function = _FUNCTIONS[name]
     except (LookupError, TypeError, ValueError) as error:
         raise NoDataForm(f"not a guard: {shown(tree)}") from error
-    operands = [_evaluate(each, values) for each in arguments]
-    return None if any(each is None for each in operands) else function(*operands)
+    operands = [_evaluate(argument, values) for argument in arguments]
+    return None if any(operand is None for operand in operands) else function(*operands)

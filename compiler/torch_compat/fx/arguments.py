@@ -137,27 +137,29 @@ def names_and_types(target: Any) -> tuple[tuple[str, str], ...]:
 
 def _schemas(name: str) -> list[Any]:
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-    return [each for each in schemas if "out" not in {arg.name for arg in each.arguments}]
+    return [schema for schema in schemas if "out" not in {arg.name for arg in schema.arguments}]
 
 
 def _of_schema(schema: Any, type_of: str = "type") -> tuple[Parameter, ...]:
     return tuple(
         Parameter(
-            name=str(each.name),
-            type=str(getattr(each, type_of)),
-            has_default=bool(each.has_default_value()),
-            default=each.default_value,
-            is_positional=not each.kwarg_only,
-            length=each.N,
+            name=str(argument.name),
+            type=str(getattr(argument, type_of)),
+            has_default=bool(argument.has_default_value()),
+            default=argument.default_value,
+            is_positional=not argument.kwarg_only,
+            length=argument.N,
         )
-        for each in schema.arguments
+        for argument in schema.arguments
     )
 
 
 def _of_function(function: Any) -> Iterator[Parameter]:
-    for each in inspect.signature(function).parameters.values():
-        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             return
-        is_given = each.default is not each.empty
-        default = each.default if is_given else None
-        yield Parameter(each.name, "", is_given, default, each.kind is not each.KEYWORD_ONLY)
+        is_given = parameter.default is not parameter.empty
+        default = parameter.default if is_given else None
+        yield Parameter(
+            parameter.name, "", is_given, default, parameter.kind is not parameter.KEYWORD_ONLY
+        )

@@ -56,7 +56,7 @@ def name_of(function: object) -> str | None:
     names = [getattr(function, "__qualname__", None), getattr(function, "__name__", None)]
     if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
         return f"{module}.{names[0]}"  # made in C, so torch's own
-    return next((f"{module}.{each}" for each in names if _look_up(module, each) is function), None)
+    return next((f"{module}.{name}" for name in names if _look_up(module, name) is function), None)
 
 
 def describe(function: object) -> str:

@@ -180,7 +180,7 @@ def declared_arguments(qualified: str) -> tuple[tuple[str, str], ...]:
     Only looks: an unknown name registers, imports and calls nothing.
     """
     schemas = torch._C._jit_get_schemas_for_operator(qualified)
-    found = (argument for each in schemas for argument in each.arguments)
+    found = (argument for schema in schemas for argument in schema.arguments)
     return tuple((str(argument.name), str(argument.type)) for argument in found)
 
 
@@ -271,7 +271,7 @@ def argument_names(ns: str, operator: str) -> list[str]:
     name, _, overload = operator.partition(".")
     for schema in torch._C._jit_get_schemas_for_operator(f"{ns}::{name}"):
         if schema.overload_name == overload.removeprefix("default"):
-            return [each.name for each in schema.arguments]
+            return [argument.name for argument in schema.arguments]
     return []
 
 
@@ -309,8 +309,8 @@ def code_of_trace(operator: Any) -> TracedCode | str:
     """
     packet = operator if hasattr(operator, "overloads") else operator.overloadpacket
     name = packet._qualified_op_name
-    schemas = [str(getattr(packet, each)._schema) for each in packet.overloads()]
-    tags = [sorted(map(str, getattr(packet, each).tags)) for each in packet.overloads()]
+    schemas = [str(getattr(packet, overload)._schema) for overload in packet.overloads()]
+    tags = [sorted(map(str, getattr(packet, overload).tags)) for overload in packet.overloads()]
     made = torch._library.custom_ops.OPDEFS.get(name)
     if made is not None:
         code = tuple(getattr(made, each, None) for each in _TRACED)

@@ -41,8 +41,8 @@ def trace_jvp(function: Function, args: Sequence[object]) -> GraphModule:
     """
     from torch.autograd import forward_ad
 
-    varying = [each for each in args if isinstance(each, torch.Tensor) and each.requires_grad]
-    primals = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
+    varying = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    primals = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
     places = [place for place, each in enumerate(args) if any(each is one for one in varying)]
 
     def of_duals(*values: Any) -> list[object]:

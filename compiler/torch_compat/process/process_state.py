@@ -136,7 +136,7 @@ def _guards_in(frame: FrameType) -> Iterator[Any]:
     interpreter = values.get("self")
     if isinstance(interpreter, torch.fx.Interpreter):
         values = interpreter.env
-    yield from (each for each in values.values() if isinstance(each, torch._C._InferenceMode))
+    yield from (value for value in values.values() if isinstance(value, torch._C._InferenceMode))
 
 
 def outside_transforms() -> contextlib.AbstractContextManager[object]:

@@ -48,7 +48,9 @@ def outputs_of_constants(graph: Any) -> tuple[int, ...]:
     constants = [node.output() for node in graph.nodes() if node.kind() == "prim::Constant"]
     tensors = [value for value in constants if value.type().kind() == "TensorType"]
     values = list(returned.node().inputs())
-    shares = (any(aliases.may_contain_alias(value, each) for each in tensors) for value in values)
+    shares = (
+        any(aliases.may_contain_alias(value, tensor) for tensor in tensors) for value in values
+    )
     return tuple(index for index, shared in enumerate(shares) if shared)
 
 

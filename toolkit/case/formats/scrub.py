@@ -116,7 +116,7 @@ def _is_secret_value(value: str) -> bool:
 @lru_cache(maxsize=8)
 def _pattern(values: tuple[str, ...]) -> re.Pattern[str] | None:
     """Return a pattern of the values in each of their spellings, the longest first."""
-    spelt = {each for value in values for each in _spellings(value.strip())}
+    spelt = {spelling for value in values for spelling in _spellings(value.strip())}
     parts = [_delimit(each) for each in sorted(spelt, key=len, reverse=True)]
     return re.compile("|".join(parts)) if parts else None
 

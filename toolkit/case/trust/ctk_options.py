@@ -65,7 +65,7 @@ def _are_generators(value: object) -> bool:
 
 def _are_names(value: object) -> bool:
     names = _as_list(value)
-    is_name = (isinstance(each, str) and _PASS.fullmatch(each) is not None for each in names)
+    is_name = (isinstance(name, str) and _PASS.fullmatch(name) is not None for name in names)
     return len(names) <= 1000 and all(is_name)
 
 
@@ -78,7 +78,7 @@ def _are_pass_options(value: object) -> bool:
     steps = cast("Mapping[object, object]", value) if isinstance(value, dict) else None
     return steps is not None and all(
         isinstance(options, dict)
-        and all(_is_option(step, *each) for each in cast("dict[object, object]", options).items())
+        and all(_is_option(step, *item) for item in cast("dict[object, object]", options).items())
         for step, options in steps.items()
     )
 

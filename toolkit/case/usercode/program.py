@@ -192,7 +192,7 @@ def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
             "the inputs of each earlier call"
         )
     calls = cast("Sequence[object]", value)
-    return tuple(_arguments(each, "warmups", path) for each in calls)
+    return tuple(_arguments(call, "warmups", path) for call in calls)
 
 
 def _call_function(module: ModuleType, name: str, path: Path) -> Callable[..., object] | None:

@@ -130,14 +130,14 @@ class _Slicer:
         nodes = list(statement.walk())
         self.words |= words(iter(nodes))
         self.operators |= set(_operator_namespaces(nodes))
-        used = [each for name in statement.uses for each in file.meanings(name)]
+        used = [meaning for name in statement.uses for meaning in file.meanings(name)]
         self.packages |= {each.package for each in (*used, *file.imports.get(number, ()))}
         for each in file.imports.get(number, ()):
             self._import(each)
         for name in _names_of(nodes):
-            for each in file.meanings(name):
-                if each.file and not each.attribute:
-                    self.ask(each.file, _attributes_of(name, nodes))
+            for meaning in file.meanings(name):
+                if meaning.file and not meaning.attribute:
+                    self.ask(meaning.file, _attributes_of(name, nodes))
 
     def _import(self, each: Import) -> None:
         for path in each.runs:
@@ -178,8 +178,11 @@ class _Slicer:
     def _registers(self, file: SourceFile, node: ast.stmt, own: set[str]) -> bool:
         """Return whether a decorator or a base class may register a definition in kept code."""
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-        calls = (each.func if isinstance(each, ast.Call) else each for each in decorators)
-        of_a_kept = any(root(each) in own for each in calls if isinstance(each, ast.Attribute))
+        calls = (
+            decorator.func if isinstance(decorator, ast.Call) else decorator
+            for decorator in decorators
+        )
+        of_a_kept = any(root(call) in own for call in calls if isinstance(call, ast.Attribute))
         bases = {root(each) for each in getattr(node, "bases", ())} & own
         return of_a_kept or any(
             "__init_subclass__" in words_of or "__subclasses__" in self.words or is_meta
@@ -190,8 +193,8 @@ class _Slicer:
     def _is_used(self, file: SourceFile, name: str | None) -> bool:
         """Return whether a name is an import of a module that kept code uses."""
         return any(
-            each.file in self.files if each.file else each.package in self.packages
-            for each in file.meanings(name or "")
+            meaning.file in self.files if meaning.file else meaning.package in self.packages
+            for meaning in file.meanings(name or "")
         )
 
     # --- effects of calls -----------------------------------------------------------------------
@@ -210,9 +213,9 @@ class _Slicer:
         path, name = definition
         for statement in self.files[path].binding(name):
             yield from ((path, used) for used in statement.uses)
-        for each in self.files[path].meanings(name):
-            if each.file in self.files and each.attribute:
-                yield each.file, each.attribute
+        for meaning in self.files[path].meanings(name):
+            if meaning.file in self.files and meaning.attribute:
+                yield meaning.file, meaning.attribute
 
     # --- ends -----------------------------------------------------------------------------------
 
@@ -292,7 +295,7 @@ def _is_second_name(statement: Statement, names: set[str]) -> bool:
 
 
 def _is_unused(file: SourceFile, imports: Iterable[Import]) -> bool:
-    used = {name for each in file.statements for name in each.uses}
+    used = {name for statement in file.statements for name in statement.uses}
     names = [each.name for each in imports]
     return bool(names) and not used.intersection(names)
 

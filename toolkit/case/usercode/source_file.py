@@ -64,14 +64,18 @@ class SourceFile:
     def binding(self, name: str) -> list[Statement]:
         """Return the statements that bind a name, other than imports."""
         return [
-            each
-            for each in self.statements
-            if name in each.binds and not isinstance(each.nodes[0], IMPORTS)
+            statement
+            for statement in self.statements
+            if name in statement.binds and not isinstance(statement.nodes[0], IMPORTS)
         ]
 
     def locals(self) -> set[str]:
         """Return the file's own names in kept code: wanted ones, and kept definitions."""
-        kept = (each for each in self.kept_statements() if isinstance(each.nodes[0], DEFINITIONS))
+        kept = (
+            statement
+            for statement in self.kept_statements()
+            if isinstance(statement.nodes[0], DEFINITIONS)
+        )
         names = (each.binds for each in kept)
         return {name for name in self.wanted if self.binding(name)}.union(*names)
 
@@ -143,7 +147,9 @@ def text_of(file: SourceFile) -> bytes:
         return file.data
     encoding, _ = tokenize.detect_encoding(io.BytesIO(file.data).readline)
     lines = io.StringIO(file.data.decode(encoding), newline=None).read().split("\n")
-    spans = [range(each.lines[0], each.lines[1] + 1) for each in file.kept_statements()]
+    spans = [
+        range(statement.lines[0], statement.lines[1] + 1) for statement in file.kept_statements()
+    ]
     stays = set[int]().union(*spans)
     kept = [
         line if number in stays or _is_ours(number, line) else ""

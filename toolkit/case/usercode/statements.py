@@ -150,7 +150,7 @@ def may_change(nodes: Iterator[ast.AST]) -> set[str]:
     for node in nodes:
         found.update(names_stored(node))
         if isinstance(node, ast.Call):
-            given = [*node.args, *(each.value for each in node.keywords)]
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
             found |= {each.id for each in given if isinstance(each, ast.Name)}
             if isinstance(node.func, ast.Attribute) and (name := root(node.func)):
                 found.add(name)

@@ -73,8 +73,10 @@ def nearest_of(found: "Explanation") -> tuple[RenderableType, ...]:
     if found.nearest is None:
         return ()
     rows = table("part", "nearest entry", "this one")
-    for each in found.differences:
-        rows.add_row(each.part, shorten_part(each.theirs), shorten_part(each.ours))
+    for difference in found.differences:
+        rows.add_row(
+            difference.part, shorten_part(difference.theirs), shorten_part(difference.ours)
+        )
     about = " ".join(f"{name}={value}" for name, value in found.nearest.label.about.items())
     return (f"nearest entry: {found.nearest.digest[:SHOWN_DIGITS]} {about}".rstrip(), rows)
 
@@ -97,7 +99,7 @@ def headline(found: "Explanation") -> str:
         return f"{happened}; it was {found.removed}"
     if found.nearest is None:
         return f"{happened}; there is no other entry to compare it with"
-    parts = ", ".join(each.part for each in found.differences)
+    parts = ", ".join(difference.part for difference in found.differences)
     return f"{happened}; the nearest entry differs in: {parts}"
 
 
@@ -110,7 +112,7 @@ def data_of(found: "Explanation") -> dict[str, object]:
         "refusal": found.refusal,
         "removed": found.removed,
         "nearest": None if found.nearest is None else as_data(found.nearest),
-        "differences": [dataclasses.asdict(each) for each in found.differences],
+        "differences": [dataclasses.asdict(difference) for difference in found.differences],
     }
 
 

@@ -117,7 +117,7 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
     found = compare_cases(Path(options.subject), other)
     body: list[RenderableType] = []
     if found.rows:
-        rows = ((each.what, each.left, each.right) for each in found.rows)
+        rows = ((row.what, row.left, row.right) for row in found.rows)
         body.append(table("differs", *SIDES, rows=rows))
     if found.graph:
         body.append(highlight_code(found.graph, "diff"))

@@ -15,7 +15,10 @@ def doctor() -> Answer:
 
     findings = examine()
     problems = [health for health in findings if not health.is_fine]
-    cells = (("ok" if each.is_fine else "PROBLEM", each.name, each.detail) for each in findings)
+    cells = (
+        ("ok" if finding.is_fine else "PROBLEM", finding.name, finding.detail)
+        for finding in findings
+    )
     rows = table("", "check", "found", rows=cells)
     advice = tuple(f"{health.name}: {health.advice}" for health in problems if health.advice)
     names = ", ".join(health.name for health in problems)

@@ -64,11 +64,13 @@ def ls(
 def lines_of(root: Path, operations: "list[OperationEntry]") -> list[str]:
     """Return the lines of each operation: its state, and the command that resumes it."""
     lines: list[str] = []
-    for each in operations:
-        age = spoken_age(each.age_seconds)
-        lines.append(f"{place_of(each.path, root)}: {each.state}, {age}: {each.answer}")
-        lines += [f"  problem: {problem}" for problem in each.problems]
-        lines += [f"  to go on: {each.go_on}"] if each.go_on else []
+    for operation in operations:
+        age = spoken_age(operation.age_seconds)
+        lines.append(
+            f"{place_of(operation.path, root)}: {operation.state}, {age}: {operation.answer}"
+        )
+        lines += [f"  problem: {problem}" for problem in operation.problems]
+        lines += [f"  to go on: {operation.go_on}"] if operation.go_on else []
     return lines
 
 

@@ -84,7 +84,7 @@ def answer_of(found: "Diagnosis") -> Answer:
         "kept": document_data(found.kept),
         "decided_by": found.decided_by or None,
         "others": [
-            {"failure": str(each.signature), "case": str(each.folder)} for each in found.others
+            {"failure": str(other.signature), "case": str(other.folder)} for other in found.others
         ],
         "repro": {
             "path": str(found.repro) if found.repro else None,
@@ -137,9 +137,9 @@ def flaky_and_others(found: "Diagnosis") -> list[str]:
     flakiness = reduction.flakiness if reduction is not None else None
     lines = [f"flaky: {flakiness}"] if flakiness is not None else []
     return lines + [
-        f"also seen: {one_line(str(each.signature), REASON_LENGTH)}; "
-        f"ctk repro {quote(str(each.folder))}{trust_option(each.folder)}"
-        for each in found.others
+        f"also seen: {one_line(str(other.signature), REASON_LENGTH)}; "
+        f"ctk repro {quote(str(other.folder))}{trust_option(other.folder)}"
+        for other in found.others
     ]
 
 

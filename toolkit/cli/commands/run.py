@@ -67,7 +67,7 @@ def no_option(context: typer.Context, script: str) -> str:
         ConfigError: It starts with `-`.
     """
     if script.startswith("-"):
-        known = [spelling for each in context.command.params for spelling in each.opts]
+        known = [spelling for param in context.command.params for spelling in param.opts]
         raise ConfigError(
             f"no such option: {script!r}{nearest(script.partition('=')[0], known)}\n"
             "  options of ctk stand before SCRIPT; a script of such a name: ./-NAME.py"
@@ -190,11 +190,11 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
         "graphs": summary.graphs,
         "failures": [
             {
-                "graph": each.graph,
-                "case": str(each.folder) if each.is_saved else None,
-                "summary": each.summary,
+                "graph": failure.graph,
+                "case": str(failure.folder) if failure.is_saved else None,
+                "summary": failure.summary,
             }
-            for each in summary.failures
+            for failure in summary.failures
         ],
         "children": {
             "graphs": summary.children.graphs,

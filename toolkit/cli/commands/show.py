@@ -161,10 +161,12 @@ def show_case(folder: Path) -> Answer:
     body += [kernels_table(kernels)] if kernels else []
     data = {"case": str(folder), "call_nodes": calls} | facts
     data |= {
-        "demands": [{"kind": each.kind, "what": each.name, "where": each.where} for each in demands]
+        "demands": [
+            {"kind": demand.kind, "what": demand.name, "where": demand.where} for demand in demands
+        ]
     }
     data |= {"passes": [document_data(each) for each in passes]}
-    data |= {"kernels": [document_data(each) for each in kernels], "graph": code}
+    data |= {"kernels": [document_data(kernel) for kernel in kernels], "graph": code}
     return Answer(
         ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlight_code(code, "python"))
     )
@@ -209,7 +211,7 @@ def _is_said(value: object) -> bool:
 
 def demands_table(demands: "tuple[Demand, ...]") -> Table:
     """Return one row per thing that needs trust."""
-    parts = (str(each).rpartition(" (") for each in demands)
+    parts = (str(demand).rpartition(" (") for demand in demands)
     rows = ((what, where.rstrip(")")) for what, _, where in parts)
     return table("needs --trust, because it", "says", rows=rows)
 
@@ -226,9 +228,14 @@ def passes_table(passes: "list[DumpedPass]") -> Table:
 def kernels_table(kernels: "list[DumpedKernel]") -> Table:
     """Return one row per kernel of a dump; a kernel without nodes is the whole graph."""
     rows = table("kernel", "vetoed", "nodes", "seconds", "source")
-    for each in kernels:
-        nodes, source = ", ".join(each.nodes) or "all", f"kernels/{each.file}" if each.file else ""
-        rows.add_row(each.kernel, "yes" if each.vetoed else "", nodes, str(each.seconds), source)
+    for kernel in kernels:
+        nodes, source = (
+            ", ".join(kernel.nodes) or "all",
+            f"kernels/{kernel.file}" if kernel.file else "",
+        )
+        rows.add_row(
+            kernel.kernel, "yes" if kernel.vetoed else "", nodes, str(kernel.seconds), source
+        )
     return rows
 
 
@@ -292,16 +299,16 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
 
     recorder = Recorder()
     with open_subject(str(subject), None, AskOptions(target=target, trust=trust)) as it:
-        ran = [run_compiled(each, observer=recorder) for each in it.cases]
+        ran = [run_compiled(case, observer=recorder) for case in it.cases]
     failed = [each.error for each in ran if each.error]
     body: list[RenderableType] = []
-    for each in recorder.log.kernels():
-        state = "vetoed" if each.vetoed else f"{each.seconds * 1000:.1f} ms"
-        body.append(f"\n{each.id}: {', '.join(each.nodes) or 'the whole graph'} ({state})")
-        body += [highlight_code(each.ir, "text")] if each.ir else []
-        language = {".c": "c", ".txt": "text"}.get(each.suffix, "python")
-        body += [highlight_code(each.source, language)] if each.source else []
-    data = {"kernels": [kernel_facts(each) for each in recorder.log.kernels()]}
+    for kernel in recorder.log.kernels():
+        state = "vetoed" if kernel.vetoed else f"{kernel.seconds * 1000:.1f} ms"
+        body.append(f"\n{kernel.id}: {', '.join(kernel.nodes) or 'the whole graph'} ({state})")
+        body += [highlight_code(kernel.ir, "text")] if kernel.ir else []
+        language = {".c": "c", ".txt": "text"}.get(kernel.suffix, "python")
+        body += [highlight_code(kernel.source, language)] if kernel.source else []
+    data = {"kernels": [kernel_facts(kernel) for kernel in recorder.log.kernels()]}
     if failed:
         said = f"cannot tell all: {type(failed[0]).__name__}: {failed[0]}".partition("\n")[0]
         return Answer(ExitCode.CANNOT_TELL, said, data, tuple(body))

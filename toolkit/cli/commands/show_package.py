@@ -79,7 +79,7 @@ def _range(size: "Dimension") -> str:
 
 
 def _weights(found: "Description") -> list[RenderableType]:
-    named = [(each, "") for each in found.weights]
+    named = [(weight, "") for weight in found.weights]
     named += [(each, "left out") for each in found.weights_left_out]
     if not named:
         return []

@@ -62,7 +62,7 @@ def answer_of_report(report: "VerifyReport", kept: "list[Path]") -> Answer:
     code = ExitCode.NO_FAILURE if report.ok else ExitCode.CANNOT_TELL
     code = ExitCode.FAILURE if report.of("refuted") else code
     data = {
-        "rules": [finding_data(each) for each in report.findings],
+        "rules": [finding_data(finding) for finding in report.findings],
         "seed": report.seed,
         "kept": [str(path) for path in kept],
     }
@@ -76,8 +76,13 @@ def answer_of_report(report: "VerifyReport", kept: "list[Path]") -> Answer:
 def findings_table(report: "VerifyReport") -> "Table":
     """Return one row per rule."""
     rows = (
-        (each.subject.name, each.subject.pass_name, f"{each.accepted} / {each.drawn}", each.verdict)
-        for each in report.findings
+        (
+            finding.subject.name,
+            finding.subject.pass_name,
+            f"{finding.accepted} / {finding.drawn}",
+            finding.verdict,
+        )
+        for finding in report.findings
     )
     return table("rule", "pass", "accepted / drawn", "verdict", rows=rows)
 

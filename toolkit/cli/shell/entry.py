@@ -123,9 +123,9 @@ class Entry(TyperGroup):
         return {
             name: {
                 spelling
-                for each in command.params
-                if each.param_type_name == "option" and not getattr(each, "is_flag", False)
-                for spelling in each.opts
+                for param in command.params
+                if param.param_type_name == "option" and not getattr(param, "is_flag", False)
+                for spelling in param.opts
             }
             for name, command in self.commands.items()
         }
@@ -212,6 +212,6 @@ def message_of(error: typer.TyperException, context: typer.Context | None) -> st
         longer = next((each for each in known if name and each.startswith(name)), None)
         hint = f"; did you mean {longer!r}?" if longer else nearest(name, known)
     else:
-        known = [spelling for each in context.command.params for spelling in each.opts]
+        known = [spelling for param in context.command.params for spelling in param.opts]
         hint = nearest(name, known)
     return f"no such {kind}: {name!r}{hint}"

@@ -38,7 +38,7 @@ def flatten_parameters(run: Callable[..., T]) -> Callable[..., T]:
         hint: Any = hints[parameter.name]
         if dataclasses.is_dataclass(hint):
             fields = list(_option_fields(hint))
-            groups[parameter.name] = [each.name for each in fields]
+            groups[parameter.name] = [field.name for field in fields]
             declared += fields
         else:
             declared.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
@@ -63,15 +63,15 @@ def with_parameters(
     """Return the function, which takes keywords, with a signature that names them."""
     spelled: Any = function
     spelled.__signature__ = inspect.Signature(parameters)
-    spelled.__annotations__ = {each.name: each.annotation for each in parameters}
+    spelled.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function
 
 
 def _option_fields(group: Any) -> Iterator[inspect.Parameter]:
     """Yield the fields of a dataclass that are options; their types must not be strings."""
-    for each in inspect.signature(group).parameters.values():
-        if hasattr(each.annotation, "__metadata__"):
-            yield each.replace(kind=each.KEYWORD_ONLY)
+    for parameter in inspect.signature(group).parameters.values():
+        if hasattr(parameter.annotation, "__metadata__"):
+            yield parameter.replace(kind=parameter.KEYWORD_ONLY)
 
 
 def _rank(flag: Flag | None) -> int:

@@ -130,8 +130,8 @@ def judge_answer(seen: PlayAnswer, expected: Signature | None = None) -> Judgeme
     if not seen.differences:
         return Judgement(Verdict.PASSES, detail="the calls of the program agree with eager")
     first = seen.differences[0]
-    for each in seen.differences:
-        is_wanted = expected is None or expected.matches(each.signature)
-        if each.call == first.call and is_wanted:
-            return Judgement(Verdict.REPRODUCES, each.signature, each.detail)
+    for difference in seen.differences:
+        is_wanted = expected is None or expected.matches(difference.signature)
+        if difference.call == first.call and is_wanted:
+            return Judgement(Verdict.REPRODUCES, difference.signature, difference.detail)
     return Judgement(Verdict.DIFFERENT, first.signature, first.detail)

@@ -105,7 +105,7 @@ def play_both_sides(question: PlayQuestion) -> PlayAnswer:
         return PlayAnswer(unanswered=first_line(reason))
     if found.answer == "flaky":
         return PlayAnswer(unanswered=found.detail, is_flaky=True)
-    seen = tuple(_convert_difference(each) for each in found.differences)
+    seen = tuple(_convert_difference(difference) for difference in found.differences)
     return PlayAnswer(seen, breaks=tuple(dict.fromkeys(breaks)))
 
 

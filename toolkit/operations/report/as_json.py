@@ -254,7 +254,7 @@ def record_of(diagnosis: Diagnosis) -> Record:
         kept=diagnosis.kept,
         decided_by=diagnosis.decided_by,
         flakiness=reduction.flakiness if reduction else None,
-        others=tuple(_other(each, diagnosis.folder) for each in diagnosis.others),
+        others=tuple(_other(other, diagnosis.folder) for other in diagnosis.others),
     )
 
 

@@ -47,9 +47,9 @@ def summary(record: Record, folder: Path) -> list[str]:
     if record.flakiness is not None:
         lines.append(f"flaky      {record.flakiness}")
     lines += [
-        f"also seen  {one_line(str(each.signature), REASON_LENGTH)}; "
-        f"ctk repro {quote(str(folder / each.case))}"
-        for each in record.others
+        f"also seen  {one_line(str(other.signature), REASON_LENGTH)}; "
+        f"ctk repro {quote(str(folder / other.case))}"
+        for other in record.others
     ]
     lines += [f"problem    {problem}" for problem in record.problems]
     lines.append(f"cost       {_cost(record)}")

@@ -66,7 +66,7 @@ class KeptEntry:
     def line(self) -> str:
         """The entries and their fate in one sentence."""
         many = len(self.entries) > 1
-        names = ", ".join(each[:_SHOWN_DIGITS] for each in self.entries)
+        names = ", ".join(entry[:_SHOWN_DIGITS] for entry in self.entries)
         what = f"{'entries' if many else 'entry'} {names} of the persistent cache"
         if self.alone_fails:
             state = "removed" if self.removed else "still there"

@@ -87,7 +87,7 @@ def _go_round(record: Record) -> list[str]:
         return [said] if is_dynamo else []
     if not variable or not record.confirmed or not culprits or not all(map(_is_pass, culprits)):
         return []
-    names = ",".join(each.where for each in culprits)
+    names = ",".join(culprit.where for culprit in culprits)
     plural = "those passes" if len(culprits) > 1 else "that pass"
     return [f"with {variable}={quote(names)} in its environment a program does without {plural}"]
 

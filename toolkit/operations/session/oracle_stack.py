@@ -145,7 +145,7 @@ def with_repeats(stack: OracleStack, given: Case, answers: list[Judgement]) -> O
     assert isinstance(repeating.oracle, Journaled)
     key = repeating.oracle.key_of(Question(given))
     if repeating.oracle.memo.recall(key) is None:
-        failing = next(each for each in answers if each.verdict is Verdict.REPRODUCES)
+        failing = next(answer for answer in answers if answer.verdict is Verdict.REPRODUCES)
         repeating.oracle.memo.note(key, failing)
     return repeating
 

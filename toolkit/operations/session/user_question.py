@@ -58,7 +58,7 @@ def reduce_for_user(
         cases, lambda case: stack.oracle.ask(Question(case)), lambda judgement: judgement
     )
     answers = _ask_again(stack, case, judgement)
-    failing = next((each for each in answers if each.verdict is Verdict.REPRODUCES), None)
+    failing = next((answer for answer in answers if answer.verdict is Verdict.REPRODUCES), None)
     words = choice.words if choice.is_own else ""
     if failing is None:
         discard(run)

@@ -176,7 +176,11 @@ def _judgement(finding: RunJudgement, expected: Signature | None) -> Judgement:
         return Judgement(Verdict.PASSES, detail=finding.detail)
     if finding.answer == "flaky":
         return Judgement(Verdict.FLAKY, signatures[0], finding.detail)
-    same = [each for each in signatures if expected is not None and expected.matches(each)]
+    same = [
+        signature
+        for signature in signatures
+        if expected is not None and expected.matches(signature)
+    ]
     return _answer((same or signatures)[0], expected, finding.detail)
 
 

@@ -185,7 +185,7 @@ class ShrinkDimensions:
         sizing = sizing_of(case, facts)
         if isinstance(sizing, Untraceable):
             return None
-        wanted = {each.place: each.new for each in self.resizes}
+        wanted = {resize.place: resize.new for resize in self.resizes}
         sizes = wanted if self.alone else sizing.smallest(wanted)
         checked = None if sizes is None else sizing.check(sizes)
         if checked is not None and self.alone:  # fake tensors broadcast where operators refuse to
@@ -209,7 +209,7 @@ class CutDimensions:
         return ", ".join(map(str, self.resizes))
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        sizes = {each.place: each.new for each in self.resizes}
+        sizes = {resize.place: resize.new for resize in self.resizes}
         last = notable_positions(case)
 
         def start(place: SizePlace, size: int) -> int:

@@ -139,8 +139,8 @@ class Propagation:
         """Run the sub-graphs of a call; all must return values of one form."""
         if getattr(node.target, "__name__", "") not in PLAIN_BODIES:
             return self._node(gm, node, env, path)
-        bodies = [each for each in subgraphs(gm) if each.call == node.name]
-        results = [self._body(each, node, env, path) for each in bodies]
+        bodies = [subgraph for subgraph in subgraphs(gm) if subgraph.call == node.name]
+        results = [self._body(body, node, env, path) for body in bodies]
         is_loop = getattr(node.target, "__name__", "") in LOOPS
         for result in results[:-1] if not is_loop else []:
             _same_form(result, results[-1])
@@ -158,8 +158,8 @@ class Propagation:
         return self._graph(body.graph, map_arg(given, env.__getitem__), inner)
 
     def _note(self, value: object, path: str, name: str) -> None:
-        tensors = [each for each in tree_leaves(value) if isinstance(each, torch.Tensor)]
-        shapes = [size for each in tensors for size in each.shape]
+        tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+        shapes = [size for tensor in tensors for size in tensor.shape]
         self.needs_data = self.needs_data or fake.has_unbacked(value)
         self.seen |= {str(size): size for size in shapes if fake.is_symbolic(size)}
         if any(_number(size) == 0 for size in shapes):

@@ -74,7 +74,7 @@ def solve_relations(trace: Trace) -> Relations:
     """Return the relations that the guards of a trace imply."""
     known = trace.hints.keys()
     asked = [(q, a) for q, a in trace.asked.items() if q.free_symbols <= known]
-    equal = [each for question, answer in asked for each in _equalities(question, answer)]
+    equal = [equality for question, answer in asked for equality in _equalities(question, answer)]
     exact = [each for each in equal if not _is_rounded(each)]
     rounded = [each for each in equal if _is_rounded(each)]
     solution = _Solution({symbol: rank for rank, symbol in enumerate(trace.hints)})
@@ -148,7 +148,7 @@ class _Solution:
 
     def conditions(self, expressions: Iterable[Any]) -> tuple[Any, ...]:
         """Return the remaining conditions on roots, each once."""
-        found = dict.fromkeys(self._reduced(each) for each in expressions)
+        found = dict.fromkeys(self._reduced(expression) for expression in expressions)
         return tuple(each for each in found if each not in (sympy.true, sympy.false))
 
     def _reduced(self, expression: Any) -> Any:
@@ -193,8 +193,8 @@ def _sides(difference: Any) -> tuple[Any, Any]:
     factors = [term.as_powers_dict() for term in terms]
     common: dict[Any, Any] = {}
     for base in factors[0] if factors else ():
-        if base.is_Symbol and all(base in each for each in factors):
-            common[base] = min(each[base] for each in factors)
+        if base.is_Symbol and all(base in factor for factor in factors):
+            common[base] = min(factor[base] for factor in factors)
     divisor = sympy.Mul(*(base**power for base, power in common.items()))
     numbers = [term.as_coeff_Mul()[0] for term in terms]
     divisor *= sympy.gcd(numbers) if numbers else 1
@@ -223,7 +223,7 @@ def assignments(relations: Relations, wanted: Mapping[Any, int]) -> Iterator[Ass
     demanded: list[_Demand] = []
     seen: list[Assignment] = []
     for conditions, may_change in levels:
-        demanded += [_Demand(each, frozenset(may_change)) for each in conditions]
+        demanded += [_Demand(condition, frozenset(may_change)) for condition in conditions]
         roots = _repair(relations, dict(wanted), demanded)
         found = None if roots is None else _assignment(relations, roots)
         if found is not None and found not in seen:
@@ -251,7 +251,7 @@ def _repair(
     values = {s: sympy.Integer(wanted.get(s, hints[s])) for s in relations.roots}
     demands = list(demands)
     for _ in range(MOST_REPAIRS):
-        broken = next((each for each in demands if not each.holds(values)), None)
+        broken = next((demand for demand in demands if not demand.holds(values)), None)
         if broken is None:
             return values
         free = [s for s in relations.roots if s in broken.condition.free_symbols]

@@ -168,7 +168,7 @@ class _Indices:
         """Yield old and new sizes of tensors that are read together with an input."""
         reached = {name}
         for node in self.case.graph.graph.nodes:
-            sources = [each.name for each in node.all_input_nodes]
+            sources = [operand.name for operand in node.all_input_nodes]
             if reached.isdisjoint(sources):
                 continue
             for source in sources:

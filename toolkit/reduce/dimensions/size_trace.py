@@ -125,14 +125,14 @@ class _Symbolic:
 
     def result(self, value: object, given: Any, *, refused: bool = False) -> object:
         if refused:
-            literals = [each for each in tree_leaves(given) if isinstance(each, torch.SymInt)]
-            self.refused.update(fake.size_expression(each) for each in literals)
+            literals = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.SymInt)]
+            self.refused.update(fake.size_expression(literal) for literal in literals)
         return _link_sizes(value, given, self.symbols, self.fixed, self.linked)
 
     @property
     def fixed(self) -> set[Any]:
         """Symbols that had to be numbers."""
-        return {each for each in self.symbols.answers if each.is_Symbol} | self.refused
+        return {answer for answer in self.symbols.answers if answer.is_Symbol} | self.refused
 
     def plain(self) -> Iterator[str]:
         """Yield Dynamo's names of sizes."""
@@ -171,17 +171,17 @@ def _link_sizes(
         linked: Extended by the symbols that were put in.
     """
     leaves = tree_leaves(given)
-    operands = [each for each in leaves if isinstance(each, torch.Tensor)]
-    literals = [each for each in leaves if isinstance(each, torch.SymInt)]
+    operands = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    literals = [leaf for leaf in leaves if isinstance(leaf, torch.SymInt)]
     if not asked or not operands:
         return value
 
     def of_tensor(tensor: object) -> object:
-        if not isinstance(tensor, torch.Tensor) or any(tensor is each for each in operands):
+        if not isinstance(tensor, torch.Tensor) or any(tensor is operand for operand in operands):
             return tensor
         if tensor.layout != torch.strided or not any(_is_number(s) for s in tensor.shape):
             return tensor
-        left = [each for each in literals if fake.size_expression(each) in asked]
+        left = [literal for literal in literals if fake.size_expression(literal) in asked]
         sizes = [
             _link(dim, size, operands, left, asked) if _is_number(size) else size
             for dim, size in enumerate(tensor.shape)
@@ -206,10 +206,10 @@ def _link(
     for each in same:
         if _hint(each) == size:
             return each
-    for each in literals:
-        if _hint(each) == size:
-            literals.remove(each)
-            return each
+    for literal in literals:
+        if _hint(literal) == size:
+            literals.remove(literal)
+            return literal
     for each in same:
         if size % _hint(each) == 0:
             return each * (size // _hint(each))

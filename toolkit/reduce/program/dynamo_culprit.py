@@ -92,7 +92,7 @@ def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:
     line with several calls the smallest sufficient part is returned.
     """
     lines = islice(outside_lines(text), MOST_LINES)
-    passing = [each for each in lines if _passes(player, each.text, plan)]
+    passing = [line for line in lines if _passes(player, line.text, plan)]
     inner = [each for each in passing if not each.calls]
     found = min(inner or passing, key=lambda each: (len(each.source), each.line), default=None)
     if found is None:

@@ -177,11 +177,11 @@ def _move_store_out(
 
 def _can_move(value: ast.expr) -> bool:
     parts = list(ast.walk(value))
-    if any(isinstance(each, _IMMOVABLE) for each in parts):
+    if any(isinstance(part, _IMMOVABLE) for part in parts):
         return False
-    if any(isinstance(each, ast.Name) and each.id == "super" for each in parts):
+    if any(isinstance(part, ast.Name) and part.id == "super" for part in parts):
         return False
-    return any(isinstance(each, _COMPUTES) for each in parts)
+    return any(isinstance(part, _COMPUTES) for part in parts)
 
 
 def _call_outside(value: ast.expr) -> ast.expr:

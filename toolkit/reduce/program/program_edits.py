@@ -85,7 +85,7 @@ def _parts(node: ast.AST) -> Expressions:
         case ast.Call(func=ast.Attribute(value=value), args=args):
             return [value, *_plain(args)]
         case ast.Call(args=args, keywords=keywords):
-            return [*_plain(args), *(each.value for each in keywords)]
+            return [*_plain(args), *(keyword.value for keyword in keywords)]
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.BoolOp(values=values):
@@ -111,7 +111,7 @@ def _parts(node: ast.AST) -> Expressions:
 
 
 def _plain(args: Expressions) -> Expressions:
-    return [each.value if isinstance(each, ast.Starred) else each for each in args]
+    return [arg.value if isinstance(arg, ast.Starred) else arg for arg in args]
 
 
 def replace_node(made: ast.Module, old: ast.AST, new: ast.AST) -> None:

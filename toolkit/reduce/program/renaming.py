@@ -122,7 +122,7 @@ def _names_bound(body: Iterable[ast.AST]) -> set[str]:
 
 def _names_stored(nodes: Iterable[ast.AST]) -> set[str]:
     names = (each for each in _own(nodes) if isinstance(each, ast.Name))
-    return {each.id for each in names if isinstance(each.ctx, ast.Store | ast.Del)}
+    return {name.id for name in names if isinstance(name.ctx, ast.Store | ast.Del)}
 
 
 def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -72,7 +72,7 @@ def _unread(case: Case, call: Node) -> Iterator[int]:
 
 
 def _bodies(case: Case, call: str) -> list[Subgraph]:
-    return [each for each in subgraphs(case.graph) if each.call == call]
+    return [subgraph for subgraph in subgraphs(case.graph) if subgraph.call == call]
 
 
 def _are_shared(graph: Graph, bodies: Sequence[Subgraph]) -> bool:

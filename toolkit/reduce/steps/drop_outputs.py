@@ -33,7 +33,7 @@ class LeaveUnread:
         nodes = [by_name(case.graph)[name] for name in self.names]
         gone = {part.name for node in nodes for part in node.users}
         kept = [leaf.name for leaf in output_leaves(case.graph) if isinstance(leaf, Node)]
-        read = [each.name for node in nodes for each in node.all_input_nodes]
+        read = [operand.name for node in nodes for operand in node.all_input_nodes]
         tensors = [name for name in read if isinstance(facts.infos[name], TensorInfo)]
         outputs = [name for name in kept if name not in gone] or tensors[:1]
         if not outputs:

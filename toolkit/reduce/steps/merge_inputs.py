@@ -51,7 +51,7 @@ def propose(case: Case, facts: Facts) -> Proposals:
     twice = list(_has_duplicates(case))
     same = [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, befores, twice) if pairs]
     others = list(_of_other_ranks(case, facts))
-    tables = (dict(firsts) | dict(each.atoms) for each in others if firsts)
+    tables = (dict(firsts) | dict(other.atoms) for other in others if firsts)
     whole = tuple(ReadInstead(tuple(table.items())) for table in tables)
     return [*([Guesses(whole)] if whole else []), *same, *others]
 

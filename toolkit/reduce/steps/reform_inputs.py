@@ -73,7 +73,7 @@ def propose(case: Case, facts: Facts) -> Proposals:
 
 
 def _reads(node: Node) -> list[Node]:
-    return [each for each in node.all_input_nodes if each.op in CALLS]
+    return [operand for operand in node.all_input_nodes if operand.op in CALLS]
 
 
 def _sources(node: Node) -> Iterator[Node]:
@@ -94,7 +94,12 @@ def _inputs(node: Node, source: Node, facts: Facts) -> tuple[str, ...]:
     if wanted.shape == given.shape:
         return ()
     reached = {source, *_sources(source)}
-    read = {each for call in reached for each in call.all_input_nodes if each.op == "placeholder"}
+    read = {
+        operand
+        for call in reached
+        for operand in call.all_input_nodes
+        if operand.op == "placeholder"
+    }
     infos = {each.name: facts.infos[each.name] for each in read}
     return tuple(
         sorted(n for n, i in infos.items() if isinstance(i, TensorInfo) and i.shape == given.shape)

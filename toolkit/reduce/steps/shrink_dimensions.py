@@ -87,7 +87,7 @@ def _descent(edit: Callable[[tuple[Resize, ...]], Edit], group: Sequence[Resize]
 def _proposals(case: Case, sizing: Sizing) -> Proposals:
     chosen = _choose_sizes(case, sizing)
     sizes = [each for each in chosen if each.old > 1]
-    bound = [each for each in sizes if _is_of_tensor(sizing.relations, each.place)]
+    bound = [size for size in sizes if _is_of_tensor(sizing.relations, size.place)]
     half = len(bound) // 2
     groups = [bound, bound[:half], bound[half:]] if len(bound) > 3 else [bound]
     together = Guesses(tuple(ShrinkDimensions(tuple(g)) for g in groups if len(g) > 1))
@@ -103,8 +103,8 @@ def _proposals(case: Case, sizing: Sizing) -> Proposals:
 
 
 def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
-    for old in sorted({each.old for each in sizes}, reverse=True):
-        group = [each for each in sizes if each.old == old]
+    for old in sorted({size.old for size in sizes}, reverse=True):
+        group = [size for size in sizes if size.old == old]
         if len(group) > 1:
             yield group
 
@@ -147,7 +147,7 @@ def _literal_sizes(relations: Relations) -> set[object]:
     trace = relations.trace
     sizes = {s for p, s in trace.symbols.items() if p.kind != "literal"} | trace.computed
     formulas = [relations.formula(symbol) for symbol in sizes]
-    return set().union(*(each.free_symbols for each in formulas)) - trace.fixed
+    return set().union(*(formula.free_symbols for formula in formulas)) - trace.fixed
 
 
 def _is_of_tensor(relations: Relations, place: SizePlace) -> bool:
