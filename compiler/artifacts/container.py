@@ -261,12 +261,12 @@ def _open_file(path: Path) -> Generator[BufferedReader]:
 
 def _check_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
     """Return the SHA-256 of a file, which is the one in its seal, and the seal."""
-    found = _SEAL.search(bytes(whole[-_LONGEST_SEAL:]))
-    if found is None:
+    matched = _SEAL.search(bytes(whole[-_LONGEST_SEAL:]))
+    if matched is None:
         raise _refusal(
             path, f"no seal of a {magic} is at its end: it is cut off, or something else"
         )
-    seal, kind, version = found[0], found[1].decode(), int(found[2])
+    seal, kind, version = matched[0], matched[1].decode(), int(matched[2])
     if kind != magic:
         raise _refusal(path, f"it is sealed as {kind!r}, not as {magic!r}")
     if version != _FORMAT:

@@ -93,14 +93,14 @@ def read_entry(path: Path) -> tuple[Label, Container]:
         ContainerError: It is damaged, or its key has another digest than its name.
     """
     require_own_file(path)
-    found = open_container(path, MAGIC)
-    members = dict(found.members)
+    container = open_container(path, MAGIC)
+    members = dict(container.members)
     label = _parse_label(bytes(members.pop(_LABEL, b"")))
     if label is None:
         raise ContainerError(f"{path} is not used: it has no label")
     if Key(label.parts).digest != path.name:
         raise ContainerError(f"{path} is not used: it was made under another name")
-    return label, Container(path, found.digest, members)
+    return label, Container(path, container.digest, members)
 
 
 def read_label(path: Path) -> Label | None:

@@ -180,32 +180,34 @@ class Store:
 
     def entries(self) -> list[EntrySummary]:
         """Return the entries with their labels, last used first, unchecked."""
-        found: list[EntrySummary] = []
+        entry_summaries: list[EntrySummary] = []
         hits = self.notes.hits()
         for entry in self._entry_files():
             label = read_label(entry.path)
             problem = None if label is not None else "it has no label"
             count = hits.get(entry.digest, 0)
-            found.append(replace(entry, label=label or Label(), hits=count, problem=problem))
-        return sorted(found, key=lambda entry: entry.used, reverse=True)
+            entry_summaries.append(
+                replace(entry, label=label or Label(), hits=count, problem=problem)
+            )
+        return sorted(entry_summaries, key=lambda entry: entry.used, reverse=True)
 
     def verify(self) -> list[EntrySummary]:
         """Read and check all files among the entries; return them by name, with their problems."""
-        found: list[EntrySummary] = []
+        entry_summaries: list[EntrySummary] = []
         for entry in sorted(self._files(), key=lambda entry: entry.path.name):
             if _DIGEST.fullmatch(entry.path.name) is None:
                 if not entry.path.name.startswith(partial.PREFIX):
-                    found.append(replace(entry, problem="it is not an entry"))
+                    entry_summaries.append(replace(entry, problem="it is not an entry"))
                 continue
             try:
                 label, _ = read_entry(entry.path)
             except FileNotFoundError:  # another process has dropped it
                 continue
             except (ContainerError, OSError) as error:
-                found.append(replace(entry, problem=_first_line(error)))
+                entry_summaries.append(replace(entry, problem=_first_line(error)))
             else:
-                found.append(replace(entry, label=label))
-        return found
+                entry_summaries.append(replace(entry, label=label))
+        return entry_summaries
 
     def nearest(self, key: Key) -> tuple[EntrySummary, list[KeyDifference]] | None:
         """Return the entry whose key differs in the fewest parts, with these; the last used first.

@@ -47,9 +47,9 @@ def _definition(node: Node) -> Definition:
 
 
 def _reads(old: Definition) -> list[Node]:
-    found: list[Node] = []
-    map_arg((old.args, old.kwargs), found.append)
-    return found
+    nodes: list[Node] = []
+    map_arg((old.args, old.kwargs), nodes.append)
+    return nodes
 
 
 def copy_graph(graph: Graph) -> Graph:

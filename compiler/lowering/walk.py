@@ -78,12 +78,12 @@ def origins(statement: Statement) -> tuple[str, ...]:
 
 def indices_of(statements: Iterable[Statement]) -> list[Index]:
     """Return every index expression of some statements: of their stores, loads and positions."""
-    found: list[Index] = []
+    indexes: list[Index] = []
     for statement in statements:
         if isinstance(statement, Store):
-            found.append(statement.index)
-        found += [v.index for v in walk(statement) if isinstance(v, (Load, Position))]
-    return found
+            indexes.append(statement.index)
+        indexes += [v.index for v in walk(statement) if isinstance(v, (Load, Position))]
+    return indexes
 
 
 def loads(kernel: Kernel) -> tuple[Load, ...]:

@@ -240,7 +240,7 @@ def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
         for size in (value.shape if isinstance(value, torch.Tensor) else (value,))
         if isinstance(size, torch.SymInt)
     ]
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for expression in exported.guard_expressions(mode, known):
         relation = _RELATIONS.get(type(expression).__name__)
         try:
@@ -254,8 +254,8 @@ def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
             ) from error
         asked = {symbol.name for symbol in symbols_of(sides)}
         if asked <= set(traced.guard.dimensions):
-            found.append(Condition(sides[0], relation, sides[1]))
-    return tuple(found)
+            conditions.append(Condition(sides[0], relation, sides[1]))
+    return tuple(conditions)
 
 
 _RELATIONS = {

@@ -130,14 +130,14 @@ def _find_far_uses(info: NodeInfo) -> set[Node]:
     With x -> relu, relu -> mm, x -> add: `add` comes after `mm`, so it is banned.
     """
     first = _first_unfusible(info)
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     for node in info.nodes:
         users = [user for user in node.users if user in info.forward]
         if node not in info.forward or not users:
             continue
         end = min(first[user] for user in users)
-        found.update(u for u in users if info.order[u] > end and is_fusible(node, u))
-    return found
+        nodes.update(u for u in users if info.order[u] > end and is_fusible(node, u))
+    return nodes
 
 
 def _first_unfusible(info: NodeInfo) -> dict[Node, int]:
@@ -157,7 +157,7 @@ def _ends_of_long_chains(info: NodeInfo, banned: Collection[Node]) -> set[Node]:
     """
     order = {node: place for place, node in enumerate(n for n in info.nodes if n in info.forward)}
     seen: set[Node] = set()
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     cut = set(banned)
     for start, first in enumerate(order):
         region = [(start, first)]
@@ -167,10 +167,10 @@ def _ends_of_long_chains(info: NodeInfo, banned: Collection[Node]) -> set[Node]:
                 continue
             seen.add(node)
             if place > start + LONG_CHAIN and not region:
-                found.add(node)
+                nodes.add(node)
                 cut.add(node)
                 break
             for user in node.users:
                 if user in order and user not in cut and is_fusible(node, user):
                     heapq.heappush(region, (order[user], user))
-    return found
+    return nodes

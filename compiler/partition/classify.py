@@ -109,16 +109,16 @@ def ancestors(
     given: Collection[Node] = (),
 ) -> frozenset[Node]:
     """Return `ends` and the nodes that they need, but not beyond the nodes in `given`."""
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     waiting = [end for end in ends if isinstance(end, Node)]
     while waiting:
         node = waiting.pop()
-        if node in found:
+        if node in nodes:
             continue
-        found.add(node)
+        nodes.add(node)
         if node not in given:
             waiting.extend(operands(node))
-    return frozenset(found)
+    return frozenset(nodes)
 
 
 def _backward_only(nodes: Iterable[Node]) -> set[Node]:

@@ -51,12 +51,12 @@ def split_effect(
             with the node that refers to it.
     """
     olds, seen = graphs_by_path(before), set[GraphModule]()
-    found: list[Change] = []
+    changes: list[Change] = []
     for path, new in graphs_by_path(after).items():
         if path in olds and new not in seen:
-            found += _split_graph(path, olds[path], new, (replacements or {}).get(path))
+            changes += _split_graph(path, olds[path], new, (replacements or {}).get(path))
         seen.add(new)
-    return found
+    return changes
 
 
 def _split_graph(

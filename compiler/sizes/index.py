@@ -154,13 +154,13 @@ def _factor(value: Index) -> str:
 
 
 def _atoms(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:
-    found: set[Atom] = set()
+    atoms: set[Atom] = set()
     for monomial, _ in terms:
         for atom in monomial:
-            found.add(atom)
+            atoms.add(atom)
             for inner in parts_of(atom):
-                found |= inner.atoms
-    return frozenset(found)
+                atoms |= inner.atoms
+    return frozenset(atoms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,8 @@ def is_neighbour(name: str, folder: Path) -> bool:
     """Return whether `import name` in a file of `folder` means a file or folder beside it."""
     if name == "__main__" or not any(path.exists() for path in _places(name, folder)):
         return False
-    found = _find_files(name)
-    return found is None or (found != [] and not any(map(is_installed, found)))
+    files = _find_files(name)
+    return files is None or (files != [] and not any(map(is_installed, files)))
 
 
 def is_installed(path: Path) -> bool:

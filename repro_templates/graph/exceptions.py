@@ -93,10 +93,10 @@ def describe_error(error: BaseException, *, compiling: bool | None = None) -> Ra
     wrappers = [type(each).__name__ for each in unwrap(error)]
     inner = unwrap(error)[-1]
     name, text = type(inner).__name__, _text(inner).partition("\n\nWhile executing ")[0]
-    if found := _GOT.search(text) if name == "TorchRuntimeError" else None:
-        return Raised(found[1], _line(found[3]))
-    if found := _TORCHSCRIPT.search(text):
-        return Raised(found[1] if _line(found[2]) else UNNAMED, _line(found[2]))
+    if matched := _GOT.search(text) if name == "TorchRuntimeError" else None:
+        return Raised(matched[1], _line(matched[3]))
+    if matched := _TORCHSCRIPT.search(text):
+        return Raised(matched[1] if _line(matched[2]) else UNNAMED, _line(matched[2]))
     if compiling is None:
         compiling = bool({"BackendCompilerFailed", "InductorError"}.intersection(wrappers))
     is_check = not compiling or _innermost(inner).startswith(OPERATORS)

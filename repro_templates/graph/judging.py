@@ -85,20 +85,20 @@ def _judge_values(
     if runs_identical(eager.values, compiled.values):
         return RunJudgement("passes", detail="equal to eager, bit for bit")
     exact, note = reference()
-    found = compare_runs(eager.values, compiled.values, exact)
-    apart = found or compare_runs(eager.values, compiled.values)
+    runs = compare_runs(eager.values, compiled.values, exact)
+    apart = runs or compare_runs(eager.values, compiled.values)
     if not apart:
         return RunJudgement("passes", detail=note)
-    certain = _certain(found)
-    if certain and len(certain) == len(found):
+    certain = _certain(runs)
+    if certain and len(certain) == len(runs):
         return RunJudgement("fails", certain, note)
     if unsteady := _unsteady(eager, eager_again):
         chance = RunJudgement("flaky", apart, unsteady)
         return RunJudgement("fails", certain, note) if certain else chance
-    if not found:
+    if not runs:
         return RunJudgement("passes", detail=EXCUSED)
-    believed = _believe(eager, compiled, found, eager_again)
-    chance = RunJudgement("flaky", found, OTHER_DRAWS)
+    believed = _believe(eager, compiled, runs, eager_again)
+    chance = RunJudgement("flaky", runs, OTHER_DRAWS)
     return RunJudgement("fails", believed, note) if believed else chance
 
 
@@ -113,8 +113,8 @@ def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
         again = eager_again(0)
     except Exception as error:
         return f"a second eager run raises {type(error).__name__}: {first_line(error)}"
-    found = compare_runs(eager.values, again.values)
-    return f"two eager runs differ at {found[0].name}: {found[0].detail}" if found else ""
+    runs = compare_runs(eager.values, again.values)
+    return f"two eager runs differ at {runs[0].name}: {runs[0].detail}" if runs else ""
 
 
 def _believe(

@@ -64,11 +64,11 @@ def _mismatches(
     name: str, eager: object, compiled: object, reference: object
 ) -> Iterator[Mismatch]:
     """Yield the mismatches of one value: numbers of another dtype may be wrong as well."""
-    found = compare_values(name, eager, compiled, reference)
-    if found is None:
+    values = compare_values(name, eager, compiled, reference)
+    if values is None:
         return
-    yield found
-    if found.kind == "dtype" and isinstance(eager, Tensor) and isinstance(compiled, Tensor):
+    yield values
+    if values.kind == "dtype" and isinstance(eager, Tensor) and isinstance(compiled, Tensor):
         numbers = _compare_across(name, eager, compiled, reference)
         yield from (numbers,) if numbers else ()
 
@@ -117,9 +117,11 @@ def _compare_parts(
         return Mismatch(name, "structure", said)
     known = plain_parts(reference) if isinstance(reference, Tensor) else {}
     for place, part in ours.items():
-        found = _compare_tensors(name, part, theirs[place], known.get(place), rows)
-        if found is not None:
-            return replace(found, detail=f"{found.detail}{f', in its {place}' if place else ''}")
+        tensors = _compare_tensors(name, part, theirs[place], known.get(place), rows)
+        if tensors is not None:
+            return replace(
+                tensors, detail=f"{tensors.detail}{f', in its {place}' if place else ''}"
+            )
     return None
 
 

@@ -162,14 +162,14 @@ def compare_plays(
     """
     flaky: Comparison | None = None
     for index, (expected, seen) in enumerate(zip(eager.first, compiled, strict=False)):
-        found = _compare_calls(eager, index, expected, seen, strides=strides)
-        if found.answer == "passes":
+        calls = _compare_calls(eager, index, expected, seen, strides=strides)
+        if calls.answer == "passes":
             continue
-        named = (replace(d, name=f"call{index + 1}.{d.name}") for d in found.differences)
-        found = replace(found, differences=tuple(named), call=index + 1)
-        if found.answer == "fails":
-            return found
-        flaky = flaky or found
+        named = (replace(d, name=f"call{index + 1}.{d.name}") for d in calls.differences)
+        calls = replace(calls, differences=tuple(named), call=index + 1)
+        if calls.answer == "fails":
+            return calls
+        flaky = flaky or calls
     if flaky is None and _draws_more(eager, compiled):
         detail = "draws random numbers in each call, eager draws none"
         difference = CallDifference("state", "call1.state.torch.generator", detail)

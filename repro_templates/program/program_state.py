@@ -99,12 +99,12 @@ def _state_items(value: Any) -> list[tuple[str, object]] | None:
         return [(".generator", value.get_state())]
     if isinstance(value, ModuleType):
         return None
-    found = items_of(value)
-    if found is not None and isinstance(value, Mapping):
-        return [*found, (" in order", " ".join(name for name, _ in found))]
-    if found is not None and not is_foreign(type(value).__module__):
-        return [*sorted(found, key=itemgetter(0)), *_own_type(value)]
-    return found
+    items = items_of(value)
+    if items is not None and isinstance(value, Mapping):
+        return [*items, (" in order", " ".join(name for name, _ in items))]
+    if items is not None and not is_foreign(type(value).__module__):
+        return [*sorted(items, key=itemgetter(0)), *_own_type(value)]
+    return items
 
 
 def _own_type(value: object) -> list[tuple[str, object]]:

@@ -68,17 +68,17 @@ def main_of_program(repro: ProgramRepro) -> int:
 def difference_text(repro: ProgramRepro) -> str | None:
     """Return the first difference between the sides for people; None if there is none."""
     try:
-        found = compare_sides(partial(side_of, repro), repro.how, strides=repro.strides)
+        sides = compare_sides(partial(side_of, repro), repro.how, strides=repro.strides)
     except Died as reason:
         raise CannotTell(f"eager itself ends: {reason}") from reason
-    if found.answer == "flaky":
-        raise CannotTell(f"flaky: {found.detail}")
-    if found.answer == "passes":
+    if sides.answer == "flaky":
+        raise CannotTell(f"flaky: {sides.detail}")
+    if sides.answer == "passes":
         return None
     wanted = [
-        difference for difference in found.differences if is_wanted(difference, repro.expected)
+        difference for difference in sides.differences if is_wanted(difference, repro.expected)
     ]
-    first = (*wanted, *found.differences)[0]
+    first = (*wanted, *sides.differences)[0]
     seen = f"{first.kind} at {first.name}: {' '.join(first.detail.split())}"
     return seen if wanted else f"another failure: {seen}"
 

@@ -204,12 +204,12 @@ def find_masked_failures(ask: Questions, seen: ObservedCompile) -> tuple[Culprit
     """Return the steps whose wrong values a later step masks, each proved by a compile without."""
     suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_MASKED]
     others = {suspect.where for suspect in suspects}
-    found: list[Culprit] = []
+    culprits: list[Culprit] = []
     for suspect in suspects:
         without = ask.observe(suspect.veto, f"the results agree; without {suspect}")
         if without.judgement.verdict is not Verdict.PASSES:
             continue
         wrong = {step.where for step in from_check(ask.case, without.log)}
         if suspect.where not in wrong and wrong <= others:
-            found.append(trace_to_captured(suspect, seen.log, ask.case.graph))
-    return tuple(found)
+            culprits.append(trace_to_captured(suspect, seen.log, ask.case.graph))
+    return tuple(culprits)

@@ -204,17 +204,17 @@ def _may_matter(wrong: MetaMismatch, seen: ObservedCompile) -> bool:
 
 def several_suspects(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     """Return all steps that are wrong or raise, if the case passes without all of them."""
-    found: list[Culprit] = []
+    culprits: list[Culprit] = []
     for _ in range(MAX_ROUNDS):
-        known = {culprit.veto for culprit in found}
+        known = {culprit.veto for culprit in culprits}
         suspects = [*from_errors(seen.log), *from_check(ask.case, seen.log)]
         new = _one_a_pass([s for s in suspects if s.veto not in known and s.veto != Veto()])
         if not new:
             return None
-        found += new
-        seen = ask.observe(veto_of(found), f"without {' and '.join(map(str, found))}")
+        culprits += new
+        seen = ask.observe(veto_of(culprits), f"without {' and '.join(map(str, culprits))}")
         if seen.judgement.verdict is Verdict.PASSES:
-            needed = _drop_unneeded(ask, found)
+            needed = _drop_unneeded(ask, culprits)
             relation = "independent" if len(needed) > 1 else None
             return CulpritSet("check", needed, relation)
     return None
@@ -251,10 +251,10 @@ def smallest_set(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     def passes_without(some: Sequence[Culprit]) -> bool:
         return ask.passes(join_vetoes(veto_of(some), base), f"without {len(some)} steps")
 
-    found = run_search(smallest_subset(items), passes_without)
-    if not found or not ask.passes(veto_of(found), f"without {len(found)} steps alone"):
+    search = run_search(smallest_subset(items), passes_without)
+    if not search or not ask.passes(veto_of(search), f"without {len(search)} steps alone"):
         return None
-    return CulpritSet("elimination", found, "independent" if len(found) > 1 else None)
+    return CulpritSet("elimination", search, "independent" if len(search) > 1 else None)
 
 
 def _units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:

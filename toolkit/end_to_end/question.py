@@ -109,8 +109,8 @@ class ProgramPlays:
         with capturing_for(target, config), self._at_home():
             with limit_compiled():
                 played = self._play(self.eager.how, compile_counting, stance)
-            found = compare_plays(self.eager, played, strides=self.question.strides)
-        return Compared(judge_plays(found, played), found.call, found.call in compiled_in)
+            plays = compare_plays(self.eager, played, strides=self.question.strides)
+        return Compared(judge_plays(plays, played), plays.call, plays.call in compiled_in)
 
     def _at_home(self) -> AbstractContextManager[None]:
         return search_last(self.question.program.path.parent)

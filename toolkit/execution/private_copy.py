@@ -161,19 +161,19 @@ class HeldState(NamedTuple):
 
 def held_state(gm: Module) -> list[HeldState]:
     """Return the state that a module holds, in a fixed order; an attribute of each module once."""
-    found: list[HeldState] = []
+    held_states: list[HeldState] = []
     for path, module in gm.named_modules():
         own = {
             **dict(module.named_parameters(recurse=False, remove_duplicate=False)),
             **dict(module.named_buffers(recurse=False, remove_duplicate=False)),
             **{name: value for name, value in vars(module).items() if name not in _NOT_STATE},
         }
-        found += [
+        held_states += [
             HeldState(module, f"{path}.{name}" if path else name, name, value)
             for name, value in own.items()
             if next(state_in(value), None) is not None
         ]
-    return found
+    return held_states
 
 
 def held_tensors(gm: Module) -> Iterator[tuple[str, Tensor]]:

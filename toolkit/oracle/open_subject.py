@@ -60,15 +60,15 @@ class OpenSubject:
         if self.question is None:
             return None
         say("compare the program's compiled calls with its eager calls")
-        found = self.executor.ask_program(self.question())
+        program = self.executor.ask_program(self.question())
         error = self.uncaptured
-        if error is None or found.judgement.verdict is not Verdict.PASSES:
-            return found
+        if error is None or program.judgement.verdict is not Verdict.PASSES:
+            return program
         if isinstance(error, NoGraphError):
-            return _with_reason(found, error)
+            return _with_reason(program, error)
         if not isinstance(error, EagerError):
             raise error
-        return found
+        return program
 
 
 def _with_reason(found: EndToEnd, error: NoGraphError) -> EndToEnd:

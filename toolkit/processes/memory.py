@@ -34,8 +34,8 @@ def default_limit_nbytes() -> int | None:
 
 def free_nbytes() -> int | None:
     """Return the free memory of this machine in bytes; None if the system does not report it."""
-    found = _AVAILABLE.search(_read(Path("/proc/meminfo")))
-    return None if found is None else int(found[1]) << 10
+    matched = _AVAILABLE.search(_read(Path("/proc/meminfo")))
+    return None if matched is None else int(matched[1]) << 10
 
 
 def _group_limits() -> list[int]:

@@ -81,8 +81,8 @@ def kill_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     """
     killed: list[int] = []
     deadline = time.monotonic() + _END_SECONDS
-    while found := find_descendants(root, spare=spare):
-        killed += kill_processes(found)
+    while descendants := find_descendants(root, spare=spare):
+        killed += kill_processes(descendants)
         if time.monotonic() > deadline:
             break
         time.sleep(0.005)

@@ -165,14 +165,16 @@ def _value(node: ast.AST, names: Mapping[str, object]) -> object:
 
 def _operators_named(word: str) -> tuple[object, ...]:
     """Return the operators of a name: `aten.mul.Tensor`, `aten::mul`, `mul`."""
-    found = re.fullmatch(r"(?:aten(?:\.|::))?([a-z_]\w*)(?:\.(\w+))?", word)
-    packet = getattr(aten, found[1], None) if found else None
-    if found is None or operators.kind_of(packet) != "packet":
+    matched = re.fullmatch(r"(?:aten(?:\.|::))?([a-z_]\w*)(?:\.(\w+))?", word)
+    packet = getattr(aten, matched[1], None) if matched else None
+    if matched is None or operators.kind_of(packet) != "packet":
         return ()
-    if found[2] is None:
+    if matched[2] is None:
         return operators.overloads_of(packet)
     return tuple(
-        overload for overload in operators.overloads_of(packet) if str(overload).endswith(found[2])
+        overload
+        for overload in operators.overloads_of(packet)
+        if str(overload).endswith(matched[2])
     )
 
 

@@ -141,9 +141,9 @@ def _check(
             return FirstCall(note=f"a second compile, for the check, raises ({said})")
         return FirstCall(error_signature(outcome), outcome.error)
     wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
-    found = _find_mismatches(case, eager, outcome)
-    if found:
-        return _rejudge(case, eager, found, wrong, rejudge=subject.can_recompile)
+    mismatches = _find_mismatches(case, eager, outcome)
+    if mismatches:
+        return _rejudge(case, eager, mismatches, wrong, rejudge=subject.can_recompile)
     return FirstCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
 
 

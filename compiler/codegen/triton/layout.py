@@ -100,12 +100,12 @@ class Layout:
 
 def accesses_of(kernel: Kernel) -> list[Index]:
     """Return the index expressions with which a kernel touches memory."""
-    found: list[Index] = []
+    indexes: list[Index] = []
     for statement in kernel.statements:
-        found += [value.index for value in walk(statement) if isinstance(value, Load)]
+        indexes += [value.index for value in walk(statement) if isinstance(value, Load)]
         if isinstance(statement, Store):
-            found.append(statement.index)
-    return found
+            indexes.append(statement.index)
+    return indexes
 
 
 def inner_loops(sweeps: Sequence[Sweep]) -> list[tuple[Var, ...]]:

@@ -90,8 +90,8 @@ def _move(rewriter: Rewriter, match: Match) -> Node:
 
 def _is_shared(match: Match) -> str | None:
     x = match.bound["x"]
-    found = integers_of(x)
-    if found is None or not isinstance(x, Node):
+    integers = integers_of(x)
+    if integers is None or not isinstance(x, Node):
         return f"{x} is not a dequantized tensor"
     if len(x.users) == 1:
         return f"{x} has no other reader"

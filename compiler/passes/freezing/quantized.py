@@ -117,8 +117,8 @@ def is_quantized(weight: object) -> bool:
     tensor = tensor_of(weight)
     if tensor is None:
         return False
-    found = integers_of(skip_transpose(weight, tensor.dtype)[0])
-    return found is not None and is_constant(found.node)
+    integers = integers_of(skip_transpose(weight, tensor.dtype)[0])
+    return integers is not None and is_constant(integers.node)
 
 
 def bounds_of(node: Node) -> tuple[int, int]:

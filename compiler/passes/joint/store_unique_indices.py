@@ -190,8 +190,8 @@ def _end_of_range(node: Node) -> object:
 
 
 def _argument(node: Node, name: str, default: object) -> object:
-    found = arguments.argument_of(node.target, node.args, node.kwargs, name)
-    return default if found is None else found
+    argument = arguments.argument_of(node.target, node.args, node.kwargs, name)
+    return default if argument is None else argument
 
 
 def _is_at_most(bound: object, size: object) -> bool:

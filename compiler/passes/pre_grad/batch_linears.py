@@ -181,17 +181,17 @@ class _Batcher:
 
     def _late_operands(self, node: Node, first: int) -> list[Node] | None:
         """Return the operands of a node behind a place, in order; None if one cannot move."""
-        found: set[Node] = set()
+        nodes: set[Node] = set()
         queue = [node]
         while queue:
             for operand in queue.pop().all_input_nodes:
-                if self.places.get(operand, -1) <= first or operand in found:
+                if self.places.get(operand, -1) <= first or operand in nodes:
                     continue
                 if not self._may_move(operand):
                     return None
-                found.add(operand)
+                nodes.add(operand)
                 queue.append(operand)
-        return sorted(found, key=self.places.__getitem__)
+        return sorted(nodes, key=self.places.__getitem__)
 
     def _may_move(self, node: Node) -> bool:
         if node in self.made or node.op == "get_attr" or node.target is operator.getitem:

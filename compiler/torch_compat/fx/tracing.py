@@ -97,10 +97,10 @@ def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
     """
     from functorch.compile import aot_function, default_partition, make_boxed_func
 
-    found: list[GraphModule] = []
+    graph_modules: list[GraphModule] = []
 
     def keep(joint: GraphModule, inputs: object, **options: Any) -> object:
-        found.append(GraphModule(joint, _copy(joint)))
+        graph_modules.append(GraphModule(joint, _copy(joint)))
         return default_partition(joint, inputs, **options)  # type: ignore[arg-type]  # as torch calls it
 
     def compiled(gm: GraphModule, example_inputs: Sequence[Any]) -> object:
@@ -108,9 +108,9 @@ def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
 
     with _by_itself(), torch.enable_grad():
         aot_function(function, compiled, partition_fn=keep, decompositions={})(*args)
-    if not found:
+    if not graph_modules:
         raise ValueError("no result requires a gradient: there is nothing to trace backwards")
-    return found[0]
+    return graph_modules[0]
 
 
 def _copy(joint: GraphModule) -> torch.fx.Graph:

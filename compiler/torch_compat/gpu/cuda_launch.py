@@ -156,6 +156,12 @@ def describe_target(device: torch.device) -> str:
     """Return name, capability, size and driver of a device."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return device.type
-    found = torch.cuda.get_device_properties(device)
-    facts = (found.name, found.major, found.minor, found.multi_processor_count, found.total_memory)
+    device_properties = torch.cuda.get_device_properties(device)
+    facts = (
+        device_properties.name,
+        device_properties.major,
+        device_properties.minor,
+        device_properties.multi_processor_count,
+        device_properties.total_memory,
+    )
     return f"{' '.join(map(str, facts))} driver {driver_version()}"

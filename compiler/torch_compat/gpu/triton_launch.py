@@ -155,5 +155,5 @@ def compile_function(
 
 def _parameters(ptx: str, name: str) -> int:
     """Return how many parameters a function of assembly has."""
-    found = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
-    return found.group(1).count(".param") if found else 0
+    matched = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
+    return matched.group(1).count(".param") if matched else 0

@@ -154,11 +154,11 @@ def _check_digests(path: Path, whole: bytes) -> tuple[list[bytes], bytes]:
     lines: list[bytes] = []
     last = b""
     for number, line in enumerate(whole.split(b"\n")[:-1], 1):
-        found = _LINE.fullmatch(line)
-        last = _digest(last, found[2]) if found else b""
-        if found is None or found[1] != last:
+        matched = _LINE.fullmatch(line)
+        last = _digest(last, matched[2]) if matched else b""
+        if matched is None or matched[1] != last:
             raise CaseError(f"{path} is damaged: line {number} is not as it was written; {NEXT}")
-        lines.append(b"{" + found[2])
+        lines.append(b"{" + matched[2])
     return lines, last
 
 

@@ -86,11 +86,11 @@ def _measure(text: bytes, where: str) -> None:
     "[[1, 2], {}]" that is "[[]{}]", then 1 1 -1 1 -1 -1, then 1 2 1 2 1 0.
     """
     plain = _STRING.sub(b"0", text)
-    found = _DIGITS.search(plain)
-    if found:
+    matched = _DIGITS.search(plain)
+    if matched:
         raise CaseError(
             f"{where}: a number with more than {DIGITS} digits, which starts with "
-            f"{found[0][:20].decode()}"
+            f"{matched[0][:20].decode()}"
         )
     steps = array("b", plain.translate(_STEPS, _NOT_BRACKETS))
     check_at_most(len(steps), BRACKETS, f"{where}: brackets")

@@ -117,17 +117,17 @@ def demands_of(
         allow_imports: Modules whose functions and operators the case may use.
         aliases: Other names of the case's target: its copy in the folder.
     """
-    found: list[Demand] = []
+    demands: list[Demand] = []
     if given.target is None and words.target not in HARMLESS:
-        found.append(Demand("target", quote_value(words.target), "manifest.json: target"))
+        demands.append(Demand("target", quote_value(words.target), "manifest.json: target"))
     if given.target in (None, words.target, *aliases):  # another target drops the case's options
         own = {key: each for key, each in words.config.items() if key not in (given.config or {})}
-        found += _of_config(words.target, own)
+        demands += _of_config(words.target, own)
     imports = (name for name in words.imports if name not in allow_imports)
-    found += [Demand("import", quote_value(name), "manifest.json: imports") for name in imports]
+    demands += [Demand("import", quote_value(name), "manifest.json: imports") for name in imports]
     calls = [name for name in words.calls if not is_torch_name(name)]
     left = dict.fromkeys(name for name in calls if not _is_allowed(name, allow_imports))
-    return (*found, *(Demand("call", quote_value(name), "graph.json") for name in left))
+    return (*demands, *(Demand("call", quote_value(name), "graph.json") for name in left))
 
 
 def _is_allowed(name: str, allow_imports: Collection[str]) -> bool:

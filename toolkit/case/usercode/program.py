@@ -239,13 +239,13 @@ def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
 
 
 def _settings(module: ModuleType, path: Path) -> dict[str, object]:
-    found = settings_of(vars(module))
-    for name in found:
+    settings = settings_of(vars(module))
+    for name in settings:
         if not is_setting(name):
             raise ProgramError(f"CONFIG in {path.name}: torch has no setting {name}")
-        if not may_be(name, found[name]):
-            raise ProgramError(f"CONFIG in {path.name}: {name} cannot be {found[name]!r}")
-    return found
+        if not may_be(name, settings[name]):
+            raise ProgramError(f"CONFIG in {path.name}: {name} cannot be {settings[name]!r}")
+    return settings
 
 
 def _config(module: ModuleType, path: Path) -> dict[str, object]:

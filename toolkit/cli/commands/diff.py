@@ -114,17 +114,17 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
             f"--{given[0].replace('_', '-')} is about a compile, and two cases are compared as "
             "they are on disk: give one case and two targets or options, or leave it out"
         )
-    found = compare_cases(Path(options.subject), other)
+    cases = compare_cases(Path(options.subject), other)
     body: list[RenderableType] = []
-    if found.rows:
-        rows = ((row.what, row.left, row.right) for row in found.rows)
+    if cases.rows:
+        rows = ((row.what, row.left, row.right) for row in cases.rows)
         body.append(table("differs", *SIDES, rows=rows))
-    if found.graph:
-        body.append(highlight_code(found.graph, "diff"))
-    headline = f"{options.subject} and {other} differ: {found}"
-    if found.is_same:
+    if cases.graph:
+        body.append(highlight_code(cases.graph, "diff"))
+    headline = f"{options.subject} and {other} differ: {cases}"
+    if cases.is_same:
         headline = f"{options.subject} and {other} are the same"
-    data = {"same": found.is_same, "left": options.subject, "right": str(other), **asdict(found)}
+    data = {"same": cases.is_same, "left": options.subject, "right": str(other), **asdict(cases)}
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(body))
 
 

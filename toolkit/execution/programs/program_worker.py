@@ -98,14 +98,14 @@ def play_both_sides(question: PlayQuestion) -> PlayAnswer:
 
     how = How(plan.calls, plan.backward, more=plan.more, fresh=plan.fresh)
     try:
-        found = compare_sides(side, how, strides=plan.strides)
+        sides = compare_sides(side, how, strides=plan.strides)
     except Died as end:
         return PlayAnswer(unanswered=f"eager itself ends: {first_line(end)}")
     except CannotTell as reason:
         return PlayAnswer(unanswered=first_line(reason))
-    if found.answer == "flaky":
-        return PlayAnswer(unanswered=found.detail, is_flaky=True)
-    seen = tuple(_convert_difference(difference) for difference in found.differences)
+    if sides.answer == "flaky":
+        return PlayAnswer(unanswered=sides.detail, is_flaky=True)
+    seen = tuple(_convert_difference(difference) for difference in sides.differences)
     return PlayAnswer(seen, breaks=tuple(dict.fromkeys(breaks)))
 
 

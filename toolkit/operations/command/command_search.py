@@ -87,15 +87,17 @@ class _Search:
         first = self._ask((), "with everything")
         if first.outcome != "bad":
             return CommandSearch(first, runs=1, reason=f"it ends with {first.ended}")
-        found = self._find_culprit(first)
-        proof = [each for each in (found.rewrite or found.culprit,) if each and found.confirmed]
+        culprit = self._find_culprit(first)
+        proof = [
+            each for each in (culprit.rewrite or culprit.culprit,) if each and culprit.confirmed
+        ]
         for left_out in ((), proof) if proof else ((),):
             once = self.answers[frozenset(left_out)]
             again = self._run_once(left_out, "once more, as before")
             if again.outcome != once.outcome:
                 reason = f"the same run ends with {once.ended} once, and with {again.ended} then"
                 return CommandSearch(first, runs=self.runs, reason=reason, is_flaky=True)
-        return replace(found, runs=self.runs, excluded=tuple(self.excluded))
+        return replace(culprit, runs=self.runs, excluded=tuple(self.excluded))
 
     def _find_culprit(self, first: CommandRun) -> CommandSearch:
         if not first.asked:

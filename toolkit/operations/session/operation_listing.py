@@ -41,12 +41,12 @@ class OperationEntry:
 
 def find_operations(walk: Walk) -> list[OperationEntry]:
     """Return the operations at or below a folder, by path."""
-    found: list[OperationEntry] = []
+    operation_entries: list[OperationEntry] = []
     for folder, subfolders, files in walk:
         if not {JOURNAL, FILE}.isdisjoint(files):
             subfolders.clear()
-            found.append(describe(folder))
-    return found
+            operation_entries.append(describe(folder))
+    return operation_entries
 
 
 def describe(folder: Path) -> OperationEntry:

@@ -137,16 +137,18 @@ class Operation:
             on_failing(judgement)
 
         try:
-            found = find_culprit(case, executor=self.oracle, on_progress=self.say, on_failing=tell)
+            culprit = find_culprit(
+                case, executor=self.oracle, on_progress=self.say, on_failing=tell
+            )
         except Exception as error:
             if not seen:
                 raise
             self.record_errors("the bisection", error)
             return Search(seen[0], reason=f"the bisection raised {error_line(error)}")
-        seen_last = found.judgement.signature
+        seen_last = culprit.judgement.signature
         if seen_last is None or not seen_last.is_cut_off:  # with another limit: another story
-            self.journal.note(key, found)
-        return found
+            self.journal.note(key, culprit)
+        return culprit
 
     def _failing(self, case: Case, seen: Judgement, captured: Path | None) -> None:
         """Record that a case fails, and write the case, before the search for the culprit."""

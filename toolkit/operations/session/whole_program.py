@@ -55,14 +55,14 @@ def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Dia
     """Name the culprit, reduce the program, write its repro, and finish the operation."""
 
     def explain(asked: ProgramQuestioned) -> Known:
-        found = explain_program(replace(asked, budget=budget), folder, run.say)
-        small = found.reduction
+        program = explain_program(replace(asked, budget=budget), folder, run.say)
+        small = program.reduction
         if small is None:
-            return Known(found.answer)
+            return Known(program.answer)
         size = ProgramSize(
             small.statements_before, small.statements_after, small.questions, small.finished
         )
-        return Known(found.answer, size, found.run)
+        return Known(program.answer, size, program.run)
 
     known, is_interrupted = _recall_or_search(run, _MADE_SMALL, explain)
     return _finish(run, known, folder, is_interrupted=is_interrupted)

@@ -25,11 +25,11 @@ def propose(case: Case, facts: Facts) -> Proposals:
     tensors = changeable(case)
     known = {name: facts.contents.of(tensor) for name, tensor in tensors.items()}
     names = tuple(name for name in tensors if known[name].nonzeros > 1)
-    found: list[Proposal] = [_largest(names, known)] if names[1:] else []
+    proposals: list[Proposal] = [_largest(names, known)] if names[1:] else []
     for name in names:
-        found.append(_largest((name,), known))
-        found.extend(_blocks(name, core_shape(tensors[name]), known[name]))
-    return found
+        proposals.append(_largest((name,), known))
+        proposals.extend(_blocks(name, core_shape(tensors[name]), known[name]))
+    return proposals
 
 
 def _largest(names: tuple[str, ...], known: Mapping[str, Content]) -> Guesses:

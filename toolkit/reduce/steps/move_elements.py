@@ -14,7 +14,7 @@ FEW = 8
 
 def propose(case: Case, facts: Facts) -> Proposals:
     """Propose, for each element that is not zero, any dimensions in which it is moved."""
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for name, tensor in changeable(case).items():
         content, shape = facts.contents.of(tensor), core_shape(tensor)
         if content.kind != "zeros" or not 0 < content.nonzeros <= FEW:
@@ -22,8 +22,8 @@ def propose(case: Case, facts: Facts) -> Proposals:
         for place in (place for run in content.runs for place in range(run.start, run.stop)):
             dims = tuple(dim for dim, index in enumerate(index_of(place, shape)) if index)
             if dims:
-                found.append(Subset(partial(MoveElement, name, shape, place), dims))
-    return found
+                proposals.append(Subset(partial(MoveElement, name, shape, place), dims))
+    return proposals
 
 
 STEP = Step("move_elements", propose)

@@ -132,15 +132,15 @@ def _choose_sizes(case: Case, sizing: Sizing) -> list[Resize]:
     relations = sizing.relations
     sizes = _literal_sizes(relations)
     taken: set[object] = set()
-    found: list[Resize] = []
+    resizes: list[Resize] = []
     for place, size in (*_dimensions(case), *_literals(case)):
         symbol = relations.trace.symbols.get(place)
         is_free = symbol in relations.roots and symbol not in taken
         if is_free and place.kind == "literal":
             is_free = symbol in sizes
-        found.append(Resize(place, size if is_free else 1, 1))
+        resizes.append(Resize(place, size if is_free else 1, 1))
         taken.add(symbol)
-    return found
+    return resizes
 
 
 def _literal_sizes(relations: Relations) -> set[object]:

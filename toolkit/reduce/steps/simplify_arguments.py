@@ -41,15 +41,15 @@ def propose(case: Case, facts: Facts) -> Proposals:
         (node.name, key) for node, key, value in given if value is not None and may_go(node, key)
     )
     items = tuple((n.name, i) for n in nodes if items_of(n) > 1 for i in range(items_of(n)))
-    found: list[Proposal] = [Subset(UseDefaults, each) for each in (computed, written) if each]
+    proposals: list[Proposal] = [Subset(UseDefaults, each) for each in (computed, written) if each]
     if items:
-        found.append(Subset(DropItems, items))
+        proposals.append(Subset(DropItems, items))
     for node, key, value in given:
         if isinstance(value, (int, float)) and _is_number(node, key, value):
-            found.extend(_simpler(node, key, value))
+            proposals.extend(_simpler(node, key, value))
         if node.target is operator.getitem and type(value) is int and value > 0:
-            found.append(_in_front(node.name, value))
-    return found
+            proposals.append(_in_front(node.name, value))
+    return proposals
 
 
 def _in_front(name: str, place: int) -> Monotone:

@@ -17,13 +17,13 @@ def propose(case: Case, facts: Facts) -> Proposals:
     pairs = [(dtype, usual(dtype)) for dtype in _dtypes(case) if usual(dtype) != dtype]
     if not pairs:
         return []
-    found: list[Proposal] = [Guesses((ConvertDtypes(tuple(pairs)),))] if pairs[1:] else []
-    found.append(Subset(ConvertDtypes, tuple(pairs)))
+    proposals: list[Proposal] = [Guesses((ConvertDtypes(tuple(pairs)),))] if pairs[1:] else []
+    proposals.append(Subset(ConvertDtypes, tuple(pairs)))
     for before, after in pairs:
         names = tuple(name for name, t in changeable(case).items() if t.dtype == before)
         if names:
-            found.append(Subset(lambda chosen, to=after: ConvertTensors(chosen, to), names))
-    return found
+            proposals.append(Subset(lambda chosen, to=after: ConvertTensors(chosen, to), names))
+    return proposals
 
 
 def usual(dtype: torch.dtype) -> torch.dtype:

@@ -53,16 +53,16 @@ class Ladder:
 
 def propose(case: Case, facts: Facts) -> Proposals:
     """Propose to round tensors of many values, then simpler numbers for each run of few values."""
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for name, tensor in changeable(case).items():
         content = facts.contents.of(tensor)
         if _is_many(content) and not tensor.is_complex() and tensor.is_floating_point():
-            found.append(
+            proposals.append(
                 ladder_of_edits(*(RoundValues((name,), rounding) for rounding in ROUNDINGS))
             )
         if len(content.runs) <= FEW and content.kind == "zeros":
-            found.extend(_runs(name, tensor, content))
-    return found
+            proposals.extend(_runs(name, tensor, content))
+    return proposals
 
 
 def _is_many(content: Content) -> bool:
