@@ -129,21 +129,21 @@ def decomposable() -> Iterable[Operator]:
 
 @cache
 def _choices(chosen: tuple[str, ...]) -> Mapping[Operator, Choice]:
-    found: dict[Operator, Choice] = {}
+    choices: dict[Operator, Choice] = {}
     for entry in chosen:
         name = entry.removeprefix("-")
         why_whole = f"it stays whole: {entry} is named"
         if name in TABLES:
             whole = Choice(None, why_whole) if entry != name else None
-            found.update({each: whole or _of_table(name, each) for each in _load(name)})
+            choices.update({each: whole or _of_table(name, each) for each in _load(name)})
         elif entry == name:
             every = torch_tables.every()
             why = f"taken apart: {name} is named"
-            found.update({each: Choice(every[each], why) for each in _select(name, every)})
+            choices.update({each: Choice(every[each], why) for each in _select(name, every)})
         else:
-            known = [*found, *torch_tables.every()]
-            found.update(dict.fromkeys(_select(name, known), Choice(None, why_whole)))
-    return found
+            known = [*choices, *torch_tables.every()]
+            choices.update(dict.fromkeys(_select(name, known), Choice(None, why_whole)))
+    return choices
 
 
 def _of_table(name: str, operator: Operator) -> Choice:

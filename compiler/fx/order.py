@@ -75,12 +75,12 @@ def _require_orderings(given: Sequence[Node], order: Sequence[Node]) -> None:
 
 
 def _ancestors(node: Node) -> set[Node]:
-    found, queue = {node}, [node]
+    ancestors, queue = {node}, [node]
     while queue:
-        fresh = [operand for operand in queue.pop().all_input_nodes if operand not in found]
-        found.update(fresh)
+        fresh = [operand for operand in queue.pop().all_input_nodes if operand not in ancestors]
+        ancestors.update(fresh)
         queue += fresh
-    return found
+    return ancestors
 
 
 def reorder(graph: Graph, order: Sequence[Node]) -> None:
@@ -153,15 +153,15 @@ class _Storages:
 
 
 def _storages(nodes: Sequence[Node]) -> _Storages:
-    found, outside = _Storages(), None
+    storages, outside = _Storages(), None
     for node in nodes:
         if node.op in ("placeholder", "get_attr"):
             outside = outside or node
-            found.join(node, outside)
+            storages.join(node, outside)
         elif node.op != "output" and _may_share(node):
             for operand in node.all_input_nodes:
-                found.join(node, operand)
-    return found
+                storages.join(node, operand)
+    return storages
 
 
 def _may_share(node: Node) -> bool:

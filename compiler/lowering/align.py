@@ -146,8 +146,8 @@ _Strided: TypeAlias = tuple[_Loop, Index]
 
 def _strides(side: _Side, index: Index) -> list[_Strided]:
     expression = side.index(index)
-    found = [(loop, expression.factor_of(loop.var)) for loop in side.loops]
-    return [(loop, stride) for loop, stride in found if stride is not None and stride != ZERO]
+    strides = [(loop, expression.factor_of(loop.var)) for loop in side.loops]
+    return [(loop, stride) for loop, stride in strides if stride is not None and stride != ZERO]
 
 
 def _cut(stride: Index, size: Index, other: Index) -> Index | None:

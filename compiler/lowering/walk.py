@@ -126,9 +126,9 @@ def arguments_of(kernel: Kernel) -> Arguments:
 
 def _indices(kernel: Kernel) -> list[Index]:
     loops = (*kernel.outer, *(loop for sweep in kernel.sweeps for loop in sweep.inner))
-    found = [*(loop.size for loop in loops), *indices_of(kernel.statements)]
-    computed = [atom for index in found for atom in index.atoms if isinstance(atom, Indirect)]
-    return [*found, *(atom.size for atom in computed)]
+    indices = [*(loop.size for loop in loops), *indices_of(kernel.statements)]
+    computed = [atom for index in indices for atom in index.atoms if isinstance(atom, Indirect)]
+    return [*indices, *(atom.size for atom in computed)]
 
 
 @dataclass(slots=True)

@@ -140,15 +140,15 @@ def _dimensions(
     inputs: Sequence[Input], ranges: Mapping[str, tuple[int, int | None]]
 ) -> dict[str, Dimension]:
     """Return the sizes that vary, named after an input dimension of that size, else as in torch."""
-    found: dict[str, Dimension] = {}
+    dimensions: dict[str, Dimension] = {}
     for each in inputs:
         for place, size in places_of(each):
             for symbol in symbols_of([size]):
                 name = symbol.name
-                known = found.setdefault(name, Dimension(name, *ranges.get(name, (0, None))))
+                known = dimensions.setdefault(name, Dimension(name, *ranges.get(name, (0, None))))
                 if known.name == name and str(size) == name:
-                    found[name] = replace(known, name=place)
-    return found
+                    dimensions[name] = replace(known, name=place)
+    return dimensions
 
 
 def _write_back(

@@ -146,12 +146,12 @@ def load_library(binary: bytes | memoryview) -> Library:
     """
     digest = hashlib.sha256(binary).hexdigest()
     with _lock:
-        found = _loaded.get(digest)
-        if found is None:
-            found = _loaded[digest] = Library(bytes(binary), digest, _open_library(binary))
-            handle = found.handle._handle
-            weakref.finalize(found, dlclose, handle).atexit = False  # the only name it has
-    return found
+        library = _loaded.get(digest)
+        if library is None:
+            library = _loaded[digest] = Library(bytes(binary), digest, _open_library(binary))
+            handle = library.handle._handle
+            weakref.finalize(library, dlclose, handle).atexit = False  # the only name it has
+    return library
 
 
 def _open_library(binary: bytes | memoryview) -> ctypes.CDLL:

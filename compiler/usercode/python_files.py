@@ -109,10 +109,10 @@ class _FolderFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        found = PathFinder.find_spec(name, path) if is_of_folder(name) else None
-        if found is not None and isinstance(found.loader, SourceFileLoader):
-            found.loader = _FileLoader(found.loader.name, found.loader.path)
-        return found
+        spec = PathFinder.find_spec(name, path) if is_of_folder(name) else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _FileLoader(spec.loader.name, spec.loader.path)
+        return spec
 
 
 def _import_beside(

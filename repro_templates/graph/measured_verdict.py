@@ -62,14 +62,18 @@ def find_measured_failure(
         try:
             compiled = repeatable_of(program, program.compiled(), inputs)
             compiled()
-            found = compare(eager, compiled, inputs)
+            measured_failure = compare(eager, compiled, inputs)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also sys.exit, if the compiler calls it
             return describe(error, program.expected)
-    if found.answer == "flaky":
-        raise CannotTell(f"too close to tell: {found.detail}")
-    return (kind, "the compiled call", found.detail) if found.answer == "fails" else None
+    if measured_failure.answer == "flaky":
+        raise CannotTell(f"too close to tell: {measured_failure.detail}")
+    return (
+        (kind, "the compiled call", measured_failure.detail)
+        if measured_failure.answer == "fails"
+        else None
+    )
 
 
 def repeatable_of(

@@ -146,8 +146,8 @@ def find_failure(program: GraphProgram) -> Failure | None:
     wanted = [
         mismatch for mismatch in finding.mismatches if mismatch.kind == program.expected["kind"]
     ]
-    found = next(iter(wanted or finding.mismatches), None)
-    return (found.kind, found.name, found.detail) if found else None
+    failure = next(iter(wanted or finding.mismatches), None)
+    return (failure.kind, failure.name, failure.detail) if failure else None
 
 
 def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:

@@ -256,17 +256,17 @@ def _compare_results(
         return _judge_numbers(eager, index, ours, its, strides=strides)
 
     names = [n for n in expected.values if not n.startswith("state.") and n in seen.values]
-    found = judged(names)
-    if found.answer != "passes" and eager.again[index].error is None:
+    results = judged(names)
+    if results.answer != "passes" and eager.again[index].error is None:
         steady = [n for n in names if _is_repeated(eager, index, n)]
         if steady != names and _has_results(steady) == _has_results(names):
-            names, found = steady, judged(steady)
-    if found.answer == "fails":
-        inexact = [m.name for m in found.mismatches if m.kind == "accuracy"]
+            names, results = steady, judged(steady)
+    if results.answer == "fails":
+        inexact = [m.name for m in results.mismatches if m.kind == "accuracy"]
         noise = [n for n in inexact if eager.is_noise(index, n, seen.values[n])]
-        found = judged([n for n in names if n not in noise]) if noise else found
-    differences = tuple(CallDifference(m.kind, m.name, m.detail) for m in found.mismatches)
-    return Comparison(found.answer, differences, detail=found.detail)
+        results = judged([n for n in names if n not in noise]) if noise else results
+    differences = tuple(CallDifference(m.kind, m.name, m.detail) for m in results.mismatches)
+    return Comparison(results.answer, differences, detail=results.detail)
 
 
 def _is_repeated(eager: EagerPlays, index: int, name: str) -> bool:

@@ -77,10 +77,10 @@ def read_values(path: Path) -> dict[str, Any]:
     length, _, rest = path.read_bytes().partition(b"\n")
     entries: dict[str, Any] = json.loads(rest[: int(length)])
     memory = memoryview(rest)[int(length) :]  # a slice of bytes would copy the rest per tensor
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, entry in entries.items():
-        found[name], memory = value_of(entry, memory)
-    return found
+        values[name], memory = value_of(entry, memory)
+    return values
 
 
 def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:

@@ -197,10 +197,10 @@ def _names_in_captured(
 def _origins(node: Node, own: set[str]) -> set[str]:
     """Return the captured names in the history of a node; the history nests."""
     queue = list(cast("list[Any]", node.meta.get("from_node") or []))
-    found: set[str] = set()
+    origins: set[str] = set()
     while queue:
         source = queue.pop()
         if getattr(source, "name", None) in own:
-            found.add(str(source.name))
+            origins.add(str(source.name))
         queue.extend(getattr(source, "from_node", None) or [])
-    return found
+    return origins

@@ -190,8 +190,8 @@ def resolve_references(manifest: Manifest, folder: Path) -> tuple[str, dict[str,
         if place in places and (reference.is_file or not _is_importable(reference.place)):
             return f"{places[place]}:{reference.attribute}"
         is_in_home = reference.place.startswith("~/")
-        found = Path(reference.place).expanduser() if is_in_home else reference.place
-        return f"{found}:{reference.attribute}"
+        references = Path(reference.place).expanduser() if is_in_home else reference.place
+        return f"{references}:{reference.attribute}"
 
     return _map_references(manifest.target, manifest.config, resolve)
 

@@ -148,14 +148,14 @@ def _write_exact(path: Path, text: str) -> None:
 
 def _symbols(case: Case) -> dict[str, object]:
     """Return the hint of each symbol; inputs take precedence over the graph's first capture."""
-    found = symbol_hints(case.graph)
+    symbols = symbol_hints(case.graph)
     placeholders = case.graph.graph.find_nodes(op="placeholder")
     for node, value in zip(placeholders, case.inputs, strict=True):
         sizes = value.shape if isinstance(value, Tensor) else ()
         for symbol, size in zip(case.dynamic.get(node.name, ()), sizes, strict=False):
             if symbol is not None:
-                found[symbol] = size_hint(size)
-    return found
+                symbols[symbol] = size_hint(size)
+    return symbols
 
 
 def _synthetic_names(case: Case, graph: Json, inputs: Inputs) -> tuple[str, ...]:
@@ -167,10 +167,10 @@ def _synthetic_names(case: Case, graph: Json, inputs: Inputs) -> tuple[str, ...]
 def _imports(case: Case, graph: Json, plan: SourcePlan, *, portable: bool) -> tuple[str, ...]:
     """Return the imports of a load: modules by name, files by their place in the folder."""
     modules = (module_of_target(name) for name in target_names(graph))
-    found = dict.fromkeys(module for module in modules if module is not None)
+    imports = dict.fromkeys(module for module in modules if module is not None)
     if not portable:
-        return absolute_files(case, found)
-    return (*(module for module in found if not is_file(module)), *plan.registering)
+        return absolute_files(case, imports)
+    return (*(module for module in imports if not is_file(module)), *plan.registering)
 
 
 def _text(case: Case, manifest: Manifest) -> str:

@@ -52,8 +52,8 @@ def is_scripted(model: object) -> bool:
 def find_scripted_line(path: Path) -> str:
     """Return `FILE:LINE` of the first line of a program that names torch.jit, else the file."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = (number for number, line in enumerate(lines, 1) if "jit." in line)
-    return f"{path}:{next(found, 1)}"
+    scripted_line = (number for number, line in enumerate(lines, 1) if "jit." in line)
+    return f"{path}:{next(scripted_line, 1)}"
 
 
 def _format_reason(reason: Reason, known: Reason) -> str:

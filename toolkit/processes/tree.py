@@ -100,13 +100,13 @@ def kill_processes(pids: Collection[int]) -> Collection[int]:
 def find_carriers(variable: str) -> list[int]:
     """Return the other living processes of this user that were started with `NAME=VALUE`."""
     wanted = variable.encode()
-    found: list[int] = []
+    carriers: list[int] = []
     for pid in process_ids():
         with contextlib.suppress(OSError):
             entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
             if pid != os.getpid() and wanted in entries:
-                found.append(pid)
-    return found
+                carriers.append(pid)
+    return carriers
 
 
 @dataclass(slots=True)

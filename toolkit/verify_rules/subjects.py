@@ -241,17 +241,17 @@ def stage_of(step: Step | Owner) -> Stage:
 
 def _tables(values: Iterable[object]) -> list[RuleTable]:
     """Return the tables among values; rules outside of tables form one more."""
-    found: dict[RuleTable, None] = {}
+    tables: dict[RuleTable, None] = {}
     known: dict[AnyRule, None] = {}
     for value in values:
         table = value.get() if isinstance(value, LazyTable) else value
         if isinstance(table, RuleTable):
-            found[table] = None
+            tables[table] = None
         elif isinstance(table, (Rule, HandlerRule)):
             known[table] = None
-    held = {id(rule) for table in found for rule in table.rules}
+    held = {id(rule) for table in tables for rule in table.rules}
     alone = [rule for rule in known if id(rule) not in held]
-    return [*found, RuleTable(*alone)] if alone else list(found)
+    return [*tables, RuleTable(*alone)] if alone else list(tables)
 
 
 def load_rules_module(name: str | Path | ModuleType) -> tuple[ModuleType, str | None]:

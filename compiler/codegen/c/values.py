@@ -275,8 +275,8 @@ def with_origins(line: str, origins: tuple[str, ...]) -> str:
 
 
 def _origins(*codes: Code, last: str) -> tuple[str, ...]:
-    found = dict.fromkeys(name for code in codes for name in code.origins)
-    return (*(name for name in found if name != last), *([last] if last else ()))
+    origins = dict.fromkeys(name for code in codes for name in code.origins)
+    return (*(name for name in origins if name != last), *([last] if last else ()))
 
 
 def _needs_name(op: Op, part: Code, depth: int) -> bool:

@@ -265,13 +265,13 @@ def _slots(axis: Axis, body: Body) -> str:
 
 
 def _names(buffers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for buffer in buffers:
         name = _identifier(buffer)
-        while _RESERVED.fullmatch(name) or name in taken or name in found.values():
+        while _RESERVED.fullmatch(name) or name in taken or name in names.values():
             name += "_"
-        found[buffer] = name
-    return found
+        names[buffer] = name
+    return names
 
 
 def _identifier(name: str) -> str:

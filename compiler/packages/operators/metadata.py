@@ -83,11 +83,11 @@ def describe_arguments(
     names, keywords = in_order(ns, operator, args, kwargs)
     known = operators.argument_names(ns, operator)
     pairs = enumerate(zip(names, args, strict=True))
-    found = [{**_one(value, name, device_type), "arg_order": n} for n, (name, value) in pairs]
+    arguments = [{**_one(value, name, device_type), "arg_order": n} for n, (name, value) in pairs]
     for number, (name, value) in enumerate(keywords.items(), start=len(args)):
         place = known.index(name) if known else number
-        found.append({**_one(value, name, device_type), "arg_order": place, "arg_name": name})
-    return found
+        arguments.append({**_one(value, name, device_type), "arg_order": place, "arg_name": name})
+    return arguments
 
 
 def text_of(described_: Json) -> str:

@@ -110,22 +110,22 @@ class _Moving:
 
 
 def _bases(nodes: Sequence[Node]) -> dict[Node, Node]:
-    found: dict[Node, Node] = {}
+    bases: dict[Node, Node] = {}
     for node in nodes:
         is_alias = node.op == "call_function" and (is_view(node) or is_mutating(node))
         source = next(iter(node.all_input_nodes), None) if is_alias else None
-        found[node] = found[source] if source is not None else node
-    return found
+        bases[node] = bases[source] if source is not None else node
+    return bases
 
 
 def _followers(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
-    found: dict[Node, list[Node]] = {}
+    followers: dict[Node, list[Node]] = {}
     if all(map(is_calm, nodes)):
-        return found
+        return followers
     for node, behind in orderings(nodes).items():
         for each in behind:
-            found.setdefault(each, []).append(node)
-    return found
+            followers.setdefault(each, []).append(node)
+    return followers
 
 
 def _inputs_of_caller(nodes: Sequence[Node]) -> set[Node]:

@@ -122,16 +122,16 @@ def _reads(node: Node, source: Node) -> int:
 
 def _aliases(base: Node) -> set[Node] | None:
     """Return a node and all views of it; None if a user may keep an unknown view."""
-    found, queue = {base}, [base]
+    aliases, queue = {base}, [base]
     while queue:
         for user in queue.pop().users:
             is_known = user.op == "output" or operators.declared_by(user.target) is not None
             if not is_known and user.target is not operator.getitem:
                 return None
-            if is_view(user) and user not in found:
-                found.add(user)
+            if is_view(user) and user not in aliases:
+                aliases.add(user)
                 queue.append(user)
-    return found
+    return aliases
 
 
 def _is_made_here(base: Node) -> bool:

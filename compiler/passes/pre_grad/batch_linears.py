@@ -106,7 +106,7 @@ def _regions(graph: Graph) -> Iterator[list[Node]]:
 def _groups(region: Iterable[Node], max_size: int | None) -> list[list[Node]]:
     """Return products that have the same key and as many products before them, by that number."""
     before: dict[Node, int] = {}
-    found: dict[Hashable, list[Node]] = {}
+    groups: dict[Hashable, list[Node]] = {}
     depths: dict[Hashable, int] = {}
     for node in region:
         depth = max((before.get(operand, 0) for operand in node.all_input_nodes), default=0)
@@ -114,9 +114,9 @@ def _groups(region: Iterable[Node], max_size: int | None) -> list[list[Node]]:
         before[node] = depth + (product is not None)
         key = _key(product, max_size) if product is not None else None
         if key is not None:
-            found.setdefault((depth, key), []).append(node)
+            groups.setdefault((depth, key), []).append(node)
             depths[depth, key] = depth
-    return [found[key] for key in sorted(found, key=depths.__getitem__)]
+    return [groups[key] for key in sorted(groups, key=depths.__getitem__)]
 
 
 def _product(node: Node) -> _Product | None:

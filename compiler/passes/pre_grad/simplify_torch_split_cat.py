@@ -211,14 +211,14 @@ def _axis(call: TorchCall, like: Node | None) -> int | None:
 
 def _items(split: Node) -> dict[int, list[Node]] | None:
     """Return the users of a split by item; None if a user does not take an item."""
-    values, found = value_of(split), dict[int, list[Node]]()
+    values, items = value_of(split), dict[int, list[Node]]()
     count = len(cast("list[object]", values)) if _is_list(values) else 0
     for user in split.users:
         index = user.args[1] if user.target is operator.getitem else None
         if type(index) is not int or not -count <= index < count:
             return None
-        found.setdefault(index % count, []).append(user)
-    return found
+        items.setdefault(index % count, []).append(user)
+    return items
 
 
 def _source_of_all(node: Node, call: TorchCall, pieces: Sequence[Node]) -> Node | None:

@@ -70,11 +70,11 @@ def decode(data: Json) -> Any:
 
 @cache
 def _classes(*, enums: bool) -> dict[str, type]:
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for module, names in (_ENUMS if enums else _OBJECTS).items():
         owner = importlib.import_module(f"torch._functorch._aot_autograd.{module}")
-        found |= {name: getattr(owner, name) for name in names}
-    return found
+        classes |= {name: getattr(owner, name) for name in names}
+    return classes
 
 
 def _encode_type(value: type) -> Json:

@@ -186,16 +186,16 @@ def _without_messages(metadata: Any) -> Any:
 
 def _reasons(context: Any) -> list[str]:
     """Return why, right now, no trace can be kept."""
-    found: list[str] = []
+    reasons: list[str] = []
     if context is not None and context.fakify_first_call:
-        found.append("the first call gets fake tensors (DDPOptimizer)")
+        reasons.append("the first call gets fake tensors (DDPOptimizer)")
     if torch._functorch.config.functionalize_rng_ops:
-        found.append("random numbers are inputs: torch._functorch.config.functionalize_rng_ops")
+        reasons.append("random numbers are inputs: torch._functorch.config.functionalize_rng_ops")
     if torch._functorch.config.debug_assert:
-        found.append("torch._functorch.config.debug_assert is on")
+        reasons.append("torch._functorch.config.debug_assert is on")
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        found.append("hooks on saved tensors are on")
-    return found
+        reasons.append("hooks on saved tensors are on")
+    return reasons
 
 
 def _require_plain(config: Any, metadata: Any) -> None:

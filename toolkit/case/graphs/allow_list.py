@@ -121,7 +121,7 @@ def _is_function(value: object) -> bool:
 
 def _own_functions(module: ModuleType) -> list[str]:
     """Public functions of `torch.nn.functional` that are not overridable (`relu_`, `hardswish`)."""
-    found = (
+    own_functions = (
         (name, getattr(module, name))
         for name in dir(module)
         if not name.startswith(("_", "has_torch"))
@@ -129,7 +129,7 @@ def _own_functions(module: ModuleType) -> list[str]:
     inside = (module.__name__, "torch._C._nn", "torch")
     return [
         name
-        for name, value in found
+        for name, value in own_functions
         if _is_function(value) and getattr(value, "__module__", None) in inside
     ]
 

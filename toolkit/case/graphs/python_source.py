@@ -108,8 +108,10 @@ def only_dynamo_writes(gm: GraphModule) -> bool:
 def find_computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
     """Return the placeholders that are sizes of others: position -> (other position, dimension)."""
     names = input_names(gm)
-    found = _sizes_by_node(gm, dynamic).items()
-    return {names.index(node.name): (names.index(owner), dim) for node, (owner, dim) in found}
+    computed_sizes = _sizes_by_node(gm, dynamic).items()
+    return {
+        names.index(node.name): (names.index(owner), dim) for node, (owner, dim) in computed_sizes
+    }
 
 
 def signature_names(gm: GraphModule, symbols_from: Dynamic | None = None) -> list[str]:
@@ -180,20 +182,22 @@ def _attribute_texts(
 ) -> dict[str, str]:
     """Return each attribute as an expression; sub-graphs are added to the program first."""
     subgraphs, modules = children(gm), _only_called_attributes(gm)
-    found: dict[str, str] = {}
+    attribute_texts: dict[str, str] = {}
     for path in attribute_targets(gm.graph):
         if path not in subgraphs:
             value, names = fetch(gm, path), VariableNames({}, program.imports)
             is_tensor = isinstance(value, torch.Tensor)
-            found[path] = f'constants["{prefix}{path}"]' if is_tensor else expression(value, names)
+            attribute_texts[path] = (
+                f'constants["{prefix}{path}"]' if is_tensor else expression(value, names)
+            )
             continue
         name, inner = f"{owner}_{path.replace('.', '_')}", f"{prefix}{path}."
         if path in modules and not program.as_graphs:
             _add_class(program, subgraphs[path], name, prefix=inner, dynamic={})
         else:
             _add_builder(program, subgraphs[path], name, prefix=inner)
-        found[path] = f"{name}(constants)"
-    return found
+        attribute_texts[path] = f"{name}(constants)"
+    return attribute_texts
 
 
 def _only_called_attributes(gm: GraphModule) -> set[str]:
@@ -230,14 +234,14 @@ def _variables(gm: GraphModule) -> dict[str, str]:
     taken = {node.name for node in gm.graph.nodes}
     calls = [node for node in gm.graph.nodes if node.op == "call_function"]
     modules = {str(getattr(node.target, "__module__", "")).partition(".")[0] for node in calls}
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for node in gm.graph.nodes:
         name = node.name
         while name in _RESERVED | modules or keyword.iskeyword(name):
             name += "_"
             name = name + "_" if name in taken else name
-        found[node.name] = name
-    return found
+        variables[node.name] = name
+    return variables
 
 
 def _parameters(

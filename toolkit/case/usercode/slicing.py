@@ -225,15 +225,15 @@ class _Slicer:
         for file in self.files.values():
             for statement in file.kept_statements():
                 missing -= namespaces(statement.walk())
-        found = [
+        operators = [
             (file, number)
             for file in self.files.values()
             for number, imports in file.imports.items()
             if missing and number not in file.kept and _may_register(imports, missing)
         ]
-        for file, number in found:
+        for file, number in operators:
             self._keep(file, number)
-        return bool(found)
+        return bool(operators)
 
     def _mark_not_understood(self) -> bool:
         """Keep files whole that are not understood; return whether there were new ones."""

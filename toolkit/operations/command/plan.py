@@ -70,9 +70,9 @@ def read_vetoes(folder: Path) -> Mapping[str, Veto]:
 
 def read_suspects(folder: Path) -> tuple[Suspect, ...]:
     """Return the suspects that the compiles of the last run announced, each once, in order."""
-    found: dict[Suspect, None] = {}
+    suspects: dict[Suspect, None] = {}
     for line in (folder / BOOK).read_text(encoding="utf-8").splitlines():
         entry: Mapping[str, Any] = json.loads(line)
         if "asked" in entry:
-            found.setdefault(Suspect(*entry["asked"]))
-    return tuple(found)
+            suspects.setdefault(Suspect(*entry["asked"]))
+    return tuple(suspects)

@@ -73,16 +73,16 @@ def trace_sizes(case: Case) -> Trace:
 
 def _names(case: Case) -> dict[SizePlace, str]:
     """Return Dynamo's names of the sizes of inputs, by place; plain symbols only."""
-    found: dict[SizePlace, str] = {}
+    names: dict[SizePlace, str] = {}
     for name, sizes in case.dynamic.items():
         place = SizePlace("input", "", name)
         named = [(dim, size) for dim, size in enumerate(sizes) if size and size.isidentifier()]
-        found |= {place.at(dim): f"dynamic_{size}" for dim, size in named}
-    known = set(found.values())
+        names |= {place.at(dim): f"dynamic_{size}" for dim, size in named}
+    known = set(names.values())
     for node in placeholders(case.graph):
         if f"dynamic_{size_symbol(node)}" in known:
-            found[SizePlace("number", "", node.name)] = f"dynamic_{size_symbol(node)}"
-    return found
+            names[SizePlace("number", "", node.name)] = f"dynamic_{size_symbol(node)}"
+    return names
 
 
 def _dynamo_equalities(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
