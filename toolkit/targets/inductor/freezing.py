@@ -35,56 +35,58 @@ from ctk.toolkit.targets.inductor.regions import (
 )
 
 
-def freezing_hooks(session: CompileRecord) -> Iterator[Hook]:
+def freezing_hooks(compile_record: CompileRecord) -> Iterator[Hook]:
     """Return the hooks around freezing and around each of its steps."""
     first = inductor_freezing.before_freezing()
-    yield first.site, divert(session.watching, partial(_run_first_step, first))
-    yield inductor.sites().freeze, divert(session.watching, _run_freeze)
+    yield first.site, divert(compile_record.watching, partial(_run_first_step, first))
+    yield inductor.sites().freeze, divert(compile_record.watching, _run_freeze)
     for step in inductor_freezing.freezing_steps():
-        yield step.site, divert(session.watching, partial(_run_inner_step, step))
+        yield step.site, divert(compile_record.watching, partial(_run_inner_step, step))
 
 
-def _run_first_step(step: FreezingStep, session: CompileRecord, call: Call) -> Any:
+def _run_first_step(step: FreezingStep, compile_record: CompileRecord, call: Call) -> Any:
     """Run the step before `freeze`; it opens the stage that `freeze` continues."""
     gm = call.args[0]
-    frame = session.open("frozen", gm, example_values(gm))
+    frame = compile_record.open("frozen", gm, example_values(gm))
     try:
-        return _observe_step(session, frame, step, call)
+        return _observe_step(compile_record, frame, step, call)
     except BaseException:
-        session.drop(frame)
+        compile_record.drop(frame)
         raise
 
 
-def _run_freeze(session: CompileRecord, call: Call) -> Any:
+def _run_freeze(compile_record: CompileRecord, call: Call) -> Any:
     """Run freezing: `(dynamo_gm, gm, inputs) -> (gm, kept)`."""
     _, gm, inputs = call.args
-    frame = _find_frozen_frame(session) or session.open("frozen", gm, inputs)
-    with failing_stage(session, frame):
+    frame = _find_frozen_frame(compile_record) or compile_record.open("frozen", gm, inputs)
+    with failing_stage(compile_record, frame):
         result = call()
-        session.close(frame, result[0])
+        compile_record.close(frame, result[0])
     return result
 
 
-def _run_inner_step(step: FreezingStep, session: CompileRecord, call: Call) -> Any:
+def _run_inner_step(step: FreezingStep, compile_record: CompileRecord, call: Call) -> Any:
     """Run a step inside `freeze`; outside (`constant_fold`) it belongs to another pass."""
-    frame = _find_frozen_frame(session)
-    if frame is None or call.keywords or session.in_patterns:
+    frame = _find_frozen_frame(compile_record)
+    if frame is None or call.keywords or compile_record.in_patterns:
         return call()
-    return _observe_step(session, frame, step, call)
+    return _observe_step(compile_record, frame, step, call)
 
 
-def _find_frozen_frame(session: CompileRecord) -> Frame | None:
-    frame = session.frame()
+def _find_frozen_frame(compile_record: CompileRecord) -> Frame | None:
+    frame = compile_record.frame()
     return frame if frame is not None and frame.stage == "frozen" else None
 
 
-def _observe_step(session: CompileRecord, frame: Frame, step: FreezingStep, call: Call) -> Any:
-    pass_id = begin_pass(session, frame, step.name)
-    if not session.numbering.allow_pass(pass_id):
-        session.refuse(frame, pass_id)
+def _observe_step(
+    compile_record: CompileRecord, frame: Frame, step: FreezingStep, call: Call
+) -> Any:
+    pass_id = begin_pass(compile_record, frame, step.name)
+    if not compile_record.numbering.allow_pass(pass_id):
+        compile_record.refuse(frame, pass_id)
         return step.refused(*call.args)
     names = input_names(frame.root)
-    with time_pass(session, frame, pass_id):
+    with time_pass(compile_record, frame, pass_id):
         result: Any = call()
         if step.adopts:
             frame.root.graph = result  # as the caller does next; so the pass shows its effect

@@ -27,7 +27,7 @@ from ctk.toolkit.targets.inductor.regions import fail_pass
 from ctk.toolkit.targets.reporting import interpret_graph, raise_innermost, report
 
 
-def observe_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
+def observe_inner_compile(compile_record: CompileRecord) -> inductor.InnerCompile:
     """Return an `inner_compile` that reports its compiles."""
     original = inductor.inner_compile()
 
@@ -35,42 +35,42 @@ def observe_inner_compile(session: CompileRecord) -> inductor.InnerCompile:
         gm: GraphModule, example_inputs: Sequence[object], *args: Any, **kwargs: Any
     ) -> Any:
         stage: Stage = "backward" if kwargs.get("is_backward") else "forward"
-        with raise_innermost(), install_hooks(session):
-            frame = session.open(stage, gm, example_inputs)
+        with raise_innermost(), install_hooks(compile_record):
+            frame = compile_record.open(stage, gm, example_inputs)
             try:
                 return _compile(
-                    session, frame, lambda: original(gm, example_inputs, *args, **kwargs)
+                    compile_record, frame, lambda: original(gm, example_inputs, *args, **kwargs)
                 )
             finally:
-                session.drop(frame)
+                compile_record.drop(frame)
 
     return inner_compile
 
 
-def _compile(session: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
+def _compile(compile_record: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
     donated = inductor.donated_inputs() if frame.stage == "backward" else frozenset[int]()
     vetoed = False
     try:
-        compiled = _compile_unless_vetoed(session, frame, compile_graph)
+        compiled = _compile_unless_vetoed(compile_record, frame, compile_graph)
     except KernelVetoed:
         compiled, vetoed = interpret_graph(frame.last), True
     except Exception as error:
-        _fail(session, frame, error)
+        _fail(compile_record, frame, error)
         raise
     if frame.kernel is not None:
         seconds = time.perf_counter() - frame.kernel_started
         source = inductor.generated_source(compiled)
-        session.observer.on_kernel(
+        compile_record.observer.on_kernel(
             KernelRecord(frame.kernel, frame.last, source=source, vetoed=vetoed, seconds=seconds)
         )
-        _tell_parts(session, frame)
+        _tell_parts(compile_record, frame)
     kernels = (frame.kernel,) if frame.kernel is not None else ()
-    made = WatchedGraph(session.observer, frame.stage, frame.last, kernels, donated)
+    made = WatchedGraph(compile_record.observer, frame.stage, frame.last, kernels, donated)
     return inductor.wrap_compiled(compiled, lambda call: _watch_kernels(call, frame.lowering, made))
 
 
 def _compile_unless_vetoed(
-    session: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]
+    compile_record: CompileRecord, frame: Frame, compile_graph: Callable[[], Any]
 ) -> Any:
     """Compile a graph; a second time if one of its kernels is vetoed, whose nodes fall back."""
     try:
@@ -81,18 +81,18 @@ def _compile_unless_vetoed(
             frame.lowering.again()
             return compile_graph()
     finally:
-        _tell_lowering(session, frame)
+        _tell_lowering(compile_record, frame)
 
 
-def _tell_lowering(session: CompileRecord, frame: Frame) -> None:
+def _tell_lowering(compile_record: CompileRecord, frame: Frame) -> None:
     """Report the parts of a lowering, also of a failed one."""
     if frame.lowering is not None:
         frame.lowering.undo.close()
         for record in frame.lowering.records():
-            session.observer.on_pass(record)
+            compile_record.observer.on_pass(record)
 
 
-def _tell_parts(session: CompileRecord, frame: Frame) -> None:
+def _tell_parts(compile_record: CompileRecord, frame: Frame) -> None:
     for part in frame.lowering.parts if frame.lowering is not None else ():
         record = KernelRecord(
             part.id,
@@ -103,7 +103,7 @@ def _tell_parts(session: CompileRecord, frame: Frame) -> None:
             vetoed=part.vetoed,
             stores=part.stores,
         )
-        session.observer.on_kernel(record)
+        compile_record.observer.on_kernel(record)
 
 
 def _watch_kernels(call: Boxed, lowering: Lowering | None, made: WatchedGraph) -> Boxed:
@@ -112,16 +112,16 @@ def _watch_kernels(call: Boxed, lowering: Lowering | None, made: WatchedGraph) -
     return watch_calls(call, made)
 
 
-def _fail(session: CompileRecord, frame: Frame, error: Exception) -> None:
+def _fail(compile_record: CompileRecord, frame: Frame, error: Exception) -> None:
     if frame.kernel is None:
-        fail_pass(session, frame, error)
+        fail_pass(compile_record, frame, error)
         return
     failed = frame.lowering.failed if frame.lowering is not None else None
     pass_id, node = failed or (None, _find_lowered_node(error))
     record = ErrorRecord(
         error, "lowered", pass_id, kernel=frame.kernel, node=node, graph=frame.last
     )
-    report(session.observer, record)
+    report(compile_record.observer, record)
 
 
 def _find_lowered_node(error: BaseException) -> str | None:

@@ -17,9 +17,9 @@ from ctk.toolkit.targets.inductor.lowering import Lowering
 from ctk.toolkit.targets.inductor.regions import Call, Hook, divert
 
 
-def lowering_hooks(session: CompileRecord) -> Iterator[Hook]:
+def lowering_hooks(compile_record: CompileRecord) -> Iterator[Hook]:
     """Yield each site to wrap, with its wrapper."""
-    sites, lowering = inductor_lowering.lowering_sites(), session.lowering
+    sites, lowering = inductor_lowering.lowering_sites(), compile_record.lowering
     yield sites.run_node, divert(lowering, _run_node)
     ask = divert(lowering, _falls_back)
     yield sites.falls_back, lambda method: classmethod(ask(method.__func__))

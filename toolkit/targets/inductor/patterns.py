@@ -62,12 +62,12 @@ def _find_closed_over(function: Any, name: str) -> object:
 
 
 @contextmanager
-def guard_table(session: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
+def guard_table(compile_record: CompileRecord, frame: Frame, table: Any) -> Generator[None]:
     """Guard all entries of a pattern table; restore them afterwards, also after an exception."""
     entries = {id(entry): entry for group in table.patterns.values() for entry in group}
     with ExitStack() as undo:
         for entry in entries.values():
-            guard = _Guard(session, frame, entry)
+            guard = _Guard(compile_record, frame, entry)
             undo.callback(_set(entry, "extra_check", partial(guard.check, entry.extra_check)))
             undo.callback(_set(entry, "apply", partial(guard.apply, entry.apply)))
             undo.callback(_set(entry.pattern, "match", partial(guard.match, entry.pattern.match)))
@@ -84,15 +84,15 @@ def _set(target: Any, name: str, value: object) -> Callable[[], None]:
 class _Guard:
     """Stands before one pattern entry while its table is applied."""
 
-    __slots__ = ("entry", "frame", "rule", "session")
+    __slots__ = ("compile_record", "entry", "frame", "rule")
 
-    def __init__(self, session: CompileRecord, frame: Frame, entry: Any) -> None:
-        self.session, self.frame, self.entry = session, frame, entry
+    def __init__(self, compile_record: CompileRecord, frame: Frame, entry: Any) -> None:
+        self.compile_record, self.frame, self.entry = compile_record, frame, entry
         self.rule: str = rule_name(entry)
 
     def match(self, original: Callable[..., Any], node: Node) -> Any:
         """Match; an exception is an attempt that a veto turns into no match."""
-        if not self.session.is_watching():
+        if not self.compile_record.is_watching():
             return original(node)
         try:
             return original(node)
@@ -102,7 +102,7 @@ class _Guard:
 
     def check(self, original: Callable[..., Any], match: Any) -> Any:
         """Check a match; an accepted match is a rewrite that may be refused."""
-        if not self.session.is_watching():
+        if not self.compile_record.is_watching():
             return original(match)
         try:
             accepted = original(match)
@@ -115,7 +115,7 @@ class _Guard:
 
     def apply(self, original: Callable[..., Any], match: Any, graph: Graph, node: Node) -> None:
         """Apply a match that was allowed."""
-        if not self.session.is_watching():
+        if not self.compile_record.is_watching():
             original(match, graph, node)
             return
         nodes = _names(match)
@@ -130,11 +130,11 @@ class _Guard:
         if lowered is not None:
             _mark(graph, match, lowered)
         if before is None or state_of(self.frame.root, self.frame.swaps) != before:
-            self.session.end_match(self.frame, nodes)
+            self.compile_record.end_match(self.frame, nodes)
 
     def _begin(self, nodes: tuple[str, ...]) -> bool:
         replaces = not inductor.is_handler_entry(self.entry)
-        return self.session.begin_match(self.frame, Attempt(self.rule, nodes, replaces))
+        return self.compile_record.begin_match(self.frame, Attempt(self.rule, nodes, replaces))
 
     def _extract_body(self, match: Any, node: Node) -> Any:
         if not inductor.is_lowering_entry(self.entry):
@@ -150,7 +150,7 @@ class _Guard:
     def _fail(self, error: Exception, nodes: tuple[str, ...]) -> None:
         run = self.frame.run
         fail_pass(
-            self.session,
+            self.compile_record,
             self.frame,
             error,
             pass_id=run.id if run else None,

@@ -51,47 +51,47 @@ def example_values(gm: GraphModule) -> tuple[object, ...]:
     return tuple(value_of(node) for node in placeholders(gm))
 
 
-def begin_pass(session: CompileRecord, frame: Frame, name: str) -> PassId:
+def begin_pass(compile_record: CompileRecord, frame: Frame, name: str) -> PassId:
     """Report unannounced changes before a pass, and number the pass."""
-    session.sync(frame, f"unannounced_before_{name}")
-    return session.numbering.pass_id(frame.stage, name)
+    compile_record.sync(frame, f"unannounced_before_{name}")
+    return compile_record.numbering.pass_id(frame.stage, name)
 
 
 @contextmanager
-def time_pass(session: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
+def time_pass(compile_record: CompileRecord, frame: Frame, pass_id: PassId) -> Generator[None]:
     """Report a pass at its end: its changes beyond the passes announced inside."""
     started, changes = time.perf_counter(), frame.changes
-    with report_failure(session, frame, pass_id):
+    with report_failure(compile_record, frame, pass_id):
         yield
     seconds = time.perf_counter() - started
-    if not session.end_pass(frame, pass_id, seconds=seconds) and frame.changes == changes:
-        session.report_unchanged(frame, pass_id, seconds)
+    if not compile_record.end_pass(frame, pass_id, seconds=seconds) and frame.changes == changes:
+        compile_record.report_unchanged(frame, pass_id, seconds)
 
 
 @contextmanager
-def failing_stage(session: CompileRecord, frame: Frame) -> Generator[None]:
+def failing_stage(compile_record: CompileRecord, frame: Frame) -> Generator[None]:
     """Report an exception that no pass accounted for, and leave the frame."""
     try:
-        with report_failure(session, frame):
+        with report_failure(compile_record, frame):
             yield
     finally:
-        session.drop(frame)
+        compile_record.drop(frame)
 
 
 @contextmanager
 def report_failure(
-    session: CompileRecord, frame: Frame, pass_id: PassId | None = None
+    compile_record: CompileRecord, frame: Frame, pass_id: PassId | None = None
 ) -> Generator[None]:
     """Report an exception of the block."""
     try:
         yield
     except Exception as error:
-        fail_pass(session, frame, error, pass_id=pass_id)
+        fail_pass(compile_record, frame, error, pass_id=pass_id)
         raise
 
 
 def fail_pass(
-    session: CompileRecord,
+    compile_record: CompileRecord,
     frame: Frame,
     error: BaseException,
     *,
@@ -100,7 +100,7 @@ def fail_pass(
     node: str | None = None,
 ) -> None:
     """Report an exception that left a pass, or a stage outside of any announced pass."""
-    session.end_run(frame)
+    compile_record.end_run(frame)
     graph = snapshot(frame.root, frame.swaps)
     record = ErrorRecord(error, frame.stage, pass_id, rewrite, node=node, graph=graph)
-    report(session.observer, record)
+    report(compile_record.observer, record)

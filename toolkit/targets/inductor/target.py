@@ -115,12 +115,12 @@ class Inductor(Target):
         if observer is None:
             with raise_innermost():
                 return compile_graph(inner_compile=raise_innermost()(inductor.inner_compile()))
-        session = CompileRecord(observer)
+        compile_record = CompileRecord(observer)
         captured = snapshot(gm)
         observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
-        with raise_innermost(), install_hooks(session):
+        with raise_innermost(), install_hooks(compile_record):
             try:
-                return compile_graph(inner_compile=observe_inner_compile(session))
+                return compile_graph(inner_compile=observe_inner_compile(compile_record))
             except Exception as error:
                 report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
                 raise
