@@ -269,6 +269,8 @@ class AskOptions(CaseOptions):
     Attributes:
         timeout_seconds: Longest that one question may take; None for the default.
         memory_nbytes: Most memory that one question may hold; None for the default.
+        accept_documented: Whether a difference that torch documents has exit code 0, or 1; its
+            verdict is the same.
     """
 
     timeout_seconds: Annotated[
@@ -294,6 +296,14 @@ class AskOptions(CaseOptions):
             parse=parse_memory,
         ),
     ] = None
+    accept_documented: Annotated[
+        bool,
+        Flag(
+            ("--accept-documented/--no-accept-documented",),
+            "Whether a difference that torch documents has exit code 0, or 1.",
+            section="report",
+        ),
+    ] = True
 
     @property
     def told(self) -> dict[str, object]:

@@ -34,17 +34,27 @@ EXCUSED = "differs from eager, but is not farther than eager from the float64 ru
 OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
 
 
+RunAnswer = Literal["passes", "fails", "flaky", "ill-conditioned", "uninitialized", "documented"]
+"""The answer of a comparison.
+
+`fails`: the mismatches are the compiler's. `flaky`: they may be chance. `EXCUSES`: they have
+another cause than the compiler.
+"""
+
+EXCUSES = ("ill-conditioned", "uninitialized", "documented")
+
+
 @dataclass(frozen=True, slots=True)
 class RunJudgement:
     """The result of comparing two runs.
 
     Attributes:
-        answer: `fails`: the mismatches are the compiler's. `flaky`: they may be chance.
         mismatches: In the order of the results; empty when it passes.
-        detail: Why it passes or is flaky; for a failure, why there is no float64 reference.
+        detail: Why it passes, is flaky or excused; for a failure, why there is no float64
+            reference.
     """
 
-    answer: Literal["passes", "fails", "flaky"]
+    answer: RunAnswer
     mismatches: tuple[Mismatch, ...] = ()
     detail: str = ""
 

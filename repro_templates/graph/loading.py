@@ -14,6 +14,10 @@ class CannotTell(Exception):
     """The question has no answer here."""
 
 
+class Excused(Exception):
+    """The results differ, and the compiler is not the cause; its text has the reason."""
+
+
 def registered_backend(target: str, folder: Path) -> str:
     """Return the name of the compiler under test in Dynamo."""
     if target not in torch.compiler.list_backends(exclude_tags=()):

@@ -19,8 +19,8 @@ import torch
 
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, unwrap
-from ctk.repro_templates.graph.judging import judge_runs
-from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.graph.judging import EXCUSES, judge_runs
+from ctk.repro_templates.graph.loading import CannotTell, Excused
 from ctk.repro_templates.graph.running import Modes, Run, State, in_float64, run_once, under
 from ctk.repro_templates.numbers.float64 import widen, wider
 from ctk.repro_templates.numbers.layout import layout_kinds
@@ -97,6 +97,9 @@ def report(find: Callable[[], str | None], passes: str) -> int:
     except CannotTell as reason:
         print(f"CANNOT TELL: {reason}")
         return 125
+    except Excused as reason:
+        print(f"NO FAILURE: {reason}")
+        return 0
     except Exception as error:
         traceback.print_exc()
         print(f"CANNOT TELL: something else fails: {error_line(error)}")
@@ -143,6 +146,8 @@ def find_failure(program: GraphProgram) -> Failure | None:
     )
     if finding.answer == "flaky":
         raise CannotTell(f"flaky: {finding.detail}")
+    if finding.answer in EXCUSES:
+        raise Excused(f"{finding.answer}: {finding.detail}")
     wanted = [
         mismatch for mismatch in finding.mismatches if mismatch.kind == program.expected["kind"]
     ]

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from torch import Tensor
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike
-from ctk.repro_templates.graph.judging import RunJudgement, judge_runs
+from ctk.repro_templates.graph.judging import EXCUSES, RunAnswer, RunJudgement, judge_runs
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.layout import LAYOUT
@@ -65,16 +64,20 @@ class Comparison:
     """The result of comparing two plays.
 
     Attributes:
-        answer: `fails`: a difference is the compiler's. `flaky`: it may be chance.
         differences: Of the first call that differs, in the order of `_compare_calls`.
         call: Its number from 1; 0 when none does.
-        detail: Why it passes or is flaky; for a failure, notes on its reference.
+        detail: Why it passes, is flaky or excused; for a failure, notes on its reference.
     """
 
-    answer: Literal["passes", "fails", "flaky"]
+    answer: RunAnswer
     differences: tuple[CallDifference, ...] = ()
     call: int = 0
     detail: str = ""
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether the sides differ, and the compiler is not the cause."""
+        return self.answer in EXCUSES
 
 
 class EagerPlays:
@@ -160,7 +163,7 @@ def compare_plays(
     Args:
         compiled: The play under test: the same calls from the same seeds.
     """
-    flaky: Comparison | None = None
+    doubtful: list[Comparison] = []
     for index, (expected, seen) in enumerate(zip(eager.first, compiled, strict=False)):
         calls = _compare_calls(eager, index, expected, seen, strides=strides)
         if calls.answer == "passes":
@@ -169,12 +172,13 @@ def compare_plays(
         calls = replace(calls, differences=tuple(named), call=index + 1)
         if calls.answer == "fails":
             return calls
-        flaky = flaky or calls
-    if flaky is None and _draws_more(eager, compiled):
+        doubtful.append(calls)
+    if not doubtful and _draws_more(eager, compiled):
         detail = "draws random numbers in each call, eager draws none"
         difference = CallDifference("state", "call1.state.torch.generator", detail)
         return Comparison("fails", (difference,), call=1)
-    return flaky or Comparison("passes", detail=_agreement(eager.first))
+    doubtful.sort(key=lambda calls: calls.is_excused)
+    return next(iter(doubtful), Comparison("passes", detail=_agreement(eager.first)))
 
 
 def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:

@@ -18,7 +18,7 @@ import torch
 
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
-from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.graph.loading import CannotTell, Excused
 from ctk.repro_templates.graph.verdict import AGREES, held_nbytes, report
 from ctk.repro_templates.program.program_compare import CallDifference
 from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of
@@ -73,6 +73,8 @@ def difference_text(repro: ProgramRepro) -> str | None:
         raise CannotTell(f"eager itself ends: {reason}") from reason
     if sides.answer == "flaky":
         raise CannotTell(f"flaky: {sides.detail}")
+    if sides.is_excused:
+        raise Excused(f"{sides.answer}: {sides.detail}")
     if sides.answer == "passes":
         return None
     wanted = [

@@ -207,7 +207,7 @@ def find_masked_failures(ask: Questions, seen: ObservedCompile) -> tuple[Culprit
     culprits: list[Culprit] = []
     for suspect in suspects:
         without = ask.observe(suspect.veto, f"the results agree; without {suspect}")
-        if without.judgement.verdict is not Verdict.PASSES:
+        if not without.judgement.is_no_failure:
             continue
         wrong = {step.where for step in from_check(ask.case, without.log)}
         if suspect.where not in wrong and wrong <= others:

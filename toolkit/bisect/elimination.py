@@ -45,7 +45,6 @@ from ctk.toolkit.bisect.suspects import (
     of_rewrite,
     whole_pass,
 )
-from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatches
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
@@ -213,7 +212,7 @@ def several_suspects(ask: Questions, seen: ObservedCompile) -> CulpritSet | None
             return None
         culprits += new
         seen = ask.observe(veto_of(culprits), f"without {' and '.join(map(str, culprits))}")
-        if seen.judgement.verdict is Verdict.PASSES:
+        if seen.judgement.is_no_failure:
             needed = _drop_unneeded(ask, culprits)
             relation = "independent" if len(needed) > 1 else None
             return CulpritSet("check", needed, relation)

@@ -37,7 +37,7 @@ from ctk.toolkit.targets import target_of
 from ctk.toolkit.targets.base import Trial
 
 MAX_QUESTIONS = 16
-INFORMATIVE = (Verdict.PASSES, Verdict.DIFFERENT)
+INFORMATIVE = (*(each for each in Verdict if each.is_no_failure), Verdict.DIFFERENT)
 
 Say = Callable[[str], None]
 

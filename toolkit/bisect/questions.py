@@ -86,7 +86,7 @@ class Questions:
         """Return whether the case passes, or no longer raises (then `flaky` counts too)."""
         verdict, signature = self.ask(veto, what), self.case.signature
         is_error = signature is not None and signature.kind in ("compile-error", "runtime-error")
-        return verdict is Verdict.PASSES or (is_error and verdict is Verdict.FLAKY)
+        return verdict.is_no_failure or (is_error and verdict is Verdict.FLAKY)
 
     def fails(self, veto: Veto, what: str) -> bool:
         """Return whether the case still fails in the same way."""

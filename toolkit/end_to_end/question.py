@@ -23,7 +23,7 @@ from ctk.repro_templates.graph.running import STATES, under
 from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
 from ctk.toolkit.case.failure import FailureKind, Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import VERDICT_OF, Judgement
 from ctk.toolkit.case.raise_site import find_raise_site
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.end_to_end.build import Builds
@@ -153,8 +153,8 @@ def judge_plays(found: Comparison, compiled: Sequence[Played]) -> Judgement:
     Args:
         compiled: The play under test, whose exception names the raising place.
     """
+    verdict = VERDICT_OF[found.answer]
     if not found.differences:
-        verdict = Verdict.FLAKY if found.answer == "flaky" else Verdict.PASSES
         return Judgement(verdict, detail=found.detail)
     first, raised = found.differences[0], compiled[found.call - 1].exception
     is_raised = raised is not None and first.name.endswith(".error")
@@ -166,7 +166,6 @@ def judge_plays(found: Comparison, compiled: Sequence[Played]) -> Judgement:
         output=first.name,
         message=first.detail,
     )
-    verdict = Verdict.FLAKY if found.answer == "flaky" else Verdict.REPRODUCES
     return Judgement(verdict, signature, found.detail)
 
 

@@ -20,6 +20,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import CheckOptions
+from ctk.toolkit.operations.report.phrases import VERDICTS
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
@@ -68,8 +69,8 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all results agree with eager; `hidden` may hold steps all the same."""
-        return self.judgement.verdict is Verdict.PASSES
+        """Whether no result fails: each agrees with eager, or its difference is excused."""
+        return self.judgement.is_no_failure
 
     @property
     def judgement(self) -> Judgement:
@@ -102,6 +103,8 @@ class CheckReport:
         seen = self.judgement
         if self.end_to_end is not None and seen is self.end_to_end.judgement and seen.fails:
             return f"wrong: {self.end_to_end}; no graph shows it"
+        if seen.is_excused:
+            return self._excuse()
         if not self.graphs or all(each.judgement is not seen for each in self.graphs):
             return f"{'no failure' if self.ok else 'cannot tell'}: {seen.detail}"
         graph = next(graph for graph in self.graphs if graph.judgement is seen)
@@ -120,6 +123,12 @@ class CheckReport:
         is_error = signature is not None and bool(signature.exception or signature.is_deadly)
         why = "" if is_error else "; no single step is wrong"
         return f"{seen.verdict.value}: {graph.case.name}: {seen.signature or seen.detail}{why}"
+
+    def _excuse(self) -> str:
+        whole, seen = self.end_to_end, self.judgement
+        names = [graph.case.name for graph in self.graphs if graph.judgement is seen]
+        name = names[0] if names else whole.program if whole is not None else ""
+        return f"{VERDICTS[seen.verdict]}: {name}: {seen.detail}".splitlines()[0]
 
     def _agreement(self) -> str:
         if not self.hidden:

@@ -127,7 +127,7 @@ def ask_until_failing(oracle: Oracle, question: Question, most: int) -> list[Jud
     answers: list[Judgement] = []
     while len(answers) < most:
         answers.append(oracle.ask(replace(question, run=len(answers) + 1)))
-        if answers[-1].verdict not in (Verdict.PASSES, Verdict.FLAKY):
+        if answers[-1].verdict is not Verdict.FLAKY and not answers[-1].is_no_failure:
             break
     return answers
 
@@ -208,7 +208,7 @@ class RepeatedRuns:
         """Count an answer, new or remembered: each has its share of the error."""
         runs = self._runs
         self.asked, self.most_runs = self.asked + 1, runs
-        if judgement.verdict in (Verdict.PASSES, Verdict.DIFFERENT, Verdict.FLAKY):
+        if judgement.verdict in (Verdict.DIFFERENT, Verdict.FLAKY) or judgement.is_no_failure:
             self.error += (1 - self.rate.rate) ** runs
 
     @property

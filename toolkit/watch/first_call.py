@@ -195,6 +195,8 @@ def _rejudge(
     judgement = judge(case)
     if judgement.verdict is Verdict.FLAKY:
         return FirstCall(note=f"the results differ, but not reliably: {judgement.detail}")
+    if judgement.is_excused:
+        return FirstCall(note=f"not a failure: {judgement.verdict.value}: {judgement.detail}")
     if judgement.verdict is Verdict.REPRODUCES and judgement.signature is not None:
         signature = judgement.signature
     else:

@@ -32,6 +32,7 @@ import torch
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.repro_templates.graph.judging import EXCUSES
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.running import generator_states
 from ctk.repro_templates.program.program_arguments import Arguments
@@ -65,6 +66,7 @@ _EVIDENCE = {
     "passes": "the call agrees with eager",
     "fails": "the call differs in another way",
     "flaky": "the call could not be compared",
+    **dict.fromkeys(EXCUSES, "the call's differences are excused"),
 }
 
 _IN_CALL: ContextVar[bool] = ContextVar("ctk_in_a_compared_call", default=False)

@@ -15,6 +15,7 @@ from ctk.toolkit.cli.commands.diagnose import answer_of_diagnosis
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.exit_codes import apply_acceptance
 from ctk.toolkit.cli.shell.options import argument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.operations.options import BisectOptions
@@ -68,7 +69,7 @@ def bisect_pass(
 
     with progress() as report:
         diagnosis = bisect(subject, say=report, **keywords_of(options))
-    return answer_of_diagnosis(diagnosis)
+    return apply_acceptance(answer_of_diagnosis(diagnosis), diagnosis.judgement, options)
 
 
 def _refuse_options_of_cases(options: BisectOptions) -> None:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
+    apply_acceptance,
     document_data,
     evidence_lines,
     exit_code_of,
@@ -41,7 +42,8 @@ def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
     with progress() as say:
         report = check_program(subject, say=say, **keywords_of(options))
     steps = steps_after(report.judgement, report.end_to_end, subject, options)
-    return answer_of_report(report, steps, history=options.history)
+    answer = answer_of_report(report, steps, history=options.history)
+    return apply_acceptance(answer, report.judgement, options)
 
 
 def answer_of_report(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.exit_codes import document_data, exit_code_of
+from ctk.toolkit.cli.shell.exit_codes import apply_acceptance, document_data, exit_code_of
 from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.operations.options import ReduceOptions
@@ -26,7 +26,7 @@ def diagnose(subject: SubjectArgument, options: ReduceOptions) -> Answer:
         diagnosis = diagnose_program(
             subject, say=report, on_progress=report.reduction, **keywords_of(options)
         )
-    return answer_of_diagnosis(diagnosis)
+    return apply_acceptance(answer_of_diagnosis(diagnosis), diagnosis.judgement, options)
 
 
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:

@@ -13,7 +13,7 @@ from ctk.toolkit.cli.commands.diagnose import (
 )
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.cli.shell.exit_codes import document_data, line_of
+from ctk.toolkit.cli.shell.exit_codes import apply_acceptance, document_data, line_of
 from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.operations.options import MinifyOptions
@@ -41,7 +41,7 @@ def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
         found = minify_program(
             subject, say=report, on_progress=report.reduction, **keywords_of(options)
         )
-    return answer_of(found)
+    return apply_acceptance(answer_of(found), found.judgement, options)
 
 
 def answer_of(found: "Diagnosis") -> Answer:
@@ -112,7 +112,7 @@ def _first_line(found: "Diagnosis") -> str:
     judgement = found.judgement
     if not found.decided_by or judgement.fails:
         return line_of(judgement)
-    answer = "no failure" if judgement.verdict.value == "passes" else "cannot tell"
+    answer = "no failure" if judgement.is_no_failure else "cannot tell"
     said = judgement.detail.partition("\n")[0]
     return f"{answer}: {found.decided_by} says {judgement.verdict.value}{said and f': {said}'}"
 

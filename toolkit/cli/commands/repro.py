@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
+    apply_acceptance,
     document_data,
     evidence_lines,
     exit_code_of,
@@ -32,7 +33,8 @@ def repro(subject: SubjectArgument, options: ReproOptions) -> Answer:
 
     with progress() as report:
         found = repro_program(subject, say=report, **keywords_of(options))
-    return answer_of(found, steps_after(found.judgement, found.end_to_end, subject, options))
+    steps = steps_after(found.judgement, found.end_to_end, subject, options)
+    return apply_acceptance(answer_of(found, steps), found.judgement, options)
 
 
 def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:

@@ -1,8 +1,9 @@
 """How a verdict becomes an exit code, lines and JSON; the same for every command."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ctk.toolkit.cli.shell.answer import ExitCode
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.judgement import Judgement
@@ -16,6 +17,9 @@ EXIT_CODES = {
     "invalid": ExitCode.CANNOT_TELL,
     "flaky": ExitCode.CANNOT_TELL,
     "timeout": ExitCode.CANNOT_TELL,
+    "ill-conditioned": ExitCode.NO_FAILURE,
+    "uninitialized": ExitCode.NO_FAILURE,
+    "documented": ExitCode.NO_FAILURE,
 }
 """By verdict; a time limit decides nothing, unless the expected failure is a hang."""
 
@@ -25,11 +29,20 @@ def exit_code_of(judgement: "Judgement") -> ExitCode:
     return EXIT_CODES[judgement.verdict.value]
 
 
+def apply_acceptance(answer: Answer, judgement: "Judgement", options: "AskOptions") -> Answer:
+    """Return the answer of a command; with `--no-accept-documented` such a difference is 1."""
+    is_documented = judgement.verdict.value == "documented"
+    if options.accept_documented or not is_documented or answer.exit_code != ExitCode.NO_FAILURE:
+        return answer
+    return replace(answer, exit_code=ExitCode.FAILURE)
+
+
 def line_of(judgement: "Judgement") -> str:
     """Return one line about a judgement."""
     from ctk.toolkit.operations.report.phrases import VERDICTS
 
-    what = str(judgement.signature) if judgement.signature else judgement.detail
+    is_seen = judgement.signature is not None and not judgement.is_excused
+    what = str(judgement.signature) if is_seen else judgement.detail
     explanation = VERDICTS[judgement.verdict]
     return f"{explanation}: {what}".splitlines()[0] if what else explanation
 

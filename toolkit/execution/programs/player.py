@@ -127,6 +127,8 @@ def judge_answer(seen: PlayAnswer, expected: Signature | None = None) -> Judgeme
     """
     if seen.unanswered:
         return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
+    if seen.excuse is not None:
+        return Judgement(seen.excuse, detail=seen.detail)
     if not seen.differences:
         return Judgement(Verdict.PASSES, detail="the calls of the program agree with eager")
     first = seen.differences[0]

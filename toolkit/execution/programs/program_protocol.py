@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Verdict
 
 
 @document
@@ -76,9 +77,13 @@ class PlayAnswer:
         differences: In the order of the program; empty if they agree.
         unanswered: Why there is no answer (the program itself fails); empty if there is one.
         is_flaky: The results of the program differ from run to run.
+        excuse: The verdict if they differ, and the compiler is not the cause.
+        detail: The reason of the excuse.
     """
 
     differences: tuple[PlayedDifference, ...] = ()
     unanswered: str = ""
     is_flaky: bool = False
+    excuse: Verdict | None = None
+    detail: str = ""
     breaks: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ from ctk.repro_templates.program.program_sides import Died, Values, compare_side
 from ctk.repro_templates.program.program_values import pack
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.formats.schema import decode, encode
+from ctk.toolkit.case.judgement import VERDICT_OF
 from ctk.toolkit.execution.programs.program_protocol import (
     Plan,
     PlayAnswer,
@@ -105,6 +106,8 @@ def play_both_sides(question: PlayQuestion) -> PlayAnswer:
         return PlayAnswer(unanswered=first_line(reason))
     if sides.answer == "flaky":
         return PlayAnswer(unanswered=sides.detail, is_flaky=True)
+    if sides.is_excused:
+        return PlayAnswer(excuse=VERDICT_OF[sides.answer], detail=sides.detail)
     seen = tuple(_convert_difference(difference) for difference in sides.differences)
     return PlayAnswer(seen, breaks=tuple(dict.fromkeys(breaks)))
 

@@ -58,7 +58,9 @@ def summary(record: Record, folder: Path) -> list[str]:
 
 def _answer_lines(record: Record) -> Iterator[str]:
     """Yield the failure, its place, and the proof."""
-    if record.signature is not None:
+    if record.verdict.is_excused:
+        yield f"difference {record.signature}"
+    elif record.signature is not None:
         yield f"failure    {record.signature}"
         yield f"meaning    {MEANINGS[record.signature.kind]}"
     if record.end_to_end is not None and record.end_to_end.judgement.fails:
@@ -156,7 +158,7 @@ def _proof(record: Record, culprit: CulpritRecord) -> str:
 
 
 def _option_line(option: OptionRecord) -> str:
-    shows = "passes" if option.verdict is Verdict.PASSES else "fails in another way"
+    shows = "passes" if option.verdict.is_no_failure else "fails in another way"
     return f"option     it {shows} {option_words(option.option, option.value)}"
 
 

@@ -50,6 +50,8 @@ _ADVICE = {
     Verdict.FLAKY: "seed the program, or torch.use_deterministic_algorithms(True); "
     "a race shows with --isolate",
     Verdict.TIMEOUT: "--timeout SECONDS gives it more time",
+    Verdict.ILL_CONDITIONED: "compare the program with inputs that determine its results",
+    Verdict.UNINITIALIZED: "write the memory before it is read, or leave it out of the results",
 }
 
 

@@ -13,6 +13,9 @@ VERDICTS: Mapping[Verdict, str] = {
     Verdict.INVALID: "cannot tell: the program cannot be asked about",
     Verdict.FLAKY: "cannot tell: two runs of the same program differ",
     Verdict.TIMEOUT: "cannot tell: the time limit ran out",
+    Verdict.ILL_CONDITIONED: "not a failure: ill-conditioned",
+    Verdict.UNINITIALIZED: "not a failure: uninitialized memory",
+    Verdict.DOCUMENTED: "documented difference",
 }
 """A sentence for each verdict."""
 

@@ -52,7 +52,7 @@ PREFIXES: Mapping[OperationName, str] = {
 
 _HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
 
-UNTOLD = ("trust",)
+UNTOLD = ("trust", "accept_documented")
 """Options that the journal leaves out: the user decides again when it is resumed."""
 
 NO_OPTIONS: Mapping[str, object] = {}

@@ -101,7 +101,7 @@ class Operation:
         try:
             if search.judgement.verdict is Verdict.REPRODUCES:
                 return kept_entry.of_failing(case, search, self.journal, self.digests)
-            if search.judgement.verdict is not Verdict.PASSES:
+            if not search.judgement.is_no_failure:
                 return None
             return kept_entry.of_passing(
                 self.subject.cases, self.oracle, self.journal, self.digests

@@ -62,8 +62,8 @@ def write_decided_repro(
         seen = stack.judge.judge_saved(folder, script)
         says: dict[Verdict, Outcome] = {
             Verdict.REPRODUCES: "reproduced",
-            Verdict.PASSES: "not reproduced",
             Verdict.DIFFERENT: "not reproduced",
+            **{each: "not reproduced" for each in Verdict if each.is_no_failure},
         }
         first = seen.detail.partition("\n")[0]
         return script, ReproRun(0, seen.detail, says.get(seen.verdict, "cannot tell"), first)

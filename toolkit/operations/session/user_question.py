@@ -98,7 +98,7 @@ def _stack(run: Operation, choice: Choice) -> tuple[Sequence[Case], OracleStack]
 def _ask_again(stack: OracleStack, case: Case, first: Judgement) -> list[Judgement]:
     """Return the answers about the given case: if it passes, those of several runs."""
     answers = [first]
-    if first.verdict in (Verdict.PASSES, Verdict.FLAKY):
+    if first.verdict is Verdict.FLAKY or first.is_no_failure:
         answers += ask_until_failing(stack.runs, Question(case), stack.passing_runs - 1)
     return answers
 

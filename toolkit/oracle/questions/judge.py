@@ -29,7 +29,7 @@ from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.repro_templates.numbers.layout import layout_kinds
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import VERDICT_OF, Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.private_copy import find_raising_operator
@@ -172,10 +172,9 @@ def _reference(case: Case, eager: Outcome) -> tuple[Mapping[str, object], str]:
 
 def _judgement(finding: RunJudgement, expected: Signature | None) -> Judgement:
     signatures = [mismatch_signature(mismatch) for mismatch in finding.mismatches]
-    if finding.answer == "passes":
-        return Judgement(Verdict.PASSES, detail=finding.detail)
-    if finding.answer == "flaky":
-        return Judgement(Verdict.FLAKY, signatures[0], finding.detail)
+    if finding.answer != "fails":
+        seen = signatures[0] if signatures else None
+        return Judgement(VERDICT_OF[finding.answer], seen, finding.detail)
     same = [
         signature
         for signature in signatures

@@ -43,7 +43,7 @@ class SameFailure:
         if self.cause is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
         without = replace(seen, veto=self.cause, deadline_seconds=None)
-        if self.inner.ask(without, known_only=known_only).verdict is Verdict.PASSES:
+        if self.inner.ask(without, known_only=known_only).is_no_failure:
             return judgement
         return replace(judgement, verdict=Verdict.DIFFERENT)
 
