@@ -14,11 +14,13 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import message_of
 
 Stage = Literal[
-    "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered"
-]
+    "operator",
+    "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered",
+]  # fmt: skip
 """A place where a whole graph exists. An inference graph has no backward: it runs joint, then
 forward. The stage `dispatch` is the way from Torch IR to functional ATen: its passes are the
-decompositions and functionalization.
+decompositions and functionalization. `operator` stands for the custom operators of a program, which
+are part of no graph: each is one pass, `operator/mylib::scale`.
 """
 
 Numerics = Literal["exact", "reassociates", "lowers_precision"]

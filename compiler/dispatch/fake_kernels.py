@@ -4,6 +4,9 @@ They give the compiler shapes, types and strides ahead of the values. Each opera
 `dispatch/meta.aten.copysign.Tensor`. Vetoed, the operator's real kernel runs instead, on stand-ins
 of the operands, so that the predicted types are the real ones.
 
+A custom operator is a pass as a whole, `operator/mylib::scale`: its kernel may differ from its schema
+as well (`toolkit/execution/declared_operators.py`).
+
 They leave no record: their results are on the nodes of every graph (`meta["val"]`).
 """
 
@@ -14,12 +17,15 @@ from dataclasses import dataclass, field
 from ctk.compiler.observe import PassId
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.fake.fake_kernels import fake_kernels_watched
+from ctk.compiler.torch_compat.fx.custom_kernels import is_custom, operator_name
 
 Operator = Callable[..., object]
 
 
 def fake_kernel_id(operator: Operator) -> PassId:
-    """Return the id of an operator's fake implementation."""
+    """Return the id of an operator's fake implementation; of a custom operator, the operator's."""
+    if is_custom(operator):
+        return PassId("operator", operator_name(operator))
     return PassId("dispatch", f"meta.{operator}")
 
 

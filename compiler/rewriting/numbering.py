@@ -55,7 +55,7 @@ class Numbering:
 
     def allow_pass(self, pass_id: PassId) -> bool:
         names = {pass_id.name, f"{pass_id.stage}/{pass_id.name}", str(pass_id)}
-        is_pass = pass_id.stage != "dispatch"
+        is_pass = pass_id.stage not in ("operator", "dispatch")
         if leaves_out(self.config.disable, names, is_pass=is_pass):
             return False
         return self.observer is None or self.observer.allow_pass(pass_id)

@@ -17,6 +17,7 @@ from ctk.toolkit.bisect.elimination import (
     by_functionalization,
     by_kernel,
     by_meta_implementation,
+    by_operator,
     by_partition,
     partners,
     several_suspects,
@@ -126,6 +127,7 @@ def one_suspect(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
 Strategy = Callable[[Questions, ObservedCompile], CulpritSet | None]
 
 STRATEGIES: tuple[Strategy, ...] = (
+    by_operator,
     by_meta_implementation,
     one_suspect,
     several_suspects,
@@ -159,7 +161,7 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
         trace_to_captured(culprit, seen.log, ask.case.graph) for culprit in found.culprits
     )
     relation = found.relation
-    is_above = first.is_kernel or first.stage not in ("dispatch", "lowered")
+    is_above = first.is_kernel or first.stage not in ("operator", "dispatch", "lowered")
     if not also and is_above and target_of(ask.case.target).is_quick:
         also = [
             trace_to_captured(c, seen.log, ask.case.graph) for c in partners(ask, first, seen.log)

@@ -40,12 +40,14 @@ from ctk.toolkit.bisect.suspects import (
     from_errors,
     list_names,
     of_kernel,
+    of_operator,
     of_pass,
     of_pass_id,
     of_rewrite,
     whole_pass,
 )
 from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatches
+from ctk.toolkit.compile_log.operator_faults import find_operator_faults
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.search.blocks import likely_cause, single_cause, smallest_subset
@@ -54,6 +56,24 @@ from ctk.toolkit.search.questions import run_search
 
 PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
 MAX_ROUNDS = 8
+
+
+def by_operator(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
+    """Return the custom operators that do not keep to their declaration, if that matters.
+
+    One run in eager finds them (`find_operator_faults`). A guilty operator runs as it is declared,
+    in eager and compiled, and the case passes.
+    """
+    faulty = [of_operator(fault) for fault in find_operator_faults(ask.case)]
+
+    def passes_without(some: Sequence[Culprit]) -> bool:
+        described = ", ".join(f"{each.name} as declared (it {each.evidence})" for each in some)
+        return ask.passes(veto_of(some), f"with {described}")
+
+    guilty = run_search(smallest_subset(faulty), passes_without)
+    if not guilty:
+        return None
+    return CulpritSet("check", guilty, "independent" if len(guilty) > 1 else None)
 
 
 def by_fuel(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
@@ -172,8 +192,7 @@ def by_meta_implementation(ask: Questions, seen: ObservedCompile) -> CulpritSet 
     answers) the case passes.
 
     1. The failure is one of form (strides, type, shape), or an error: every such node is a suspect.
-    2. Wrong numbers: strides of torch's own operators are no suspects; they often differ
-       harmlessly.
+    2. Wrong numbers: strides are no suspects; they often differ harmlessly.
     """
     told = [
         mismatch
@@ -198,7 +217,7 @@ def _may_matter(wrong: MetaMismatch, seen: ObservedCompile) -> bool:
     signature = seen.judgement.signature
     if signature is None or signature.kind not in _OF_NUMBERS:
         return True
-    return wrong.mismatch.kind != "stride" or not wrong.is_of_torch
+    return wrong.mismatch.kind != "stride"
 
 
 def several_suspects(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
@@ -277,7 +296,7 @@ def partners(ask: Questions, culprit: Culprit, log: CompileLog) -> tuple[Culprit
         for record in log.passes()
         if str(record.id) != own.where
         and not record.vetoed
-        and record.id.stage not in ("dispatch", "lowered")
+        and record.id.stage not in ("operator", "dispatch", "lowered")
     ]
     if not others:
         return ()

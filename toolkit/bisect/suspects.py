@@ -13,6 +13,7 @@ from ctk.compiler.observe import PassRecord, RewriteId, RewriteRecord, Stage, fi
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Checker, Finding
+from ctk.toolkit.compile_log.operator_faults import OperatorFault
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.search.boundaries import smallest_true
@@ -99,6 +100,11 @@ def of_kernel(kernel: str, nodes: tuple[str, ...] = (), evidence: str = "") -> C
     veto = Veto(kernels=frozenset({kernel}))
     name = kernel.partition("/")[2]
     return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
+
+
+def of_operator(fault: OperatorFault) -> Culprit:
+    """Return a custom operator as a culprit."""
+    return replace(of_pass_id(fault.where, evidence=fault.what), captured=fault.nodes)
 
 
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:

@@ -7,7 +7,7 @@ Every traced node holds the metadata of its value (`meta["val"]`), computed by t
     add        expects strides (6, 1)             its operand differs: skipped
 
 Only a node whose operands match is at fault. Symbolic sizes are compared by their hints. Numbers
-and shared memory are not compared.
+and shared memory are not compared. Custom operators are left to `operator_faults.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
 from ctk.compiler.torch_compat.fx.operators import kind_of
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
@@ -47,10 +48,6 @@ class MetaMismatch:
     graph: GraphModule
     mismatch: Mismatch
 
-    @property
-    def is_of_torch(self) -> bool:
-        return str(self.operator).partition(".")[0] in ("aten", "prims")
-
 
 def find_meta_mismatches(case: Case, log: CompileLog) -> Iterator[MetaMismatch]:
     """Yield each node of the traced graphs of a finished compile that differs from its metadata."""
@@ -73,11 +70,11 @@ def find_meta_mismatches(case: Case, log: CompileLog) -> Iterator[MetaMismatch]:
 def find_meta_findings(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:
     """Yield the metadata mismatches that may cause a failure of a kind.
 
-    Torch's own operators mismatch often and mostly without effect: they count only if the mismatch
-    has the kind of the failure.
+    Operators mismatch often and mostly without effect: they count only if the mismatch has the kind
+    of the failure.
     """
     for wrong in find_meta_mismatches(case, log):
-        if wrong.mismatch.kind == kind or not wrong.is_of_torch:
+        if wrong.mismatch.kind == kind:
             graph = wrong.graph
             step = CompileStep("meta", "dispatch", wrong.where, graph, None, "exact")
             yield Finding(step, "wrong", wrong.mismatch, wrong.node, 1)
@@ -112,7 +109,8 @@ def _operator(node: Node) -> Callable[..., object] | None:
     while source.op == "call_function" and getattr(source.target, "__name__", "") == "getitem":
         source = source.all_input_nodes[0]
     target = source.target
-    return target if callable(target) and kind_of(target) == "overload" else None
+    is_own = callable(target) and kind_of(target) == "overload" and not is_custom(target)
+    return target if is_own else None
 
 
 def _operands(node: Node) -> list[Node]:
@@ -123,7 +121,11 @@ def _operands(node: Node) -> list[Node]:
 
 
 def _mismatch(node: Node, real: object) -> Mismatch | None:
-    expected = tensor_of(node)
+    return metadata_mismatch(node.name, tensor_of(node), real)
+
+
+def metadata_mismatch(name: str, expected: object, real: object) -> Mismatch | None:
+    """Return the first difference in form between a value as a compiler knows it and a real one."""
     if not isinstance(expected, Tensor) or not isinstance(real, Tensor):
         return None
     if expected.layout is not torch.strided or real.layout is not torch.strided:
@@ -135,12 +137,14 @@ def _mismatch(node: Node, real: object) -> Mismatch | None:
     except CaseError:  # a size that only run time knows
         return None
     if sizes != list(real.shape):
-        return Mismatch(node.name, "shape", _detail(sizes, list(real.shape)))
+        return Mismatch(name, "shape", _detail(sizes, list(real.shape)))
     if expected.dtype != real.dtype:
-        return Mismatch(node.name, "dtype", _detail(expected.dtype, real.dtype))
+        return Mismatch(name, "dtype", _detail(expected.dtype, real.dtype))
+    if expected.device.type != real.device.type:
+        return Mismatch(name, "structure", _detail(expected.device, real.device))
     seen = [i for i, size in enumerate(sizes) if size > 1] if real.numel() else []
     if any(strides[i] != real.stride(i) for i in seen):
-        return Mismatch(node.name, "stride", _detail(tuple(strides), tuple(real.stride())))
+        return Mismatch(name, "stride", _detail(tuple(strides), tuple(real.stride())))
     return None
 
 

@@ -47,7 +47,7 @@ class CompileStep:
     Attributes:
         kind: `decomposition`: whole operators and the nodes that replaced them. `functionalize`:
             the captured graph and the traced one. `meta`: the metadata from an operator's fake
-            implementation; it changes no graph.
+            implementation; it changes no graph. `operator`: a custom operator; likewise.
         where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         before: The graph before it, whose values must survive. For one kernel of many: its nodes.
         after: The graph after it; None for a kernel, which has `values`.
@@ -59,7 +59,9 @@ class CompileStep:
             `after`, one of which must agree.
     """
 
-    kind: Literal["pass", "partition", "kernel", "decomposition", "functionalize", "meta"]
+    kind: Literal[
+        "pass", "partition", "kernel", "decomposition", "functionalize", "meta", "operator"
+    ]
     stage: Stage
     where: str
     before: GraphModule

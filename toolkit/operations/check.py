@@ -7,14 +7,17 @@ is reported as hidden, and does not make the check fail.
 Nothing is vetoed, so nothing is proved; `bisect` and `diagnose` prove.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.error_history import ErrorChange, measure_error_history
 from ctk.toolkit.compile_log.meta_values import find_meta_findings
+from ctk.toolkit.compile_log.operator_faults import find_operator_findings
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
@@ -189,7 +192,13 @@ def check_case(
             raise
         return GraphCheck(case, first, (), CompileLog())
     kind = judgement.signature.kind if judgement.fails and judgement.signature else None
-    told = find_meta_findings(case, recorder.log, kind) if kind is not None else ()
+    told = _find_told(case, recorder.log, kind) if kind is not None else ()
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
     return GraphCheck(case, judgement, findings, recorder.log, changes)
+
+
+def _find_told(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:
+    """Yield the findings on what the compiler was told of operators, before any value is wrong."""
+    yield from find_operator_findings(case)
+    yield from find_meta_findings(case, log, kind)

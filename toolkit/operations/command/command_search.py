@@ -173,7 +173,11 @@ def groups(asked: Sequence[Suspect]) -> Iterable[tuple[str, list[Suspect]]]:
     """Return the groups of suspects to leave out together, likely ones first."""
     passes = [each for each in asked if each.kind == "pass"]
     named = (
-        ("passes", [each for each in passes if each.stage not in ("dispatch", "lowered")]),
+        ("operators", [each for each in passes if each.stage == "operator"]),
+        (
+            "passes",
+            [each for each in passes if each.stage not in ("operator", "dispatch", "lowered")],
+        ),
         ("lowerings", [each for each in passes if each.stage == "lowered"]),
         ("decompositions", [each for each in passes if each.stage == "dispatch"]),
         ("kernels", [each for each in asked if each.kind == "kernel"]),

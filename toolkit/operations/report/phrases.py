@@ -46,6 +46,7 @@ MEANINGS: Mapping[FailureKind, str] = {
 PLACES: Mapping[FailureOrigin, str] = {
     "dynamo": "Dynamo: its capture, guards and resumes, and code around graphs, with any backend",
     "runtime": "the wrappers of compiled graphs, or a later call; no graph alone shows it",
+    "operator": "a custom operator, which does not keep to its declaration; no compiler is at fault",
     "captured": "the graph as Dynamo captured it, on its way to the compiler",
     "pre_grad": "the passes before autograd",
     "dispatch": "AOT dispatch: autograd, functionalization and decompositions, before any pass",
@@ -87,6 +88,7 @@ def ending(reason: Reason, unfinished: Sequence[str]) -> str:
 
 
 _LABELS = (
+    ("operator/", "operator", "when that operator alone runs as it is declared"),
     ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
     ("dispatch/meta.", "told", "when that operator alone gets the metadata of its real kernel"),
     ("dispatch/functionalize", "step", ""),

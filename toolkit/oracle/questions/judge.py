@@ -31,6 +31,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import VERDICT_OF, Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site, root_error
+from ctk.toolkit.compile_log.recorder import Recorder
+from ctk.toolkit.execution.declared_operators import run_as_declared
 from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.private_copy import find_raising_operator
 from ctk.toolkit.oracle.questions.performance import judge_measured
@@ -56,6 +58,17 @@ def judge(
         ConfigError: The target does not take the case's config.
         LostAccelerator: A kernel of the eager run has broken CUDA for this process.
     """
+    refused = observer.veto.passes if isinstance(observer, Recorder) else ()
+    with run_as_declared(refused):
+        return _judge(case, expected, observer, eager_raised)
+
+
+def _judge(
+    case: Case,
+    expected: Signature | None,
+    observer: Observer | None,
+    eager_raised: str | None,
+) -> Judgement:
     report_alive()
     if expected is not None and expected.is_measured:
         found = judge_measured(case, expected, observer)
