@@ -4,8 +4,8 @@ They give the compiler shapes, types and strides ahead of the values. Each opera
 `dispatch/meta.aten.copysign.Tensor`. Vetoed, the operator's real kernel runs instead, on stand-ins
 of the operands, so that the predicted types are the real ones.
 
-A custom operator is a pass as a whole, `operator/mylib::scale`: its kernel may differ from its schema
-as well (`toolkit/execution/declared_operators.py`).
+A custom operator is a pass as a whole, `operator/mylib::scale`: its kernel may differ from its
+schema as well (`toolkit/execution/declared_operators.py`).
 
 They leave no record: their results are on the nodes of every graph (`meta["val"]`).
 """

@@ -1,5 +1,6 @@
 """Bisect a failure that kills or stops the process: every question runs in a child.
 
+0. Custom operators that do not keep to their declaration are asked about first.
 1. A child notes each pass before it runs, and each kernel before it is made and called: its last
    note is the first suspect.
 2. If the case fails without it too, the guilty rewrite is found by fuel. A compile in this process
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
-from ctk.toolkit.bisect.elimination import the_decomposition, the_kernel
+from ctk.toolkit.bisect.elimination import by_operator, the_decomposition, the_kernel
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
 from ctk.toolkit.bisect.questions import NO_KERNELS, Questions
 from ctk.toolkit.bisect.suspects import of_kernel, of_pass_id, of_rewrite
@@ -45,6 +46,12 @@ class _Deadly:
         self._passes, self._fails = questions.passes, questions.fails
 
     def find(self) -> Search:
+        is_failing = self._first.verdict is Verdict.REPRODUCES
+        operators = by_operator(self._questions) if is_failing else None
+        if operators is not None:
+            culprit, *also = operators.culprits
+            found = self._search(culprit, True, operators.found_by)
+            return replace(found, also=tuple(also), relation=operators.relation)
         suspect = self._last_started()
         if suspect is not None and self._passes(suspect.veto, f"without {suspect}"):
             return self._search(self._within(suspect), True, "error")
@@ -66,13 +73,20 @@ class _Deadly:
 
     def _search(self, culprit: Culprit, confirmed: bool, found_by: FoundBy) -> Search:
         judgement = replace(self._first, verdict=Verdict.REPRODUCES) if confirmed else self._first
-        return Search(judgement, culprit, confirmed, found_by, self._questions.compiles)
+        return Search(
+            judgement,
+            culprit,
+            confirmed,
+            found_by,
+            self._questions.compiles,
+            excluded=tuple(self._questions.notes),
+        )
 
     def _last_started(self) -> Culprit | None:
         where = self._first.signature.where if self._first.signature else None
         if where is None:
             return None
-        is_kernel = ":" in where  # it is called codegen:name
+        is_kernel = where.startswith("lowered/") and ":" in where  # it is called codegen:name
         step = of_kernel(where) if is_kernel else of_pass_id(where)
         return replace(step, evidence=str(self._first.signature))
 

@@ -35,6 +35,7 @@ from ctk.toolkit.bisect.questions import (
 from ctk.toolkit.bisect.suspects import from_check, from_errors, trace_to_captured, whole_pass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.compile_log.operator_faults import find_operator_faults
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.question import ExecutorOracle, Question
@@ -84,6 +85,9 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     judgement = seen.judgement
     if has_lost_cuda():  # before anything is written: this process cannot go on
         raise LostAccelerator(f"{judgement.signature or judgement.detail}\n{NEXT_ISOLATE}")
+    if judgement.verdict is Verdict.FLAKY:
+        told = (judgement.detail, *map(str, find_operator_faults(ask.case)))
+        judgement = replace(judgement, detail="; ".join(filter(None, told)))
     if judgement.verdict is not Verdict.REPRODUCES:
         passes = judgement.verdict is Verdict.PASSES
         hidden = find_masked_failures(ask, seen) if passes else ()

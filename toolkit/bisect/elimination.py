@@ -58,7 +58,7 @@ PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
 MAX_ROUNDS = 8
 
 
-def by_operator(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
+def by_operator(ask: Questions, _: ObservedCompile | None = None) -> CulpritSet | None:
     """Return the custom operators that do not keep to their declaration, if that matters.
 
     One run in eager finds them (`find_operator_faults`). A guilty operator runs as it is declared,
@@ -67,11 +67,11 @@ def by_operator(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     faulty = [of_operator(fault) for fault in find_operator_faults(ask.case)]
 
     def passes_without(some: Sequence[Culprit]) -> bool:
-        described = ", ".join(f"{each.name} as declared (it {each.evidence})" for each in some)
-        return ask.passes(veto_of(some), f"with {described}")
+        return ask.passes(veto_of(some), f"with {list_names([e.name for e in some])} as declared")
 
     guilty = run_search(smallest_subset(faulty), passes_without)
     if not guilty:
+        ask.notes += [f"{e.name} {e.evidence}; as declared, it fails too" for e in faulty]
         return None
     return CulpritSet("check", guilty, "independent" if len(guilty) > 1 else None)
 

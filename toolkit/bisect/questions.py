@@ -45,6 +45,7 @@ class Questions:
 
     Attributes:
         answers: Description and judgement of each veto.
+        notes: Faults of the program that do not explain the failure, a sentence each.
         findings: Compared values of the steps of the first compile, as far as they were needed.
     """
 
@@ -55,6 +56,7 @@ class Questions:
     answers: dict[Veto, tuple[str, Judgement]] = field(
         default_factory=dict[Veto, tuple[str, Judgement]]
     )
+    notes: list[str] = field(default_factory=list[str])
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def observe(self, veto: Veto, what: str) -> ObservedCompile:
@@ -121,7 +123,8 @@ def list_exclusions(
     answers    without joint/cse: reproduces          it also fails without joint/cse
                with every kernel in eager: reproduces it also fails with every kernel in eager
     """
-    return (*_by_eager(signature), *_by_values(ask.findings), *_by_answers(ask, culprits))
+    by_values = _by_values(ask.findings)
+    return (*_by_eager(signature), *ask.notes, *by_values, *_by_answers(ask, culprits))
 
 
 def _by_eager(signature: Signature | None) -> Iterator[str]:
@@ -163,7 +166,12 @@ def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
         yield f"and without {len(alone) - _SHOWN} more, each alone"
 
 
+def _is_of_operators(veto: Veto) -> bool:
+    """Return whether a veto is about custom operators, which `Questions.notes` holds already."""
+    return any(each.startswith("operator/") for each in veto.passes)
+
+
 def _is_single(veto: Veto) -> bool:
-    if veto.fuel is not None or veto == NO_KERNELS:
+    if veto.fuel is not None or veto == NO_KERNELS or _is_of_operators(veto):
         return False
     return len(veto.passes) + len(veto.rewrites) + len(veto.kernels) == 1

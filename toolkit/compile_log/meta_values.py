@@ -109,8 +109,9 @@ def _operator(node: Node) -> Callable[..., object] | None:
     while source.op == "call_function" and getattr(source.target, "__name__", "") == "getitem":
         source = source.all_input_nodes[0]
     target = source.target
-    is_own = callable(target) and kind_of(target) == "overload" and not is_custom(target)
-    return target if is_own else None
+    if not callable(target) or kind_of(target) != "overload" or is_custom(target):
+        return None
+    return target
 
 
 def _operands(node: Node) -> list[Node]:

@@ -19,6 +19,7 @@ operands of the failing program, in one run of eager. A wrong backward formula i
 uses it as well.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,9 @@ class OperatorFault:
     nodes: tuple[str, ...]
     what: str
 
+    def __str__(self) -> str:
+        return f"{self.where.partition('/')[2]} {self.what}"
+
 
 def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
     """Run a case in eager, and return the first fault of each custom operator that it calls."""
@@ -77,10 +81,8 @@ def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
         return ()
     watch = _Watch()
     replaced = kernels_replaced({each: partial(watch.call, each) for each in operators})
-    try:
+    with contextlib.suppress(Exception):  # of the program: the calls before it were checked
         run_private(case.graph, case.inputs, case.modes, around=replaced)
-    except Exception:  # the exception of the program: the calls before it were checked
-        pass
     return tuple(
         OperatorFault(str(fake_kernel_id(each)), _nodes_of(case, each), what)
         for each, what in watch.faults.items()

@@ -17,7 +17,9 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.freezing.freeze import frozen_parameters
+from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.extract import extract
+from ctk.compiler.fx.properties import base_of
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import input_names
@@ -232,18 +234,20 @@ def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
 def _one_of_many(
     call: CallRecord, kernel: KernelCall, nodes: Iterable[str], known: Mapping[str, object]
 ) -> CompileStep:
-    """Return the step of one kernel, with two kinds of nodes besides its own.
+    """Return the step of one kernel, with three kinds of nodes besides its own.
 
     1. Nodes outside of all kernels, whose values were not recorded.
     2. `getitem` of a result that is a tuple, because only elements are compared.
+    3. Nodes that write into an operand before the kernel reads it, such as custom operators.
     """
     elements = dict(_elements(call.graph, kernel.values))
-    wanted = {*nodes, *elements}
+    wanted, read = {*nodes, *elements}, set[Node]()
     for node in reversed(call.graph.graph.nodes):
-        if node.name in wanted:
-            wanted |= {
-                operand.name for operand in node.all_input_nodes if operand.name not in known
-            }
+        is_writer = any(base_of(argument) in read for argument in mutated_arguments(node))
+        if node.name in wanted or is_writer:
+            operands = node.all_input_nodes
+            wanted |= {node.name, *(each.name for each in operands if each.name not in known)}
+            read |= {base_of(each) for each in operands if each.name not in kernel.read}
     part = extract(call.graph, wanted)
     inputs = tuple(known[name] for name in part.operands)
     return _kernel(call, part.module, (kernel.id,), {**elements, **kernel.values}, inputs)

@@ -72,7 +72,7 @@ def _tensors_in(value: object) -> list[Tensor]:
 
 @contextmanager
 def same_draws() -> Generator[None]:
-    """Draw the same random numbers in each such region, and leave torch's generators as they are."""
+    """Draw the same random numbers in each such region; torch's generators stay as they are."""
     devices = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
     with torch.random.fork_rng(devices):
         torch.manual_seed(0)

@@ -81,7 +81,7 @@ def kernels_replaced(replacements: Mapping[OpOverload, Call]) -> Generator[None]
     libraries: list[torch.library.Library] = []
     try:
         for operator, call in replacements.items():
-            library = torch.library.Library(operator.namespace, "IMPL")  # noqa: TOR901 - destroyed
+            library = torch.library.Library(operator.namespace, "IMPL")
             libraries.append(library)
             for device in _DEVICES:
                 if _has_kernel(operator.name(), device):

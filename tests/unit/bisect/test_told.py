@@ -10,12 +10,13 @@ from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.compile_log.meta_values import find_meta_mismatches
+from ctk.toolkit.compile_log.operator_faults import find_operator_faults
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.operations.check import check_case
 from ctk.toolkit.oracle.questions.judge import judge
 
-WIDENED, TURNED = "dispatch/meta.told.widened.default", "dispatch/meta.told.turned.default"
+WIDENED, TURNED = "operator/told::widened", "operator/told::turned"
 
 
 @torch.library.custom_op("told::widened", mutates_args=())
@@ -76,7 +77,7 @@ def test_a_type_that_was_told_wrongly_is_the_culprit(target: str):
     search = find_culprit(case_of(narrowed_again, target))
     assert search.culprit is not None
     assert (search.culprit.where, search.confirmed) == (WIDENED, True)
-    assert search.culprit.nodes == ("widened",)
+    assert search.culprit.captured == ("widened_default",)
     assert "expects torch.float32, the operator gives torch.float64" in search.culprit.evidence
     assert search.compiles == 2
 
@@ -84,19 +85,16 @@ def test_a_type_that_was_told_wrongly_is_the_culprit(target: str):
 def test_a_check_shows_the_step_that_told_it():
     report = check_case(case_of(narrowed_again, "aot_eager"))
     first = report.wrong[0]
-    assert (first.where, first.node) == (WIDENED, "widened")
+    assert (first.where, first.node) == (WIDENED, "widened_default")
     assert "the compiler expects torch.float32" in first.what
 
 
-def test_only_the_first_of_a_chain_is_at_fault_and_the_real_kernel_answers_without_it():
+def test_a_node_behind_a_custom_operator_is_not_at_fault():
     case = case_of(turned_and_added, "aot_eager")
-    wrong = [*find_meta_mismatches(case, log_of(case, Veto()))]
-    assert [each.node for each in wrong] == ["turned", "turned_1"], (
-        "`add` has its operand's strides"
-    )
-    assert {each.where for each in wrong} == {TURNED}
-    assert {each.mismatch.kind for each in wrong} == {"stride"}
-    assert [*find_meta_mismatches(case, log_of(case, Veto(passes=frozenset({TURNED}))))] == []
+    assert [*find_meta_mismatches(case, log_of(case, Veto()))] == []
+    (fault,) = find_operator_faults(case)
+    assert (fault.where, fault.nodes) == (TURNED, ("turned_default", "turned_default_1"))
+    assert fault.what.startswith("has a fake implementation with another stride")
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
