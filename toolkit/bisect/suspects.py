@@ -104,7 +104,7 @@ def of_kernel(kernel: str, nodes: tuple[str, ...] = (), evidence: str = "") -> C
 
 def of_operator(fault: OperatorFault) -> Culprit:
     """Return a custom operator as a culprit."""
-    return replace(of_pass_id(fault.where, evidence=fault.what), captured=fault.nodes)
+    return replace(of_pass_id(fault.where, evidence=fault.predicate), captured=fault.nodes)
 
 
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:

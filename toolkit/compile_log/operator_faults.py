@@ -15,7 +15,7 @@ Each call of the run is checked:
 5. Called again, it gives the same results, unless it declares that it draws random numbers.
 
 torch.library.opcheck asks the same of one call with given arguments, and compiles it: here are the
-operands of the failing program, in one run of eager. A wrong backward formula is no fault: eager
+operands of the failing program, in one run of eager. A wrong backward formula is not a fault: eager
 uses it as well.
 """
 
@@ -63,15 +63,15 @@ class OperatorFault:
     Attributes:
         where: `operator/mylib::scale`.
         nodes: Its nodes in the captured graph.
-        what: Its fault: `mutates its argument ...`.
+        predicate: Its fault: `mutates its argument ...`.
     """
 
     where: str
     nodes: tuple[str, ...]
-    what: str
+    predicate: str
 
     def __str__(self) -> str:
-        return f"{self.where.partition('/')[2]} {self.what}"
+        return f"{self.where.partition('/')[2]} {self.predicate}"
 
 
 def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
@@ -93,7 +93,7 @@ def find_operator_findings(case: Case) -> Iterator[Finding]:
     """Yield the faults of custom operators as findings of a check."""
     for fault in find_operator_faults(case):
         step = CompileStep("operator", "operator", fault.where, case.graph, None, "exact")
-        reason = f"{', '.join(fault.nodes) or fault.where}: {fault.what}"
+        reason = f"{', '.join(fault.nodes) or fault.where}: {fault.predicate}"
         yield Finding(step, "wrong", None, next(iter(fault.nodes), None), 1, reason)
 
 

@@ -199,6 +199,6 @@ def check_case(
 
 
 def _find_told(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:
-    """Yield the findings on what the compiler was told of operators, before any value is wrong."""
+    """Yield the findings on declarations of operators, which come before any wrong value."""
     yield from find_operator_findings(case)
     yield from find_meta_findings(case, log, kind)

@@ -94,7 +94,7 @@ def test_a_node_behind_a_custom_operator_is_not_at_fault():
     assert [*find_meta_mismatches(case, log_of(case, Veto()))] == []
     (fault,) = find_operator_faults(case)
     assert (fault.where, fault.nodes) == (TURNED, ("turned_default", "turned_default_1"))
-    assert fault.what.startswith("has a fake implementation with another stride")
+    assert fault.predicate.startswith("has a fake implementation with another stride")
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
