@@ -178,6 +178,8 @@ class CaseOptions:
         trust: Whether the user trusts the author of a case folder; a program needs no trust.
         allow_imports: Modules that loading a case may import.
         calls: Least number of calls of a program to compare with eager ones.
+        aliases: Also make calls whose inputs share memory or lie otherwise in it, if the program
+            writes to an input or a buffer, or returns a view of one.
         isolate: Whether questions run in child processes; a program on a GPU is then also captured
             in one.
     """
@@ -222,6 +224,14 @@ class CaseOptions:
             minimum=1,
         ),
     ] = CALLS
+    aliases: Annotated[
+        bool,
+        Flag(
+            ("--aliases",),
+            "Also call FILE.py with inputs that share memory or lie otherwise in it, if it writes "
+            "to an input.",
+        ),
+    ] = False
     isolate: Annotated[
         bool | None,
         Flag(
@@ -240,7 +250,7 @@ class CaseOptions:
         """
         names = ("target", "config", "calls", "graph")
         target, config, calls, graph = (getattr(self, name) for name in names)
-        for name in ("trust", "strides"):
+        for name in ("trust", "strides", "aliases"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ConfigError(f"{name} is {value!r}; it must be True or False")

@@ -53,15 +53,15 @@ def resize_arguments(arguments: Arguments) -> list[Arguments]:
     Args:
         arguments: Of the last call; values without a batch are shared with it.
     """
-    tensors = _tensors_of(arguments)
+    tensors = tensors_in(arguments)
     batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
-    if batch < SMALLEST or not _are_apart(tensors):
+    if batch < SMALLEST or not are_apart(tensors):
         return []
 
     def grow(tensor: Tensor) -> Tensor:
         return _with_one_more_row(tensor) if tensor.shape[:1] == (batch,) else tensor
 
-    return [_change(arguments, grow)]
+    return [change_tensors(arguments, grow)]
 
 
 def exchange_values(arguments: Arguments) -> list[Arguments]:
@@ -70,13 +70,13 @@ def exchange_values(arguments: Arguments) -> list[Arguments]:
     Args:
         arguments: Of the last call; values without numbers to exchange are shared with it.
     """
-    tensors = _tensors_of(arguments)
-    if not _are_apart(tensors) or all(identical(_roll(t), t) for t in tensors):
+    tensors = tensors_in(arguments)
+    if not are_apart(tensors) or all(identical(_roll(t), t) for t in tensors):
         return []
-    return [_change(arguments, _roll)]
+    return [change_tensors(arguments, _roll)]
 
 
-def _are_apart(tensors: list[Tensor]) -> bool:
+def are_apart(tensors: list[Tensor]) -> bool:
     """Return whether tensors are plain numbers, each in memory of its own."""
     if not all(_is_numbers(tensor) for tensor in tensors):
         return False
@@ -84,12 +84,14 @@ def _are_apart(tensors: list[Tensor]) -> bool:
     return len(set(storages)) == len(storages)
 
 
-def _change(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:
+def change_tensors(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:
+    """Return arguments with each tensor changed; lists, tuples and dicts around them are new."""
     kwargs = {name: _map_tensors(each, change) for name, each in arguments.kwargs.items()}
     return Arguments(tuple(_map_tensors(arg, change) for arg in arguments.args), kwargs)
 
 
-def _tensors_of(arguments: Arguments) -> list[Tensor]:
+def tensors_in(arguments: Arguments) -> list[Tensor]:
+    """Return the tensors in the arguments of a call, also those in containers."""
     found = leaves([arguments.args, arguments.kwargs])
     return [each for each in found if isinstance(each, Tensor)]
 

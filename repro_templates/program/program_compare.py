@@ -24,6 +24,7 @@ from ctk.repro_templates.graph.judging import EXCUSES, RunAnswer, RunJudgement, 
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.layout import LAYOUT
+from ctk.repro_templates.program.program_aliases import ALIASES
 from ctk.repro_templates.program.program_play import How, Played
 
 FAR = 0.25
@@ -66,12 +67,14 @@ class Comparison:
     Attributes:
         differences: Of the first call that differs, in the order of `_compare_calls`.
         call: Its number from 1; 0 when none does.
+        more: The change of that call against the program's own, of `CHANGES`; empty for none.
         detail: Why it passes, is flaky or excused; for a failure, notes on its reference.
     """
 
     answer: RunAnswer
     differences: tuple[CallDifference, ...] = ()
     call: int = 0
+    more: str = ""
     detail: str = ""
 
     @property
@@ -92,11 +95,12 @@ class EagerPlays:
         self._play = play
         self.first = list(play(how))
         self.how = how
-        refused = [call.more for call in self.first if call.more and call.error is not None]
-        if refused:  # this program does not take other sizes or values
-            self.how = replace(how, more=tuple(n for n in how.more if n not in refused))
-            is_last = self.first[-1].more == refused[0]
-            self.first = self.first[:-1] if is_last else list(play(self.how))
+        needless = needless_kinds(self.first)
+        if needless:
+            self.how = replace(how, more=tuple(n for n in how.more if n not in needless))
+            kept = [call for call in self.first if call.more not in needless]
+            is_prefix = all(a is b for a, b in zip(kept, self.first, strict=False))
+            self.first = kept if is_prefix else list(play(self.how))
 
     @cached_property
     def again(self) -> Sequence[Played]:
@@ -155,6 +159,19 @@ class EagerPlays:
         return math.isfinite(spread) and spread * times >= _distance(value, other)
 
 
+def needless_kinds(calls: Sequence[Played]) -> set[str]:
+    """Return the kinds of further calls that show nothing about a program.
+
+    Eager refuses the sizes, values or memory; or the program writes to none of the tensors whose
+    memory is another.
+    """
+    touched = {name for call in calls if not call.more for name in call.touches}
+    kept = {"buffers"} if "buffers" in touched else set[str]()
+    kept |= ALIASES.keys() if "arguments" in touched else set()
+    refused = {call.more for call in calls if call.more and call.error is not None}
+    return {call.more for call in calls if call.more in ALIASES.keys() - kept} | refused
+
+
 def compare_plays(
     eager: EagerPlays, compiled: Sequence[Played], *, strides: bool = True
 ) -> Comparison:
@@ -169,7 +186,7 @@ def compare_plays(
         if calls.answer == "passes":
             continue
         named = (replace(d, name=f"call{index + 1}.{d.name}") for d in calls.differences)
-        calls = replace(calls, differences=tuple(named), call=index + 1)
+        calls = replace(calls, differences=tuple(named), call=index + 1, more=seen.more)
         if calls.answer == "fails":
             return calls
         doubtful.append(calls)

@@ -5,6 +5,7 @@
     call n          the inputs of the program
     call n + 1      the same with other sizes: tests recompiled code
     call n + 2      the same with other values: tests values kept by the compiler
+    call n + 3 ..   the same in other memory (program_aliases.py): tests guards on it
 
 Each call begins with the same seed. Read after it are: the results by name (`out0`, `out0.logits`),
 the exception, the state of the program (`held.weight`, `grad.in0`, `state.calls`;
@@ -29,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.fx.clone import clone_value, is_freed
+from ctk.compiler.fx.clone import clone_value, extent, is_freed
 from ctk.compiler.torch_compat.process.process_state import outside_function_modes
 from ctk.repro_templates.graph.exceptions import Raised, describe_error
 from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
@@ -43,13 +44,15 @@ from ctk.repro_templates.graph.running import (
 )
 from ctk.repro_templates.graph.settings import default_dtype
 from ctk.repro_templates.numbers.float64 import InFloat64, wider
-from ctk.repro_templates.numbers.layout import layout_of
+from ctk.repro_templates.numbers.layout import has_memory, layout_of
+from ctk.repro_templates.program.program_aliases import ALIASES, alias_arguments
 from ctk.repro_templates.program.program_arguments import (
     Arguments,
     arguments_named,
     arguments_of,
     exchange_values,
     resize_arguments,
+    tensors_in,
 )
 from ctk.repro_templates.program.program_nested import as_value, form_of, leaves_of
 from ctk.repro_templates.program.program_state import (
@@ -68,7 +71,16 @@ COMPILING = ("BackendCompilerFailed", "InductorError")
 BROKEN_DEVICE = "AcceleratorError"
 """After it a device answers no more: neither state is read nor another call made."""
 
-MORE = ("sizes", "values")
+CHANGES = {
+    "sizes": "one more row in each input",
+    "values": "other values in its inputs",
+    "overlaps": "inputs that overlap in memory",
+    "twins": "inputs on the same memory",
+    "buffers": "inputs that are views of a buffer",
+    "offsets": "inputs that begin inside of their memory",
+    "same": "one tensor for several inputs",
+    "strides": "inputs with other strides",
+}
 """Changes of further calls against the program's own."""
 
 Compile = Callable[[Any], Callable[..., object]]
@@ -98,7 +110,7 @@ class How:
 
     Attributes:
         calls: Least number of calls.
-        more: Further calls, of `MORE`, after those of the program, if its inputs allow it and it
+        more: Further calls, of `CHANGES`, after those of the program, if its inputs allow it and it
             does not define its calls.
         fresh: Whether each call is compiled again: no guard decides whether a graph is reused.
         nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
@@ -126,7 +138,8 @@ class Played:
         is_compiling: Whether it was raised while a graph was compiled.
         drew: Whether random numbers were drawn in the call, or between it and the one before.
         tape: The numbers, if they were recorded.
-        more: The change against the program's own calls: one of `MORE`; empty for those.
+        more: The change against the program's own calls: one of `CHANGES`; empty for those.
+        touches: `arguments`, `buffers`: those of them that were written to, or returned as views.
         exception: The exception itself, in the process that made the call.
     """
 
@@ -137,6 +150,7 @@ class Played:
     drew: bool = False
     tape: Tape | None = None
     more: str = ""
+    touches: tuple[str, ...] = ()
     exception: BaseException | None = None
 
 
@@ -153,10 +167,11 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
     change = widen_data if how.in_float64 else None
     if how.nudged:
         change = partial(neighbours, towards=how.nudged * math.inf)
+    own = own_calls(program, how)
     if change is None:
-        return _calls_made(program, how, compiled)
-    with change_data([program.model, *map(arguments_named, program.calls)], change):
-        return _calls_made(program, how, compiled)
+        return _make_calls(program, own, how, compiled)
+    with change_data([program.model, *map(arguments_named, own)], change):
+        return _make_calls(program, own, how, compiled)
 
 
 @contextlib.contextmanager
@@ -170,20 +185,45 @@ def change_data(
             name are the user's own, and cannot be copied. Inference tensors stay: they allow no
             other data.
     """
-    tensors = tensors_of(*roots).values()
+    groups: dict[object, list[Tensor]] = {}
+    for number, tensor in enumerate(tensors_of(*roots).values()):
+        if not tensor.is_inference() and not is_freed(tensor):
+            groups.setdefault(_memory_key(tensor) or number, []).append(tensor)
     kept: list[tuple[Tensor, Tensor]] = []
     try:
-        for tensor in tensors:
-            if tensor.is_inference() or is_freed(tensor):
-                continue
-            data = tensor.data
-            if (changed := change(data)) is not data:
-                kept.append((tensor, data))
-                tensor.data = changed
+        for group in groups.values():
+            before = [tensor.data for tensor in group]
+            for tensor, data, changed in zip(group, before, _change(before, change), strict=True):
+                if changed is not data:
+                    kept.append((tensor, data))
+                    tensor.data = changed
         yield
     finally:
         for tensor, data in kept:
             tensor.data = data
+
+
+def _memory_key(value: object) -> object:
+    """Return the memory that a tensor could share with others of its dtype; None for no such."""
+    if not has_memory(value):
+        return None
+    return value.device, value.untyped_storage().data_ptr(), value.dtype
+
+
+def _change(group: Sequence[Tensor], change: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """Return the changed data of tensors; those on one storage share memory again."""
+    if len(group) == 1:
+        return [change(group[0])]
+    start = min(data.storage_offset() for data in group)
+    spans = [data.storage_offset() + extent(data.shape, data.stride()) for data in group]
+    memory = group[0].as_strided((max(spans) - start,), (1,), start)
+    changed = change(memory)
+    if changed is memory:
+        return [*group]
+    return [
+        changed.as_strided(data.shape, data.stride(), data.storage_offset() - start)
+        for data in group
+    ]
 
 
 def widen_data(data: Tensor) -> Tensor:
@@ -204,9 +244,11 @@ def neighbours(data: Tensor, towards: float) -> Tensor:
     return torch.nextafter(data, torch.full_like(data, towards))
 
 
-def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[Played]:
-    calls = calls_played(program, how)
-    last = max(how.calls, len(program.calls)) - 1
+def _make_calls(
+    program: Playable, own: Sequence[Arguments], how: How, compiled: Compile | None
+) -> list[Played]:
+    calls = [*((each, "") for each in own), *further_calls(program, own[-1], how)]
+    last = len(own) - 1
     call = compiled(program.model) if compiled else program.model
     is_inference = isinstance(program.model, torch.nn.Module) and not program.model.training
     is_wanted = torch.is_grad_enabled() and (how.backward or not is_inference)
@@ -232,17 +274,21 @@ def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[P
     return played
 
 
-def calls_played(program: Playable, how: How) -> list[tuple[Arguments, str]]:
-    """Return the arguments of all calls, and their change against the program's own.
+def own_calls(program: Playable, how: How) -> list[Arguments]:
+    """Return the arguments of the program's own calls.
 
     If the program makes too few calls, those of its last one come first.
     """
     calls = list(program.calls)
-    own = [*(program.again() for _ in range(how.calls - len(calls))), *calls]
+    return [*(program.again() for _ in range(how.calls - len(calls))), *calls]
+
+
+def further_calls(program: Playable, last: Arguments, how: How) -> list[tuple[Arguments, str]]:
+    """Return the arguments of further calls, and their change against the program's own."""
     wanted = [] if program.says_calls else how.more
     made = {"sizes": resize_arguments, "values": exchange_values}
-    more = [(each, name) for name in wanted for each in made[name](own[-1])]
-    return [*((each, "") for each in own), *more]
+    made |= {kind: partial(alias_arguments, kind, model=program.model) for kind in ALIASES}
+    return [(each, name) for name in wanted for each in made[name](last)]
 
 
 def one_call(
@@ -262,6 +308,8 @@ def one_call(
         CtkError: The target or its options are wrong.
     """
     before, result, error = generator_states(), None, None
+    within = {"arguments": tensors_in(given), "buffers": buffers_of(model)}
+    versions = {name: _versions(tensors) for name, tensors in within.items()}
     try:
         result = call(*given.args, **given.kwargs)
         if backward:
@@ -272,8 +320,25 @@ def one_call(
         error = caught
     said = None if error is None else describe_error(error)
     if said is None or said.name != BROKEN_DEVICE:
-        return what_is_left(model, given, before, result, error, earlier)
+        left = what_is_left(model, given, before, result, error, earlier)
+        returned = {_memory_key(each.value) for each in leaves_of(result)} - {None}
+        is_touched = {
+            name: _versions(tensors) != versions[name]
+            or any(_memory_key(each) in returned for each in tensors)
+            for name, tensors in within.items()
+        }
+        return replace(left, touches=tuple(name for name, is_so in is_touched.items() if is_so))
     return Played(Run({}, before, drew_random=False), error=said, exception=error)
+
+
+def buffers_of(model: object) -> list[Tensor]:
+    """Return the buffers of a model; none of a function."""
+    return [*model.buffers()] if isinstance(model, torch.nn.Module) else []
+
+
+def _versions(tensors: Sequence[Tensor]) -> list[int]:
+    """Return a number of each tensor that grows when it is written to; 0 in inference mode."""
+    return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 def what_is_left(

@@ -43,7 +43,8 @@ def pack_call(call: Played) -> tuple[object, ...]:
     layout = (tuple(run.layout.shared), tuple(run.layout.differentiable))
     pairs = (tuple(_take_apart(run.values)), run.generators, run.drew_random, run.is_seeded)
     tape = None if call.tape is None else tuple(call.tape)
-    return pairs, layout, call.form, said, call.is_compiling, call.drew, tape, call.more
+    rest = (call.is_compiling, call.drew, tape, call.more, call.touches)
+    return pairs, layout, call.form, said, *rest
 
 
 def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
@@ -51,8 +52,9 @@ def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Pl
     values, generators, drew_random, is_seeded = pairs
     run = Run(dict(values), generators, drew_random, is_seeded, Layout(*map(frozenset, layout)))
     error = None if said is None else Raised(*said)
-    is_compiling, drew, tape, more = rest
-    return Played(run, form, error, is_compiling, drew, None if tape is None else list(tape), more)
+    is_compiling, drew, tape, more, touches = rest
+    tape = None if tape is None else list(tape)
+    return Played(run, form, error, is_compiling, drew, tape, more, tuple(touches))
 
 
 def write_values(values: Mapping[str, object], path: Path) -> None:

@@ -27,6 +27,7 @@ class EndToEnd:
         confirmed: Whether a counterfactual proves it: the program passes without exactly that part.
         backend: The lowest rung of the ladder that shows the failure; empty if only
             the target does.
+        more: The change of the failing call against the program's own (`CHANGES`), or empty.
     """
 
     judgement: Judgement
@@ -39,6 +40,7 @@ class EndToEnd:
     program: str = ""
     target: str = ""
     backend: str = ""
+    more: str = ""
 
     @property
     def where(self) -> str:

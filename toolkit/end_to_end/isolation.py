@@ -15,14 +15,12 @@ from dataclasses import replace
 from importlib.util import decode_source
 from pathlib import Path
 
-from ctk.repro_templates.program.program_play import MORE
 from ctk.toolkit.case.usercode.program import UserProgram, entries_named
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import answer_by, ask
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judge_answer
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.options import CALLS
 
 
 def ask_in_isolation(
@@ -48,7 +46,7 @@ def ask_in_isolation(
             target = with_absolute_file(target)
             seen = player.play(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
-            return Compared(judge_answer(seen), call, has_compiled=False)  # unknown here
+            return Compared(judge_answer(seen), call, has_compiled=False, more=seen.more)
 
         return answer_by(play, question)
 
@@ -75,7 +73,7 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
         question.config,
         dynamic=True if question.dynamic else None,
         calls=min(call, calls) if is_known else calls,
-        more=MORE if (call > calls if is_known else calls >= CALLS) else (),
+        more=question.further if not is_known or call > calls else (),
         backward=question.backward,
         strides=question.strides,
     )

@@ -8,6 +8,7 @@ around graphs, or a later call. The guilty part of Dynamo is found by the reduce
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ctk.repro_templates.program.program_play import CHANGES
 from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -38,7 +39,11 @@ def answer_by(play: Play, question: ProgramQuestion) -> EndToEnd:
     """Return the answer of the plays of a program: with its target, and down the ladder."""
     found = play(question.target, question.config)
     whole = EndToEnd(
-        found.judgement, found.call, program=question.program.name, target=question.target
+        found.judgement,
+        found.call,
+        program=question.program.name,
+        target=question.target,
+        more=found.more,
     )
     return _find_layer(whole, found, play) if found.judgement.fails else whole
 
@@ -52,10 +57,13 @@ def _find_layer(whole: EndToEnd, found: Compared, play: Play) -> EndToEnd:
         evidence.append(f"{what} (backend={backend!r}): {_describe(seen.judgement)}")
         if are_alike(found.judgement, seen.judgement):
             cause = _cause_of(seen, layer)
-            answer = replace(answer, layer=layer, cause=cause, call=seen.call, backend=backend)
+            answer = replace(answer, layer=layer, cause=cause, call=seen.call, more=seen.more)
+            answer = replace(answer, backend=backend)
             break
     else:
         evidence.append(f"{whole.target}: {_describe(found.judgement)}")
+    if answer.more:
+        evidence.append(f"call {answer.call} has {CHANGES[answer.more]}")
     return replace(answer, evidence=tuple(evidence))
 
 

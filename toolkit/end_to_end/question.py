@@ -20,8 +20,9 @@ from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last
 from ctk.repro_templates.graph.running import STATES, under
+from ctk.repro_templates.program.program_aliases import ALIASES
 from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
-from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
+from ctk.repro_templates.program.program_play import CHANGES, Compile, How, Played, play
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import VERDICT_OF, Judgement
 from ctk.toolkit.case.raise_site import find_raise_site
@@ -43,6 +44,7 @@ class ProgramQuestion:
         backward: Also run the backward pass of the results.
         dynamic: Whether sizes are symbolic wherever Dynamo supports it.
         calls: Least number of calls.
+        aliases: Whether further calls have inputs in other memory.
         strides: Whether strides of results count.
     """
 
@@ -52,7 +54,14 @@ class ProgramQuestion:
     backward: bool = False
     dynamic: bool = False
     calls: int = CALLS
+    aliases: bool = False
     strides: bool = True
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The changes of further calls against the program's own."""
+        plain = CHANGES.keys() - ({} if self.aliases else ALIASES).keys()
+        return tuple(kind for kind in CHANGES if kind in plain) if self.calls >= CALLS else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +71,14 @@ class Compared:
     Attributes:
         judgement: Of the first call that differs; PASSES for none.
         call: The number of that call, from 1; 0 for none.
-        has_compiled: Whether a graph was compiled in that call.
+        has_compiled: Whether a graph was compiled in that call; False if unknown.
+        more: The change of that call against the program's own, of `CHANGES`; empty for none.
     """
 
     judgement: Judgement
     call: int
     has_compiled: bool
+    more: str = ""
 
 
 class ProgramPlays:
@@ -81,8 +92,7 @@ class ProgramPlays:
         self.question = question
         self._builds = Builds(question.program)
         self._modes = dataclasses.asdict(current_modes(backward=question.backward))
-        more = MORE if question.calls >= CALLS else ()
-        how = How(question.calls, question.backward, more=more)
+        how = How(question.calls, question.backward, more=question.further)
         with self._at_home():
             self.eager = EagerPlays(self._eager, how)
         self._check_gradients()
@@ -110,7 +120,8 @@ class ProgramPlays:
             with limit_compiled():
                 played = self._play(self.eager.how, compile_counting, stance)
             plays = compare_plays(self.eager, played, strides=self.question.strides)
-        return Compared(judge_plays(plays, played), plays.call, plays.call in compiled_in)
+        has_compiled = plays.call in compiled_in
+        return Compared(judge_plays(plays, played), plays.call, has_compiled, plays.more)
 
     def _at_home(self) -> AbstractContextManager[None]:
         return search_last(self.question.program.path.parent)

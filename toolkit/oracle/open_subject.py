@@ -128,6 +128,7 @@ def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuest
             backward=options.backward or program.backward,
             dynamic=options.dynamic,
             calls=options.calls,
+            aliases=options.aliases,
             strides=options.strides,
         )
 

@@ -54,6 +54,92 @@ def model():
     ),
 }
 
+OVERLAP = {
+    "another argument is read": """
+def model():
+    def f(x, y):
+        x.add_(1)
+        return x + y
+    return f
+def inputs():
+    return torch.arange(4.0), torch.arange(4.0)
+""",
+    "a keyword is written from a list": """
+def model():
+    def f(parts, *, out):
+        out.mul_(0)
+        for part in parts:
+            out.add_(part)
+        return out * 2
+    return f
+def inputs():
+    return {"parts": [torch.ones(3), torch.arange(3.0)], "out": torch.zeros(3)}
+""",
+    "integers": """
+def model():
+    def f(x, y):
+        y[0] = 7
+        return x + y
+    return f
+def inputs():
+    return torch.arange(5), torch.arange(5)
+""",
+    "a buffer of the model": """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 3))
+    def forward(self, x):
+        self.cache.add_(1)
+        return self.cache.sum() + x
+def model():
+    return M()
+def inputs():
+    return torch.ones(4, 3)
+""",
+}
+
+APART = {
+    "nothing is written": """
+def model():
+    return lambda x, y: (x.sin(), x + y)
+def inputs():
+    return torch.rand(2, 3), torch.rand(2, 3)
+""",
+    "all is read before": """
+def model():
+    def f(x, y):
+        z = x + y
+        x.zero_()
+        return z
+    return f
+def inputs():
+    return torch.rand(4, 3), torch.rand(4, 3)
+""",
+    "views of one input": """
+def model():
+    def f(x):
+        x.add_(1)
+        return x.t(), x[0]
+    return f
+def inputs():
+    return torch.rand(4, 3)
+""",
+}
+
+OWN_CALLS = """
+def model():
+    def f(x, y):
+        x.add_(1)
+        return x + y
+    return f
+def warmups():
+    return [(torch.ones(4), torch.ones(4))]
+def inputs():
+    b = torch.arange(6.0)
+    return b[:4], b[2:]
+"""
+
 HEALTHY = {
     "a counter, a list and a global": """
 SEEN = []
@@ -139,6 +225,30 @@ def test_a_failure_is_seen_in_its_call_and_layer(name: str, tmp_path: Path) -> N
     signature = found.judgement.signature
     assert signature is not None, found
     assert (signature.kind, signature.output, found.layer, found.cause) == wanted, found
+
+
+@pytest.mark.parametrize("name", OVERLAP)
+def test_a_guard_on_shared_memory_is_missed_with_aliases_only(name: str, tmp_path: Path) -> None:
+    assert asked(tmp_path, OVERLAP[name]).judgement.verdict is Verdict.PASSES
+    found = asked(tmp_path, OVERLAP[name], aliases=True)
+    assert found.judgement.fails and found.layer == "dispatch", found
+    assert found.more in ("overlaps", "twins", "buffers"), found
+    assert found.evidence[-1].startswith(f"call {found.call} has inputs ")
+
+
+@pytest.mark.parametrize("name", APART)
+def test_other_memory_changes_no_result_of_a_healthy_program(name: str, tmp_path: Path) -> None:
+    found = asked(tmp_path, APART[name], aliases=True)
+    assert found.judgement.verdict is Verdict.PASSES, found
+
+
+def test_calls_of_the_program_that_overlap_are_compared_with_overlapping_float64(
+    tmp_path: Path,
+) -> None:
+    found = asked(tmp_path, OWN_CALLS)
+    signature = found.judgement.signature
+    assert signature is not None and signature.output == "call2.out0", found
+    assert found.layer == "dispatch", found
 
 
 @pytest.mark.filterwarnings("ignore")  # Dynamo warns of functions that it does not know

@@ -79,6 +79,7 @@ class PlayAnswer:
         is_flaky: The results of the program differ from run to run.
         excuse: The verdict if they differ, and the compiler is not the cause.
         detail: The reason of the excuse.
+        more: The change of the differing call against the program's own, of `CHANGES`.
     """
 
     differences: tuple[PlayedDifference, ...] = ()
@@ -87,3 +88,4 @@ class PlayAnswer:
     excuse: Verdict | None = None
     detail: str = ""
     breaks: tuple[str, ...] = ()
+    more: Line = ""

@@ -46,7 +46,7 @@ def _advice(verdict: Verdict, *, is_program: bool) -> list[str]:
 
 
 _ADVICE = {
-    Verdict.PASSES: "--backward, --dynamic and --calls N look at more of a program",
+    Verdict.PASSES: "--backward, --dynamic, --aliases and --calls N look at more of a program",
     Verdict.FLAKY: "seed the program, or torch.use_deterministic_algorithms(True); "
     "a race shows with --isolate",
     Verdict.TIMEOUT: "--timeout SECONDS gives it more time",

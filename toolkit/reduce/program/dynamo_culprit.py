@@ -55,8 +55,7 @@ def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
     if may_be_dynamic and _passes(player, text, static):
         return Blamed("dynamic_shapes", ("with dynamic=False it passes",), True, static)
     if not is_first and _passes(player, text, fresh):
-        before = f"call {first.call}" if first.call else "each call"
-        said = f"compiled again before {before}, it passes: a stale entry is reused"
+        said = "compiled again before each call, it passes: a stale entry is reused"
         return Blamed("guards", (said,), True, fresh)
     return Blamed(_kind_of_cause(first.signature, seen))
 
@@ -109,10 +108,12 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
     if not seen.differences:
         why = seen.unanswered or "played again in a process of its own, it passes"
         return replace(answer, evidence=(*answer.evidence, f"not narrowed down: {why}")), Blamed("")
-    if answer.layer == "runtime":
-        found = Blamed(wrapper_of(seen.differences[0].signature) or answer.cause)
-    else:
+    is_of_wrapper = answer.layer == "runtime"
+    found = Blamed("")
+    if answer.more or not is_of_wrapper:
         found = cause_of(player, text, plan, seen)
+    if is_of_wrapper and not found.confirmed:
+        found = Blamed(wrapper_of(seen.differences[0].signature) or answer.cause)
     broken = tuple(f"Dynamo broke the graph: {reason}" for reason in seen.breaks[:2])
     named = replace(
         answer,

@@ -52,8 +52,8 @@ def name_culprit(
     asked: ProgramQuestioned, say: Callable[[str], None] = lambda text: None
 ) -> EndToEnd:
     """Find the culprit in the program as it is, its guilty line included."""
-    plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
+        plan = plan_of_layer(asked, player)
         say("look for a change that makes the program pass")
         answer, blamed = refine(asked.answer, player, asked.text, plan)
         if not blamed.cause or answer.confirmed:
@@ -68,8 +68,8 @@ def explain_program(
 ) -> Explained:
     """Find the culprit, make the program small, write it with its repro."""
     text = asked.text
-    plan = plan_of_layer(asked.plan, asked.answer)
     with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
+        plan = plan_of_layer(asked, player)
         say("look for a change that makes the program pass")
         answer, blamed = refine(asked.answer, player, text, plan)
         seen = player.play(text, plan)
@@ -105,6 +105,14 @@ def _with_line(
     return with_line(answer, f"{path.name}:{line}", found)
 
 
-def plan_of_layer(plan: Plan, answer: EndToEnd) -> Plan:
-    """Return the plan that shows a failure of the answer's layer."""
-    return replace(plan, target=answer.backend, config={}) if answer.backend else plan
+def plan_of_layer(asked: ProgramQuestioned, player: Player) -> Plan:
+    """Return the plan that shows a failure of the answer's layer.
+
+    Of further calls only the failing one is made, if it fails without the others.
+    """
+    plan, answer = asked.plan, asked.answer
+    plan = replace(plan, target=answer.backend, config={}) if answer.backend else plan
+    if not answer.more:
+        return plan
+    short = replace(plan, more=(answer.more,))
+    return short if player.play(asked.text, short).differences else plan
