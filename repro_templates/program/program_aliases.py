@@ -57,7 +57,7 @@ def _twin(tensors: Sequence[Tensor], model: object) -> Pairs:
 def _share(tensors: Sequence[Tensor], *, shift: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield views of one memory, each beginning `shift` elements after the one before.
 
-    Zeros, as of a result that is passed in, are written first: they would hide what is missed.
+    Zeros, as of a result that is passed in, are written first: they would hide a wrong read.
     """
     for group in _groups(tensors):
         size = max(number * shift + each.numel() for number, each in enumerate(group))
