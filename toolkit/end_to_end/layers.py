@@ -7,6 +7,7 @@ around graphs, or a later call. The guilty part of Dynamo is found by the reduce
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import get_args
 
 from ctk.repro_templates.program.program_play import CHANGES
 from ctk.toolkit.case.failure import FailureOrigin
@@ -50,7 +51,8 @@ def answer_by(play: Play, question: ProgramQuestion) -> EndToEnd:
 
 def _find_layer(whole: EndToEnd, found: Compared, play: Play) -> EndToEnd:
     """Return the answer for a failure of the target, with the lowest layer that shows it."""
-    answer = replace(whole, layer="runtime", cause=_cause_of(found, "runtime"))
+    layer, cause = _raising_stage(found) or ("runtime", _cause_of(found, "runtime"))
+    answer = replace(whole, layer=layer, cause=cause)
     evidence: list[str] = []
     for backend, layer, what in LADDER:
         seen = found if backend == whole.target else play(backend, {})
@@ -86,6 +88,16 @@ def are_alike(one: Judgement, other: Judgement) -> bool:
     if mine.exception:
         return (mine.kind, mine.exception) == (its.kind, its.exception)
     return mine.kind == its.kind or (mine.is_numeric and its.is_numeric)
+
+
+def _raising_stage(found: Compared) -> tuple[FailureOrigin, str] | None:
+    """Return the stage and the pass or kernel in which the target raised; None if unknown."""
+    signature = found.judgement.signature
+    if signature is None or signature.kind != "compile-error":
+        return None
+    stage, _, part = (signature.where or "").partition("/")
+    layer = next((origin for origin in get_args(FailureOrigin) if origin == stage), None)
+    return None if layer is None else (layer, part)
 
 
 def _describe(judgement: Judgement) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import ProgramError
+from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last
@@ -27,11 +28,13 @@ from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import VERDICT_OF, Judgement
 from ctk.toolkit.case.raise_site import find_raise_site
 from ctk.toolkit.case.usercode.program import UserProgram
+from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.execution.modes import current_modes, reference_state
 from ctk.toolkit.options import CALLS
 from ctk.toolkit.processes.link import limit_compiled
 from ctk.toolkit.targets import capturing_for, resolve_target
+from ctk.toolkit.targets.reporting import raise_as_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,15 @@ def target_backend(spec: str, config: Mapping[str, object]) -> Callable[..., Any
     target.check_config(config)
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[object]) -> Any:
-        return target.compile(gm, example_inputs, config=config, observer=None)
+        graph = copy_graph_module(gm)
+        with raise_as_backend(target):
+            try:
+                return target.compile(gm, example_inputs, config=config, observer=None)
+            except Exception as error:
+                if target.steers_dynamo(error):
+                    raise
+                # Once more, so that the exception names its place in the compile.
+                target.compile(graph, example_inputs, config=config, observer=Recorder())
+                raise
 
     return compile_graph

@@ -10,6 +10,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import Observer
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.loading import CannotTell
 
@@ -69,6 +70,8 @@ class Target(Protocol):
         is_kept: Whether its compiles go into the persistent cache of ctk.
         is_quick: Whether a compile takes so little time that questions need no shortcuts.
         has_modes: Whether `mode` of torch.compile stands for some of its options.
+        wraps_errors: Whether its Dynamo backend raises all exceptions of a compile in a wrapper, so
+            that Dynamo never runs a graph in eager for one of them.
         profiles_on_gpu: Whether the first call of a compiled graph on a GPU differs from later ones
             (TorchScript profiles, then fuses), so that a check must not use it up.
         defaults: Options that the toolkit sets unless the config does; a repro shows them.
@@ -88,6 +91,7 @@ class Target(Protocol):
     is_kept: bool = False
     is_quick: bool = False
     has_modes: bool = False
+    wraps_errors: bool = False
     profiles_on_gpu: bool = False
     defaults: Options = MappingProxyType({})
     forced: Options = MappingProxyType({})
@@ -106,6 +110,12 @@ class Target(Protocol):
             observer: Gets the events of the compile; fewer events make a coarser answer.
         """
         ...
+
+    def steers_dynamo(self, error: Exception) -> bool:
+        """Return whether Dynamo restarts, or runs the graph in eager, for an exception."""
+        if self.wraps_errors and isinstance(error, dynamo.fallbacks()):
+            return False
+        return isinstance(error, dynamo.control_flow())
 
     def check_config(self, config: Options) -> None:
         """Refuse options that the target does not know.

@@ -10,8 +10,11 @@ from torch.fx import GraphModule, Interpreter
 
 from ctk.compiler.error_place import place
 from ctk.compiler.observe import ErrorRecord, Observer
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.raise_site import root_error
+from ctk.toolkit.targets.base import Target
 
 
 def interpret_graph(graph: GraphModule) -> Boxed:
@@ -31,6 +34,21 @@ def report(observer: Observer, record: ErrorRecord, *, where: str | None = None)
     """
     inner = dataclasses.replace(record, error=root_error(record.error))
     place(inner, observer, where=where)
+
+
+@contextmanager
+def raise_as_backend(target: Target) -> Generator[None]:
+    """Raise exceptions of a compile under Dynamo as the target's own Dynamo backend does.
+
+    Dynamo runs a graph in eager if the backend raises that data decide a value
+    (`DataDependentOutputException`); in Inductor's wrapper the same exception is the user's error.
+    """
+    try:
+        yield
+    except dynamo.fallbacks() as error:
+        if target.steers_dynamo(error):
+            raise
+        raise inductor.wrap_error(error) from None
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import BackendTarget
+from ctk.toolkit.targets.reporting import raise_as_backend
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.watch_session import (
     WatchKeywords,
@@ -211,7 +212,8 @@ def make_watched_backend(
         merged = {**config, **_mode_options(target, mode), **(options or {})}
         subject = make_subject(target, merged, importable=importable)
         if is_in_copy():
-            return target.compile(gm, example_inputs, config=subject.config, observer=None)
+            with raise_as_backend(target):
+                return target.compile(gm, example_inputs, config=subject.config, observer=None)
         return compile_watched(session, subject, gm, example_inputs)
 
     ctk_debug.ctk_watched = True  # type: ignore[attr-defined]  # functions take attributes

@@ -155,7 +155,13 @@ def control_flow() -> tuple[type[BaseException], ...]:
     exc: Any = importlib.import_module("torch._dynamo.exc")
     names = ("TensorifyScalarRestartAnalysis", "RestartAnalysis", "SkipFrame")
     found = [getattr(exc, name) for name in names if hasattr(exc, name)]
-    return (*found, *getattr(exc, "exceptions_allowed_to_be_fallback", ()))
+    return (*found, *fallbacks())
+
+
+def fallbacks() -> tuple[type[Exception], ...]:
+    """Return the exceptions of a backend for which Dynamo runs the graph in eager (2.11, 2.13)."""
+    exc: Any = importlib.import_module("torch._dynamo.exc")
+    return tuple(getattr(exc, "exceptions_allowed_to_be_fallback", ()))
 
 
 class FloatRestart:

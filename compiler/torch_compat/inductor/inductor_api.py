@@ -129,6 +129,11 @@ def compile_graph(
         )
 
 
+def wrap_error(error: Exception) -> Exception:
+    """Return an exception in Inductor's wrapper, which Dynamo raises to the user (2.11, 2.13)."""
+    return _inductor("exc").InductorError(error, None).with_traceback(error.__traceback__)
+
+
 def known_options() -> dict[str, tuple[object, object]]:
     """Return each Inductor option's value and declared type."""
     config = _inductor("config")

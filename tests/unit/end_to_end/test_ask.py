@@ -140,6 +140,43 @@ def inputs():
     return b[:4], b[2:]
 """
 
+OPERATORS = """
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+"""
+
+RAISING_OPERATORS = {
+    "scan": (
+        """
+def model():
+    return lambda init, xs: scan(lambda c, x: (c + x, c * x), init, xs)
+def inputs():
+    return torch.zeros(3), torch.ones(4, 3)
+""",
+        "post_grad.decompose_scan_to_while_loop._",
+    ),
+    "scan over a dict": (
+        """
+def model():
+    def step(c, x):
+        return {"a": c["a"] * x, "b": c["b"] + 1}, {"y": c["a"].sum(-1)}
+    return lambda init, xs: scan(step, init, xs, dim=1)
+def inputs():
+    return {"a": torch.ones(2, 3), "b": torch.zeros(2)}, torch.ones(2, 4, 3)
+""",
+        "post_grad.decompose_scan_to_while_loop._",
+    ),
+    "map": (
+        """
+def model():
+    return lambda xs, y: map_rows(lambda x, y: x.sin() + y, xs, y)
+def inputs():
+    return torch.ones(4, 3), torch.ones(3)
+""",
+        "post_grad.decompose_map_to_while_loop._",
+    ),
+}
+
 HEALTHY = {
     "a counter, a list and a global": """
 SEEN = []
@@ -249,6 +286,16 @@ def test_calls_of_the_program_that_overlap_are_compared_with_overlapping_float64
     signature = found.judgement.signature
     assert signature is not None and signature.output == "call2.out0", found
     assert found.layer == "dispatch", found
+
+
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+@pytest.mark.parametrize("name", RAISING_OPERATORS)
+def test_an_operator_that_inductor_cannot_compile_names_the_pass(name: str, tmp_path: Path) -> None:
+    text, raising = RAISING_OPERATORS[name]
+    found = asked(tmp_path, OPERATORS + text, "inductor")
+    signature = found.judgement.signature
+    assert signature is not None and signature.kind == "compile-error", found
+    assert (found.layer, found.cause) == ("forward", raising), found
 
 
 @pytest.mark.filterwarnings("ignore")  # Dynamo warns of functions that it does not know

@@ -108,7 +108,7 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
     if not seen.differences:
         why = seen.unanswered or "played again in a process of its own, it passes"
         return replace(answer, evidence=(*answer.evidence, f"not narrowed down: {why}")), Blamed("")
-    is_of_wrapper = answer.layer == "runtime"
+    is_of_wrapper = answer.layer not in ("dynamo", "dispatch")  # only the target fails
     found = Blamed("")
     if answer.more or not is_of_wrapper:
         found = cause_of(player, text, plan, seen)

@@ -92,6 +92,7 @@ class Inductor(Target):
     needs = ""
     takes_functions = True
     has_modes = True
+    wraps_errors = True
     defaults = COMPARABLE
     settings = INDUCTOR
     repro_backend = staticmethod(registered_backend)
