@@ -58,7 +58,8 @@ class Decompositions:
     def watch(self, graph: GraphModule) -> Generator[None]:
         """Watch the trace of a graph until `report` is called, or the region ends.
 
-        An exception of a decomposition gets its place. A nested trace is part of the outer one.
+        An exception of a decomposition gets its place; after any exception the decompositions so
+        far are reported. A nested trace is part of the outer one.
         """
         if self._graph is not None:
             yield
@@ -69,6 +70,7 @@ class Decompositions:
                 yield
         except Exception as error:
             self._place(error)
+            self.report()
             raise
         finally:
             self._graph = None

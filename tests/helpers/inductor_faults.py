@@ -42,7 +42,7 @@ class Fault:
         return self.culprit if "/" in self.culprit else f"lowered/{self.culprit}"
 
 
-def _lowered(operator: Any, wrong: Callable[..., Any]) -> AbstractContextManager[object]:
+def lowered(operator: Any, wrong: Callable[..., Any]) -> AbstractContextManager[object]:
     """Register another lowering: `wrong(original, *args, **kwargs)`."""
     from torch._inductor import lowering
 
@@ -183,37 +183,37 @@ def matrix(rows: int = 6, columns: int = 8, *, grad: bool = False) -> Tensor:
 FAULTS = (
     Fault(
         "sigmoid is tanh", gated, (matrix(),),
-        lambda: _lowered(aten.sigmoid.default, _other(aten.tanh.default)),
+        lambda: lowered(aten.sigmoid.default, _other(aten.tanh.default)),
         "lower.aten.sigmoid.default", "sigmoid", quick=True,
     ),
     Fault(
         "largest is smallest", largest, (matrix(),),
-        lambda: _lowered(aten.amax.default, _other(aten.amin.default)),
+        lambda: lowered(aten.amax.default, _other(aten.amin.default)),
         "lower.aten.amax.default", "amax",
     ),
     Fault(
         "parts in another order", joined, (matrix(),),
-        lambda: _lowered(aten.cat.default, _reversed_cat),
+        lambda: lowered(aten.cat.default, _reversed_cat),
         "lower.aten.cat.default", "cat",
     ),
     Fault(
         "variance with another correction", normalized, (matrix(),),
-        lambda: _lowered(aten.var.correction, _uncorrected),
+        lambda: lowered(aten.var.correction, _uncorrected),
         "lower.aten.var.correction", "var",
     ),
     Fault(
         "a lowering raises", turned, (matrix(),),
-        lambda: _lowered(torch.ops.prims.rev.default, _raises),
+        lambda: lowered(torch.ops.prims.rev.default, _raises),
         "lower.prims.rev.default", "rev", quick=True,
     ),
     Fault(
         "backward of abs", absolute, (matrix(grad=True),),
-        lambda: _lowered(aten.sign.default, _other(aten.neg.default)),
+        lambda: lowered(aten.sign.default, _other(aten.neg.default)),
         "lower.aten.sign.default", "sign",
     ),
     Fault(
         "relu is abs", projected, (matrix(8, 8),),
-        lambda: _lowered(aten.relu.default, _other(aten.abs.default)),
+        lambda: lowered(aten.relu.default, _other(aten.abs.default)),
         "lower.aten.relu.default", "relu",
     ),
     Fault(

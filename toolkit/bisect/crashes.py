@@ -121,7 +121,7 @@ class _Deadly:
         log = self._log_here(culprit.veto) if is_called else self._log_uncalled()
         nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
         kernel = replace(culprit, nodes=nodes.get(min(culprit.veto.kernels), ()))
-        found = find_below(culprit, log, self._passes)
+        found = find_below(culprit, log, self._questions)
         return found or with_excerpt(kernel, log)
 
     def _decomposition(self) -> Culprit | None:

@@ -36,6 +36,9 @@ class Culprit:
         excerpt: The lines of the generated kernel that compute the first wrong value, below the
             kernel's id; "" if unknown.
         line: Guilty `FILE:LINE` of the user's program, if no graph shows the failure; else "".
+        alternatives: Other suspects, as `stage/name`, without any one of which alone the case
+            passes too, and which nothing shows to be innocent.
+        proof: The counterfactual in words, if more is left out than the culprit names; else "".
     """
 
     stage: FailureOrigin
@@ -50,6 +53,8 @@ class Culprit:
     evidence: str = ""
     excerpt: str = ""
     line: str = ""
+    alternatives: tuple[str, ...] = ()
+    proof: str = ""
 
     @property
     def where(self) -> str:

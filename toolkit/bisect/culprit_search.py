@@ -12,6 +12,7 @@ from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.bisect.crashes import find_deadly
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.elimination import (
+    EVERYTHING_FAILS,
     by_decomposition,
     by_fuel,
     by_functionalization,
@@ -19,6 +20,7 @@ from ctk.toolkit.bisect.elimination import (
     by_meta_implementation,
     by_operator,
     by_partition,
+    everything_out,
     partners,
     several_suspects,
     smallest_set,
@@ -111,7 +113,7 @@ def one_suspect(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     for found_by, suspect in _suspects(ask, seen):
         if suspect.veto == Veto():
             continue
-        below = find_below(suspect, seen.log, ask.passes) if suspect.is_kernel else None
+        below = find_below(suspect, seen.log, ask) if suspect.is_kernel else None
         if below is not None:
             return CulpritSet(found_by, (below,))
         if ask.passes(suspect.veto, f"without {suspect}"):
@@ -186,13 +188,17 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
 
 def _report_no_proof(ask: Questions, seen: ObservedCompile) -> Search:
     found_by, suspect = next(_suspects(ask, seen), (None, None))
-    if suspect is not None:
-        reason = "no pass, rewrite or kernel makes the case pass when left out alone"
-    elif not seen.log.stages():
+    if not seen.log.stages():
         reason = f"target {ask.case.target} announces no passes: only the graph can be reduced"
-    else:
+    elif suspect is not None:
+        known = ask.answers.get(suspect.veto)
+        said = f"without it alone: {known[1].verdict.value}" if known else "it cannot be left out"
+        reason = f"no counterfactual passes; {said}"
+    elif ask.fails(everything_out(seen.log), "with nothing but the trace"):
         found_by, suspect = "elimination", Culprit("captured", "autograd_dispatch", Veto())
-        reason = "it fails without any pass, kernel or decomposition"
+        reason = EVERYTHING_FAILS
+    else:
+        reason = "no part of the compile makes the case pass when it is left out alone"
     return Search(
         seen.judgement,
         suspect,

@@ -48,7 +48,7 @@ from ctk.toolkit.bisect.suspects import (
 )
 from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatches
 from ctk.toolkit.compile_log.operator_faults import find_operator_faults
-from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+from ctk.toolkit.compile_log.recorder import EVERY_DECOMPOSITION, CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.search.blocks import likely_cause, single_cause, smallest_subset
 from ctk.toolkit.search.boundaries import verify_boundary
@@ -155,18 +155,28 @@ def by_functionalization(ask: Questions, seen: ObservedCompile) -> CulpritSet | 
     """Return functionalization, if no other step is left that could be guilty.
 
     With every pass, kernel and decomposition left out the case fails; if the captured graph is not
-    functionalized either, it passes. The two differ in that step only.
+    functionalized either, it passes. The two differ in that step only, and in the decompositions of
+    C++, which cannot be left out.
     """
-    every_pass = veto_of(_units(seen.log, kernels=False))
-    everything = join_vetoes(every_pass, NO_KERNELS, Veto(passes=frozenset({PARTITION})))
+    everything = everything_out(seen.log)
     if not ask.fails(everything, "with nothing but the trace"):
         return None
-    reason = "with every pass, kernel and decomposition out it fails; not functionalized, it passes"
+    reason = f"{EVERYTHING_FAILS}; not functionalized, it passes"
     culprit = of_pass_id(FUNCTIONALIZE, evidence=reason)
     if not ask.passes(join_vetoes(everything, culprit.veto), "with the captured graph as it is"):
         return None
     writes = tuple(node.name for node in ask.case.graph.graph.nodes if _writes(node))
     return CulpritSet("elimination", (replace(culprit, captured=writes),), reason=reason)
+
+
+EVERYTHING_FAILS = "with every pass, kernel and decomposition in Python left out it fails"
+
+
+def everything_out(log: CompileLog) -> Veto:
+    """Return the veto of all that can be left out behind the trace, and of its decompositions."""
+    every_pass = veto_of(_units(log, kernels=False))
+    rest = Veto(passes=frozenset({PARTITION, EVERY_DECOMPOSITION}))
+    return join_vetoes(every_pass, NO_KERNELS, rest)
 
 
 def _writes(node: Node) -> bool:

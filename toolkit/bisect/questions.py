@@ -45,7 +45,8 @@ class Questions:
 
     Attributes:
         answers: Description and judgement of each veto.
-        notes: Faults of the program that do not explain the failure, a sentence each.
+        notes: Faults of the program that do not explain the failure, and operators that are right
+            alone; a sentence each.
         findings: Compared values of the steps of the first compile, as far as they were needed.
     """
 
@@ -83,6 +84,13 @@ class Questions:
             KeyError: The question was not asked.
         """
         return self.answers[veto][1]
+
+    def ask_other(self, case: Case, what: str) -> Judgement:
+        """Compile another case, which is a part of this one."""
+        self.compiles += 1
+        answer = self.executor.ask(Question(case, None, Veto()))
+        self.say(f"{what}: {answer.verdict.value}")
+        return answer
 
     def passes(self, veto: Veto, what: str) -> bool:
         """Return whether the case passes, or no longer raises (then `flaky` counts too)."""

@@ -80,6 +80,13 @@ def find_meta_findings(case: Case, log: CompileLog, kind: FailureKind) -> Iterat
             yield Finding(step, "wrong", wrong.mismatch, wrong.node, 1)
 
 
+def inputs_of_graph(case: Case, log: CompileLog, graph: GraphModule) -> tuple[object, ...] | None:
+    """Return the inputs of a compiled graph in its first call; None if they are not known."""
+    stage = next((call.stage for call in log.calls() if call.graph is graph), None)
+    known = stage_values(case, log).inputs_of(stage, graph) if stage is not None else None
+    return known or _as_captured(case, graph)
+
+
 def _as_captured(case: Case, graph: GraphModule) -> tuple[object, ...] | None:
     """Return the captured inputs if a traced graph has the same ones; None if it has others.
 

@@ -20,6 +20,8 @@ Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 
 
 EVERY_KERNEL = "*"
+EVERY_DECOMPOSITION = "dispatch/decompose.*"
+_DECOMPOSE = EVERY_DECOMPOSITION.removesuffix("*")
 
 
 @document
@@ -27,7 +29,8 @@ EVERY_KERNEL = "*"
 class Veto:
     """Events to suppress: passes and kernels by the `str` of their id, rewrites by number.
 
-    `fuel` limits the number of rewrites; None: no limit. The kernel `*` stands for all kernels.
+    `fuel` limits the number of rewrites; None: no limit. The kernel `*` stands for all kernels, the
+    pass `dispatch/decompose.*` for all decompositions, also those of which no log knows yet.
     """
 
     passes: frozenset[str] = frozenset()
@@ -90,6 +93,8 @@ class Recorder:
     def allow_pass(self, pass_id: PassId) -> bool:
         identity = str(pass_id)
         self._start(identity)
+        if EVERY_DECOMPOSITION in self.veto.passes and identity.startswith(_DECOMPOSE):
+            return False
         # A whole backend counts as a pass with the name of its one kernel.
         return identity not in self.veto.passes and identity not in self.veto.kernels
 

@@ -11,6 +11,7 @@ nothing but the answers; `run_search` plays it against a predicate. Three famili
     blocks.py       sets      largest_subset    which of these can go together?
                               smallest_subset   which of these are needed?
                               single_cause      which of these is needed alone?
+                              every_cause       which of these are enough, each alone?
     boundaries.py   numbers   largest_true, smallest_true, find_integer: monotone predicates
     descents.py     orders    descend, least_number, least_landmark: any predicate
 

@@ -91,6 +91,21 @@ def likely_cause(atoms: Sequence[Atom], few: int = 3) -> Search[Block[Atom], Ato
     return (yield from _single_cause_in(half)) if half else None
 
 
+def every_cause(atoms: Sequence[Atom], most: int) -> Search[Block[Atom], Block[Atom]]:
+    """Return the atoms that are true alone, at most so many; a false block holds none.
+
+    One question if there is none; about 2 k log2(n / k) for k of n.
+    """
+    if not atoms or most <= 0 or not (yield tuple(atoms)):
+        return ()
+    if len(atoms) == 1:
+        return tuple(atoms)
+    middle = len(atoms) // 2
+    left = yield from every_cause(atoms[:middle], most)
+    right = yield from every_cause(atoms[middle:], most - len(left))
+    return (*left, *right)
+
+
 def _single_cause_in(atoms: Sequence[Atom]) -> Search[Block[Atom], Atom | None]:
     cause = yield from prefix_end(atoms)
     return cause if (yield (cause,)) else None

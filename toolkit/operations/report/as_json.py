@@ -52,6 +52,9 @@ class CulpritRecord:
         excerpt: The lines of the generated kernel that compute the first wrong value, below the
             kernel's id; none where that is not known.
         line: `FILE:LINE` of the user's program that is to blame; empty where a graph shows more.
+        alternatives: Other suspects (`stage/name`) without any one of which alone the case passes
+            too, and which nothing shows to be innocent; none for a unique culprit.
+        proof: The counterfactual in words, where more is left out than the culprit names.
     """
 
     stage: FailureOrigin
@@ -66,6 +69,8 @@ class CulpritRecord:
     evidence: Line
     excerpt: tuple[Line, ...]
     line: Line = ""
+    alternatives: tuple[Line, ...] = ()
+    proof: Line = ""
 
     @property
     def where(self) -> str:
@@ -293,6 +298,8 @@ def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> CulpritRecord:
         evidence=culprit.evidence,
         excerpt=tuple(culprit.excerpt.splitlines()),
         line=culprit.line,
+        alternatives=culprit.alternatives,
+        proof=culprit.proof,
     )
 
 

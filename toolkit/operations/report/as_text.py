@@ -145,6 +145,7 @@ def _culprit_lines(culprit: CulpritRecord, record: Record) -> list[str]:
         lines += [f"           {line}" for line in culprit.excerpt[1:]]
     proof = _proof(record, culprit) if record.confirmed else f"none: {record.reason}"
     lines.append(f"proof      {proof} (found by {record.found_by})")
+    lines += [f"or         {each}; without it alone it passes too" for each in culprit.alternatives]
     return lines
 
 
@@ -154,7 +155,7 @@ def _proof(record: Record, culprit: CulpritRecord) -> str:
     if record.relation == "independent":
         return "without all of them the case passes, without all but one it fails"
     how = phrase_left_out(culprit.where, is_kernel=culprit.kind == "kernel")
-    return record.reason or f"{how} the case passes"
+    return culprit.proof or record.reason or f"{how} the case passes"
 
 
 def _option_line(option: OptionRecord) -> str:
