@@ -14,6 +14,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.as_json import record_of
 from ctk.toolkit.operations.report.as_text import summary
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.session.whole_program import search_of_whole
 from ctk.toolkit.oracle.answers.journal import Header, start_journal
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.case_folders import linear_case
@@ -88,6 +89,12 @@ ANSWERS: Mapping[str, Search | EndToEnd] = {
     "guards": whole(Signature("accuracy", output="call2.out0"), "dynamo", "guards", "net.py:7"),
     "decomposition": found(passed("dispatch/decompose.aten.gelu.default", "gelu")),
     "lowering": found(LOWERING),
+    "alternatives": found(
+        replace(LOWERING, alternatives=("lowered/lower.aten.add.Tensor",)),
+        ACCURACY,
+        "it passes without lowered/lower.aten.exp.default too, but compiled alone on eager's"
+        " operands aten.exp.default is right and aten.relu.default is wrong",
+    ),
     "fusion": found(FUSION),
     "kernel": found(KERNEL),
     "freezing": found(passed("frozen/fold_constants", "_folded")),
@@ -111,8 +118,8 @@ def text_of(answer: Search | EndToEnd, folder: Path) -> str:
     """Return what `ctk bisect-pass net.py` writes below this folder."""
     target = "inductor" if isinstance(answer, EndToEnd) else "ctk"
     case = replace(linear_case(), target=target)
-    search = answer if isinstance(answer, Search) else Search(Judgement(Verdict.PASSES))
     told = None if isinstance(answer, Search) else answer
+    search = answer if isinstance(answer, Search) else search_of_whole(Search(PASSES), answer)
     folder.mkdir()
     with start_journal(folder, Header("bisect-pass", "net.py", {"target": target}, "full", (), {})):
         pass

@@ -92,6 +92,22 @@ def pulled(x: Tensor) -> Tensor:
     return torch.nn.functional.hardswish(x).sum(-1) * 2.0
 
 
+def flat(x: Tensor) -> Tensor:
+    return torch.nn.functional.softplus(x * 2.0).view(-1)
+
+
+def flat_in_two_ways(x: Tensor) -> Tensor:
+    return torch.nn.functional.hardswish(torch.nn.functional.softplus(x)).view(-1) + 1.0
+
+
+def flat_gradient(x: Tensor) -> Tensor:
+    return torch.nn.functional.softplus(x).view(-1)
+
+
+def _turned(value: Tensor) -> Tensor:
+    return value.t().contiguous().t()
+
+
 def halved_and_shown(x: Tensor) -> tuple[Tensor, Tensor]:
     return halved(x.sin()), x.cos()
 
@@ -136,6 +152,22 @@ FAULTS = (
         "a decomposition is shifted", pulled, (matrix(),),
         lambda: _decomposed(aten.hardswish.default, lambda value: value + 0.5),
         "dispatch/decompose.aten.hardswish.default",
+    ),
+    Fault(
+        "a decomposition with another layout", flat, (matrix(),),
+        lambda: _decomposed(aten.softplus.default, _turned),
+        "dispatch/decompose.aten.softplus.default", quick=True,
+    ),
+    Fault(
+        "one of two decompositions with another layout", flat_in_two_ways, (matrix(),),
+        lambda: _decomposed(aten.hardswish.default, _turned),
+        "dispatch/decompose.aten.hardswish.default",
+    ),
+    Fault(
+        "a decomposition with another layout and a gradient", flat_gradient,
+        (matrix(grad=True),),
+        lambda: _decomposed(aten.softplus.default, _turned),
+        "dispatch/decompose.aten.softplus.default",
     ),
     Fault(
         "strides are told that are not given", halved_and_shown, (matrix(),),

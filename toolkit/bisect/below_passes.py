@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.properties import is_view
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.properties import base_of, is_mutating, is_view
 from ctk.compiler.observe import KernelRecord, PassRecord, RewriteRecord
 from ctk.compiler.usercode.closure import reachable
 from ctk.toolkit.bisect.culprit import Culprit
@@ -55,13 +56,25 @@ class Scene:
 
         A constant that falls back hides its value from a lowering that cannot inline it.
         """
-        known = {operator_of(str(p.id)): str(p.id) for p in self.passes if not p.vetoed}
+        known = self._known
 
         def late(node: Node) -> tuple[bool, bool]:
             return not self.failed and is_view(node), not node.all_input_nodes
 
         operators = (str(node.target) for node in sorted(self.nodes, key=late))
         return {operator: known[operator] for operator in operators if operator in known}
+
+    @property
+    def _known(self) -> dict[str, str]:
+        return {operator_of(str(p.id)): str(p.id) for p in self.passes if not p.vetoed}
+
+    @property
+    def writers(self) -> list[Node]:
+        """The nodes that write to memory."""
+        return [node for node in self.graph.graph.nodes if is_mutating(node)]
+
+    def lowering_of(self, node: Node) -> str | None:
+        return self._known.get(str(node.target))
 
     @property
     def excerpt(self) -> str:
@@ -130,6 +143,11 @@ def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:
                 return True
             written.update(kernel.values)
     return False
+
+
+def written_bases(writer: Node) -> set[Node]:
+    """Return the nodes whose memory a node writes to."""
+    return {base_of(written) for written in mutated_arguments(writer)}
 
 
 def operator_of(where: str) -> str:

@@ -28,6 +28,7 @@ from torch.fx import Node
 
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.questions import (
+    MOST_ALTERNATIVES,
     NO_KERNELS,
     CulpritSet,
     ObservedCompile,
@@ -50,7 +51,7 @@ from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatch
 from ctk.toolkit.compile_log.operator_faults import find_operator_faults
 from ctk.toolkit.compile_log.recorder import EVERY_DECOMPOSITION, CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
-from ctk.toolkit.search.blocks import likely_cause, single_cause, smallest_subset
+from ctk.toolkit.search.blocks import every_cause, likely_cause, single_cause, smallest_subset
 from ctk.toolkit.search.boundaries import verify_boundary
 from ctk.toolkit.search.questions import run_search
 
@@ -122,8 +123,15 @@ def by_decomposition(ask: Questions, seen: ObservedCompile) -> CulpritSet | None
     culprit = the_decomposition(ask, seen.log, ask.cheapest())
     if culprit is None or not ask.passes(culprit.veto, f"without {culprit.where}"):
         return None
+    names = [str(p.id) for p in seen.log.passes() if p.id.stage == "dispatch" and not p.vetoed]
+
+    def passes_without(some: Sequence[str]) -> bool:
+        return ask.passes(Veto(passes=frozenset(some)), f"without {list_names(some)}")
+
+    others = [name for name in names if name != culprit.where]
+    also = run_search(every_cause(others, MOST_ALTERNATIVES), passes_without)
     evidence = "the case passes when the operator is kept whole"
-    return CulpritSet("elimination", (replace(culprit, evidence=evidence),))
+    return CulpritSet("elimination", (replace(culprit, evidence=evidence, alternatives=also),))
 
 
 def the_decomposition(ask: Questions, log: CompileLog, base: Veto) -> Culprit | None:
@@ -131,7 +139,7 @@ def the_decomposition(ask: Questions, log: CompileLog, base: Veto) -> Culprit | 
     records = {str(p.id): p for p in log.passes() if p.id.stage == "dispatch"}
 
     def passes_without(names: Sequence[str]) -> bool:
-        what = f"without {len(names)} decompositions"
+        what = f"without {list_names(names)}"
         return ask.passes(join_vetoes(Veto(passes=frozenset(names)), base), what)
 
     name = run_search(single_cause(list(records)), passes_without)

@@ -19,6 +19,7 @@ an operand without a known value cannot be compiled alone.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import getitem
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,9 +84,7 @@ def _is_alike(expected: Signature, seen: Signature) -> bool:
     return seen.kind == expected.kind or seen.kind not in _ERRORS
 
 
-def isolate(
-    case: Case, gm: GraphModule, node: Node, values: Mapping[str, object]
-) -> Case | None:
+def isolate(case: Case, gm: GraphModule, node: Node, values: Mapping[str, object]) -> Case | None:
     """Return the case of one node of a lowered graph alone; None if it cannot be alone."""
     if node.op != "call_function" or is_effect(node) or is_random(node):
         return None
@@ -114,7 +113,7 @@ class _Builder:
     values: Mapping[str, object]
     graph: Graph = field(default_factory=Graph)
     inputs: list[object] = field(default_factory=list[object])
-    _made: dict[Node, object] = field(default_factory=dict[Node, object])
+    _made: dict[Node, Any] = field(default_factory=dict[Node, Any])
 
     def add(self, node: Node) -> bool:
         """Add a node, its operands as inputs, and its result as output."""
@@ -127,7 +126,7 @@ class _Builder:
         self.graph.output((result,))
         return True
 
-    def _give(self, source: Node) -> object:
+    def _give(self, source: Node) -> Any:
         """Return an input with the value of a node; a number is a constant."""
         value = self.values.get(source.name)
         if not isinstance(value, Tensor):
@@ -135,7 +134,7 @@ class _Builder:
         self.inputs.append(value)
         return self.graph.placeholder(f"given_{source.name}")
 
-    def _as_in_compile(self, source: Node, given: object) -> object:
+    def _as_in_compile(self, source: Node, given: Any) -> Any:
         """Return an operand as the compile has it: an input, an attribute, or computed."""
         if source.op == "get_attr":
             return self._copy(source)
@@ -148,7 +147,7 @@ class _Builder:
         for operand in node.all_input_nodes:
             if operand not in self._made:
                 self._made[operand] = self._copy(operand)
-        copied = copy_node(self.graph, node, self._made.__getitem__)  # type: ignore[arg-type]
+        copied = copy_node(self.graph, node, self._made.__getitem__)
         copied.meta = {}
         return copied
 

@@ -24,20 +24,19 @@ The generators of ctk (c, triton) number all changes of a graph: shared buffers,
 lowered nodes. These are left out in that order. Values are used only as far as the log has them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ctk.compiler.fx.properties import base_of
 from ctk.compiler.observe import RewriteRecord
-from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of
+from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of, written_bases
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.isolation import Isolation, views_read_by
-from ctk.toolkit.bisect.questions import Questions
+from ctk.toolkit.bisect.questions import MOST_ALTERNATIVES, Questions
 from ctk.toolkit.bisect.suspects import list_names, of_pass_id, of_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
-from ctk.toolkit.search.blocks import every_cause, likely_cause
+from ctk.toolkit.search.blocks import likely_causes
 from ctk.toolkit.search.questions import run_search
-
-MOST_ALTERNATIVES = 4
 
 
 def find_below(culprit: Culprit, log: CompileLog, ask: Questions) -> Culprit | None:
@@ -56,9 +55,7 @@ def with_excerpt(culprit: Culprit, log: CompileLog) -> Culprit:
 
 
 class _Search:
-    def __init__(
-        self, scene: Scene, kernel: Culprit, ask: Questions, isolation: Isolation
-    ) -> None:
+    def __init__(self, scene: Scene, kernel: Culprit, ask: Questions, isolation: Isolation) -> None:
         self._scene, self._kernel, self._ask = scene, kernel, ask
         self._passes, self._isolation = ask.passes, isolation
 
@@ -117,40 +114,56 @@ class _Search:
     def _lowering(self) -> Culprit | None:
         """Return the guilty lowering: of several without which it passes, the one wrong alone."""
         names = list(self._scene.lowerings.values())
-        guilty, *others = self._every_cause(names, self._without_passes) or [None]
-        if guilty is None:
-            return None
-        if others:
-            return self._rank([name for name in names if name in (guilty, *others)])
-        return of_pass_id(guilty, self._nodes_of(guilty), self._kernel.evidence)
+        causes = run_search(likely_causes(names, MOST_ALTERNATIVES), self._without_passes)
+        if len(causes) > 1:
+            return self._rank(causes)
+        return self._with_writer(self._of_lowering(causes[0])) if causes else None
 
-    def _rank(self, names: Sequence[str]) -> Culprit:
+    def _of_lowering(self, name: str) -> Culprit:
+        return of_pass_id(name, self._nodes_of(name), self._kernel.evidence)
+
+    def _rank(self, causes: Sequence[str]) -> Culprit:
         """Return the guilty one of several lowerings, with those that may be guilty instead.
 
         1. The first in the order of the graph that is wrong alone, on eager's operands.
         2. None is: the operator that reads them, if it is wrong alone.
         3. Neither is: the last one, and the others are its alternatives.
         """
-        names = sorted(names, key=lambda name: self._position(self._nodes_of(name)))
+        names = sorted(causes, key=lambda name: self._position(self._nodes_of(name)))
         wrong = {name: self._isolation.is_wrong(self._nodes_of(name)) for name in names}
         guilty = next((name for name in names if wrong[name]), None)
-        reader = self._reader(names) if guilty is None else None
-        if guilty is not None:
-            culprit = of_pass_id(guilty, self._nodes_of(guilty), self._kernel.evidence)
-        elif reader is not None:
-            culprit = reader
-        else:
-            culprit = of_pass_id(names[-1], self._nodes_of(names[-1]), self._kernel.evidence)
+        culprit = self._of_lowering(guilty) if guilty is not None else self._reader(names)
+        if culprit is None:
+            return replace(self._of_lowering(names[-1]), alternatives=tuple(names[:-1]))
         others = [name for name in names if name != culprit.where]
-        is_known = guilty is not None or reader is not None
-        for name in others:
-            if is_known and wrong[name] is False:
-                self._ask.innocent.append(
-                    f"it passes without {name} too, but compiled alone on eager's operands"
-                    f" {operator_of(name)} is right and {operator_of(culprit.where)} is wrong"
-                )
-        left = [name for name in others if not (is_known and wrong[name] is False)]
-        return replace(culprit, alternatives=tuple(left))
+        self._ask.innocent += [
+            f"it passes without {name} too, but compiled alone on eager's operands"
+            f" {operator_of(name)} is right and {operator_of(culprit.where)} is wrong"
+            for name in others
+            if wrong[name] is False
+        ]
+        left = tuple(name for name in others if wrong[name] is not False)
+        return replace(culprit, alternatives=left)
+
+    def _with_writer(self, reader: Culprit) -> Culprit:
+        """Return a culprit with the node that writes to the memory it reads, if it is right alone.
+
+        The order of the two may be wrong, and a reader that falls back reads at once.
+        """
+        nodes = [node for node in self._scene.nodes if node.name in reader.nodes]
+        read = {base_of(operand) for node in nodes for operand in node.all_input_nodes}
+        writer = next((w for w in self._scene.writers if read & written_bases(w)), None)
+        if writer is None or self._isolation.is_wrong(reader.nodes) is not False:
+            return reader
+        lowering = self._scene.lowering_of(writer)
+        is_enough = lowering is not None and self._without_passes([lowering])
+        proof = (
+            "when that operator alone falls back to ATen the case passes; compiled alone on eager's"
+            f" operands it is right too: {writer.name} writes to the memory that it reads"
+        )
+        alternatives = (lowering,) if lowering is not None and is_enough else ()
+        nodes = (*reader.nodes, writer.name)
+        return replace(reader, nodes=nodes, proof=proof, alternatives=alternatives)
 
     def _reader(self, names: Sequence[str]) -> Culprit | None:
         """Return the operator that is wrong alone where it reads these lowerings' values.
@@ -186,30 +199,22 @@ class _Search:
         order = [node.name for node in self._scene.graph.graph.nodes]
         return min(map(order.index, names), default=len(order))
 
-    def _every_cause(
-        self, names: Sequence[str], is_cause: Callable[[Sequence[str]], bool]
-    ) -> list[str]:
-        """Return the atoms without which alone the case passes, the likeliest first."""
-        first = run_search(likely_cause(names), is_cause)
-        if first is None:
-            return []
-        others = [name for name in names if name != first]
-        return [first, *run_search(every_cause(others, MOST_ALTERNATIVES), is_cause)]
-
     def _switch(self, names: Sequence[str]) -> Culprit | None:
-        guilty, *others = self._every_cause(names, self._without_passes) or [None]
-        if guilty is None:
+        causes = run_search(likely_causes(names, MOST_ALTERNATIVES), self._without_passes)
+        if not causes:
             return None
-        culprit = of_pass_id(guilty, self._kernel.nodes, self._kernel.evidence)
-        return replace(culprit, alternatives=tuple(others))
+        culprit = of_pass_id(causes[0], self._kernel.nodes, self._kernel.evidence)
+        return replace(culprit, alternatives=causes[1:])
 
     def _fusion(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
         by_number = {str(fusion.id.number): fusion for fusion in fusions}
-        guilty, *others = self._every_cause(list(by_number), self._without_fusions) or [None]
-        if guilty is None:
+        causes = run_search(
+            likely_causes(list(by_number), MOST_ALTERNATIVES), self._without_fusions
+        )
+        if not causes:
             return None
-        others = tuple(str(self._of_fusion(by_number[number])) for number in others)
-        return replace(self._of_fusion(by_number[guilty]), alternatives=others)
+        found, *others = (self._of_fusion(by_number[number]) for number in causes)
+        return replace(found, alternatives=tuple(map(str, others)))
 
     def _of_fusion(self, rewrite: RewriteRecord) -> Culprit:
         record = next(p for p in self._scene.passes if p.id == rewrite.id.pass_id)

@@ -17,6 +17,9 @@ from ctk.toolkit.oracle.questions.judge import judge
 
 Progress = Callable[[str], None]
 NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
+MOST_ALTERNATIVES = 4
+"""Most suspects besides the culprit without which the case is asked about alone."""
+
 _SHOWN = 3
 """How many questions are listed as exclusions; the rest is counted."""
 

@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.observe import Stage
 from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
 from ctk.compiler.torch_compat.fx.operators import kind_of
 from ctk.repro_templates.numbers.errors import Mismatch
@@ -82,8 +83,8 @@ def find_meta_findings(case: Case, log: CompileLog, kind: FailureKind) -> Iterat
 
 def inputs_of_graph(case: Case, log: CompileLog, graph: GraphModule) -> tuple[object, ...] | None:
     """Return the inputs of a compiled graph in its first call; None if they are not known."""
-    stage = next((call.stage for call in log.calls() if call.graph is graph), None)
-    known = stage_values(case, log).inputs_of(stage, graph) if stage is not None else None
+    stages: list[Stage] = [call.stage for call in log.calls() if call.graph is graph]
+    known = stage_values(case, log).inputs_of(stages[0], graph) if stages else None
     return known or _as_captured(case, graph)
 
 

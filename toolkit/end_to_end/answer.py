@@ -28,6 +28,7 @@ class EndToEnd:
         backend: The lowest rung of the ladder that shows the failure; empty if only
             the target does.
         more: The change of the failing call against the program's own (`CHANGES`), or empty.
+        alternatives: Other lines that make the program pass as `line` does.
     """
 
     judgement: Judgement
@@ -41,6 +42,7 @@ class EndToEnd:
     target: str = ""
     backend: str = ""
     more: str = ""
+    alternatives: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:

@@ -46,27 +46,61 @@ def answer_by(play: Play, question: ProgramQuestion) -> EndToEnd:
         target=question.target,
         more=found.more,
     )
-    return _find_layer(whole, found, play) if found.judgement.fails else whole
+    if not found.judgement.fails:
+        return whole
+    return _find_layer(whole, found, play, (question.target, question.config))
 
 
-def _find_layer(whole: EndToEnd, found: Compared, play: Play) -> EndToEnd:
-    """Return the answer for a failure of the target, with the lowest layer that shows it."""
-    layer, cause = _raising_stage(found) or ("runtime", _cause_of(found, "runtime"))
-    answer = replace(whole, layer=layer, cause=cause)
+Rung = tuple[str, Mapping[str, object]]
+"""A backend and its options."""
+
+
+def _find_layer(whole: EndToEnd, found: Compared, play: Play, target: Rung) -> EndToEnd:
+    """Return the answer for a failure of the target, with the lowest layer that shows it.
+
+    The play that shows it and the one below it are repeated: a layer is named only if both give the
+    same answer again.
+    """
     evidence: list[str] = []
-    for backend, layer, what in LADDER:
-        seen = found if backend == whole.target else play(backend, {})
-        evidence.append(f"{what} (backend={backend!r}): {_describe(seen.judgement)}")
-        if are_alike(found.judgement, seen.judgement):
-            cause = _cause_of(seen, layer)
-            answer = replace(answer, layer=layer, cause=cause, call=seen.call, more=seen.more)
-            answer = replace(answer, backend=backend)
+    below: Rung | None = None  # eager itself, which is compared with itself
+    shown, seen, lowest = target, found, ""
+    layer, cause = _raising_stage(found) or ("runtime", _cause_of(found, "runtime"))
+    for backend, its_layer, what in LADDER:
+        rung = target if backend == whole.target else (backend, {})
+        played = found if rung is target else play(*rung)
+        evidence.append(f"{what} (backend={backend!r}): {_describe(played.judgement)}")
+        if are_alike(found.judgement, played.judgement):
+            shown, seen, lowest = rung, played, backend
+            layer, cause = its_layer, _cause_of(played, its_layer)
             break
+        below = rung
     else:
         evidence.append(f"{whole.target}: {_describe(found.judgement)}")
-    if answer.more:
-        evidence.append(f"call {answer.call} has {CHANGES[answer.more]}")
-    return replace(answer, evidence=tuple(evidence))
+    if seen.more:
+        evidence.append(f"call {seen.call} has {CHANGES[seen.more]}")
+    answer = replace(whole, evidence=tuple(evidence), call=seen.call, more=seen.more)
+    doubt = _repeat(found.judgement, play, shown, below)
+    if doubt is None:
+        return replace(answer, layer=layer, cause=cause, backend=lowest)
+    answer = replace(answer, evidence=(*evidence, doubt.detail))
+    return replace(answer, judgement=doubt) if doubt.verdict is Verdict.FLAKY else answer
+
+
+def _repeat(found: Judgement, play: Play, shown: Rung, below: Rung | None) -> Judgement | None:
+    """Repeat the two plays that decide a layer; None if both answer as before.
+
+    Returns:
+        FLAKY if no play of the failure fails again; else the failure, with the other answer.
+    """
+    again = play(*shown).judgement
+    if not are_alike(found, again):
+        detail = f"played again, backend={shown[0]!r}: {_describe(again)}"
+        return replace(found, verdict=Verdict.FLAKY, detail=detail)
+    under = play(*below).judgement if below is not None else None
+    if below is not None and under is not None and are_alike(found, under):
+        detail = f"played again, backend={below[0]!r}: {_describe(under)}; it fails at random"
+        return replace(found, detail=detail)
+    return None
 
 
 RAISES = ("runtime-error", "compile-error", "other-error")

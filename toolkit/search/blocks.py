@@ -106,6 +106,15 @@ def every_cause(atoms: Sequence[Atom], most: int) -> Search[Block[Atom], Block[A
     return (*left, *right)
 
 
+def likely_causes(atoms: Sequence[Atom], most: int) -> Search[Block[Atom], Block[Atom]]:
+    """Return the likely cause, and at most so many others that are true alone; () if none is."""
+    first = yield from likely_cause(atoms)
+    if first is None:
+        return ()
+    others = yield from every_cause([atom for atom in atoms if atom != first], most)
+    return (first, *others)
+
+
 def _single_cause_in(atoms: Sequence[Atom]) -> Search[Block[Atom], Atom | None]:
     cause = yield from prefix_end(atoms)
     return cause if (yield (cause,)) else None

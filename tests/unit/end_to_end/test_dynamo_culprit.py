@@ -4,6 +4,7 @@ A bug that torch mends fails here, by name: take its file out.
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.programs.player import Player
 from ctk.toolkit.execution.programs.program_protocol import Plan, PlayAnswer, PlayedDifference
-from ctk.toolkit.reduce.program.dynamo_culprit import cause_of, guilty_line, refine
-from ctk.toolkit.reduce.program.eager_lines import outside_lines
-from ctk.toolkit.reduce.program.smallest_program import ProgramQuestioned, explain_program
+from ctk.toolkit.reduce.program.dynamo_culprit import cause_of, guilty_line, refine, with_line
+from ctk.toolkit.reduce.program.eager_lines import outside_lines, with_break
+from ctk.toolkit.reduce.program.smallest_program import (
+    ProgramQuestioned,
+    explain_program,
+    name_culprit,
+)
 from tests.helpers.project import ROOT
 
 BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))
@@ -144,3 +149,58 @@ def test_a_line_knows_which_functions_of_the_program_it_calls():
     text = "def g(x):\n    return x + 1\ndef model():\n    return lambda x: g(x)\n"
     found = {each.source: each.calls for each in outside_lines(text)}
     assert found == {"return x + 1": frozenset(), "return lambda x: g(x)": frozenset({"g"})}
+
+
+TWO_LINES = """def model():
+    def f(x):
+        x = x + 1
+        y = read(x)
+        z = y
+        return z.half()
+    return f
+"""
+
+
+class Scripted:
+    """Plays a program by its text: it passes if one of the marks is in it."""
+
+    def __init__(self, *marks: str) -> None:
+        self.marks = marks
+
+    def play(self, text, plan):
+        if any(mark in text for mark in self.marks):
+            return PlayAnswer()
+        return PlayAnswer((PlayedDifference("accuracy", "call1.out0", "1"),))
+
+
+CAUSE, SYMPTOM = "_outside(lambda: read(x))", "return _outside(lambda: z.half())"
+
+
+def test_a_line_that_a_graph_break_mends_is_a_symptom():
+    broken = "_outside(lambda: None)\n        return z.half()"
+    found = guilty_line(Scripted(CAUSE, SYMPTOM, broken), TWO_LINES, EAGER)
+    assert found is not None and (found.line, found.others) == (4, ())
+
+
+def test_two_lines_that_nothing_tells_apart_are_both_listed():
+    found = guilty_line(Scripted(CAUSE, SYMPTOM), TWO_LINES, EAGER)
+    assert found is not None and (found.line, found.others) == (4, (6,))
+    answer = with_line(WRONG, "net.py:4", found, "net.py:6")
+    assert answer.alternatives == ("net.py:6",)
+    assert "it passes with net.py:6 outside, too" in answer.evidence
+
+
+def test_a_program_with_a_break_around_a_line():
+    text = with_break(TWO_LINES, 4)
+    assert text is not None
+    around = "_outside(lambda: None)\n        y = read(x)\n        _outside(lambda: None)\n"
+    assert around in text
+    assert with_break(TWO_LINES, 99) is None
+
+
+def test_only_the_target_differs_so_no_line_is_named(player):
+    answer = replace(WRONG, layer="runtime", cause="recompile", backend="")
+    found, blamed = refine(answer, Scripted(), TWO_LINES, EAGER)
+    assert (found.cause, found.confirmed, blamed.cause) == ("recompile", False, "recompile")
+    asked = ProgramQuestioned(BUGS[0], BUGS[0].read_text(), answer, EAGER)
+    assert name_culprit(asked).line == ""

@@ -9,6 +9,7 @@ from ctk.toolkit.search.blocks import (
     largest_subset,
     largest_subset_from_singles,
     likely_cause,
+    likely_causes,
     prefix_end,
     single_cause,
     smallest_subset,
@@ -201,6 +202,22 @@ def test_a_single_cause():
     assert run_search(single_cause(["a", "b", "c"]), lambda names: "b" in names) == "b"
     assert run_search(single_cause(["a", "b"]), lambda names: False) is None
     assert run_search(single_cause(["a", "b"]), lambda names: len(names) > 1) is None
+
+
+@pytest.mark.parametrize(
+    ("causes", "found", "questions"),
+    [("", (), 3), ("b", ("b",), 3), ("ac", ("a", "c"), 4), ("abc", ("a", "b", "c"), 4)],
+)
+def test_likely_causes_are_each_true_alone(causes, found, questions):
+    asked: list[tuple[str, ...]] = []
+
+    def is_true(atoms):
+        asked.append(tuple(atoms))
+        return any(atom in causes for atom in atoms)
+
+    assert run_search(likely_causes(["a", "b", "c"], 4), is_true) == found
+    assert len(asked) == questions
+    assert len(run_search(likely_causes("abcdef", 2), lambda atoms: True)) == 3
 
 
 def test_a_few_suspects_are_asked_about_one_by_one_many_by_halving():

@@ -89,7 +89,7 @@ def headline(record: Record) -> str:
     what = f"{record.case} with target {record.target}"
     whole = record.end_to_end
     if whole is not None and whole.judgement.fails:
-        proof = "confirmed" if whole.confirmed else "no graph shows it"
+        proof = "confirmed" if record.confirmed else "not confirmed"
         line = f", {whole.line}" if whole.line else ""
         what = f"{whole.program} with target {record.target}"
         return f"{what} fails in {whole.where}{line} ({proof})"
@@ -117,8 +117,6 @@ def _end_to_end_lines(whole: EndToEnd, record: Record) -> Iterator[str]:
     yield from [f"call       number {whole.call} of the program"] * bool(whole.call)
     yield from [f"line       {whole.line}"] * bool(whole.line)
     yield from (f"evidence   {each}" for each in whole.evidence)
-    if record.call_nodes.before:
-        yield "excluded   each graph, compiled alone, gives eager's results"
 
 
 def _one_line(culprit: CulpritRecord) -> str:

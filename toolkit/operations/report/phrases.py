@@ -45,7 +45,7 @@ MEANINGS: Mapping[FailureKind, str] = {
 
 PLACES: Mapping[FailureOrigin, str] = {
     "dynamo": "Dynamo: its capture, guards and resumes, and code around graphs, with any backend",
-    "runtime": "the wrappers of compiled graphs, or a later call; no graph alone shows it",
+    "runtime": "the target in the whole program: compiled graphs, their wrappers, later calls",
     "operator": "a custom operator that does not keep to its declaration: no compiler is at fault",
     "captured": "the graph as Dynamo captured it, on its way to the compiler",
     "pre_grad": "the passes before autograd",

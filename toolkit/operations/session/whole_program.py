@@ -14,6 +14,7 @@ from pathlib import Path
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.isolation import plan_of, source_of
@@ -124,7 +125,7 @@ def _finish(
     has_script = script is not None and script.is_file()
     return run.finish(
         is_done=not is_interrupted,
-        search=_search_of(run.found.search, known.answer),
+        search=search_of_whole(run.found.search, known.answer),
         end_to_end=known.answer,
         program=known.size,
         minimal=folder if has_script else None,
@@ -134,17 +135,24 @@ def _finish(
     )
 
 
-def _search_of(search: Search, answer: EndToEnd) -> Search:
-    reason = "" if answer.confirmed else "no graph shows it, and nothing makes the program pass"
-    if not answer.cause or answer.layer is None:
-        return replace(search, judgement=answer.judgement, reason=reason)
-    evidence = answer.evidence[-1] if answer.evidence else ""
-    culprit = Culprit(answer.layer, answer.cause, Veto(), evidence=evidence, line=answer.line)
-    return replace(
-        search,
-        judgement=answer.judgement,
-        culprit=culprit,
-        confirmed=answer.confirmed,
-        found_by="elimination",
-        reason=reason,
+def search_of_whole(search: Search, answer: EndToEnd) -> Search:
+    """Return the search for the graphs as one for the whole program, whose answer is known."""
+    reason = (
+        "" if answer.confirmed else "no graph shows it, and no counterfactual that was asked passes"
     )
+    if search.judgement.verdict is Verdict.PASSES:
+        said = "each graph, compiled alone, gives eager's results"
+        search = replace(search, excluded=(*search.excluded, said))
+    search = replace(search, judgement=answer.judgement, confirmed=answer.confirmed, reason=reason)
+    if not answer.cause or answer.layer is None:
+        return search
+    evidence = answer.evidence[-1] if answer.evidence else ""
+    culprit = Culprit(
+        answer.layer,
+        answer.cause,
+        Veto(),
+        evidence=evidence,
+        line=answer.line,
+        alternatives=answer.alternatives,
+    )
+    return replace(search, culprit=culprit, found_by="elimination")

@@ -11,6 +11,11 @@ Counterfactuals decide, each a run of the same program:
         a value                                         -> capture
 
 The culprit is `confirmed` only if a counterfactual passes. Graphs and passes are not searched.
+
+Of several lines, one is preferred that makes the program pass only outside of Dynamo, and not with
+a graph break around it: a break alone may hide the symptom of an earlier line. All others are its
+alternatives. If only the target differs (`runtime`), a line proves nothing, since it changes every
+graph: none is searched.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +25,12 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.programs.player import Player
 from ctk.toolkit.execution.programs.program_protocol import Plan, PlayAnswer
-from ctk.toolkit.reduce.program.eager_lines import Outside, outside_calls, outside_lines
+from ctk.toolkit.reduce.program.eager_lines import (
+    Outside,
+    outside_calls,
+    outside_lines,
+    with_break,
+)
 
 MOST_LINES = 60
 """Most lines to try one by one: each is a compile."""
@@ -48,7 +58,14 @@ class Blamed:
 def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
     """Return the part of Dynamo that is at fault, by the counterfactual that passes."""
     first = seen.differences[0]
-    is_first = first.call == 1  # unknown (0) for a process that ended
+    return _by_plans(player, text, plan, first.call) or Blamed(
+        _kind_of_cause(first.signature, seen)
+    )
+
+
+def _by_plans(player: Player, text: str, plan: Plan, call: int) -> Blamed | None:
+    """Return the cause, if static sizes or a fresh compile before each call make it pass."""
+    is_first = call == 1  # unknown (0) for a process that ended
     static = replace(plan, dynamic=False)
     fresh = replace(plan, fresh=True)
     may_be_dynamic = plan.dynamic is not False and (plan.dynamic or not is_first)
@@ -57,7 +74,7 @@ def cause_of(player: Player, text: str, plan: Plan, seen: PlayAnswer) -> Blamed:
     if not is_first and _passes(player, text, fresh):
         said = "compiled again before each call, it passes: a stale entry is reused"
         return Blamed("guards", (said,), True, fresh)
-    return Blamed(_kind_of_cause(first.signature, seen))
+    return None
 
 
 def _passes(player: Player, text: str, plan: Plan) -> bool:
@@ -92,14 +109,30 @@ def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:
     """
     lines = islice(outside_lines(text), MOST_LINES)
     passing = [line for line in lines if _passes(player, line.text, plan)]
-    inner = [each for each in passing if not each.calls]
-    found = min(inner or passing, key=lambda each: (len(each.source), each.line), default=None)
+    inner = [each for each in passing if not each.calls] or passing
+    if len(inner) > 1:
+        inner = [each for each in inner if _needs_more(player, text, plan, each.line)] or inner
+    found = min(inner, key=lambda each: (len(each.source), each.line), default=None)
     if found is None:
         return None
+    others = tuple(each.line for each in inner if each.line != found.line)
     for part in islice(outside_calls(text, found.line), MOST_LINES):
         if len(part.source) < len(found.source) and _passes(player, part.text, plan):
             found = part
-    return found
+    return replace(found, others=others)
+
+
+def _needs_more(player: Player, text: str, plan: Plan, line: int) -> bool:
+    """Return whether the program still fails with a graph break around a line."""
+    broken = with_break(text, line)
+    return broken is None or not _passes(player, broken, plan)
+
+
+def passes_outside(player: Player, text: str, plan: Plan, line: int) -> bool:
+    """Return whether a program passes with the statement of a line outside of Dynamo."""
+    return any(
+        _passes(player, each.text, plan) for each in outside_lines(text) if each.line == line
+    )
 
 
 def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[EndToEnd, Blamed]:
@@ -108,12 +141,12 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
     if not seen.differences:
         why = seen.unanswered or "played again in a process of its own, it passes"
         return replace(answer, evidence=(*answer.evidence, f"not narrowed down: {why}")), Blamed("")
-    is_of_wrapper = answer.layer not in ("dynamo", "dispatch")  # only the target fails
-    found = Blamed("")
-    if answer.more or not is_of_wrapper:
+    if answer.layer in ("dynamo", "dispatch"):
         found = cause_of(player, text, plan, seen)
-    if is_of_wrapper and not found.confirmed:
-        found = Blamed(wrapper_of(seen.differences[0].signature) or answer.cause)
+    else:
+        first = seen.differences[0]
+        other = Blamed(wrapper_of(first.signature) or answer.cause)
+        found = _by_plans(player, text, plan, first.call) or other
     broken = tuple(f"Dynamo broke the graph: {reason}" for reason in seen.breaks[:2])
     named = replace(
         answer,
@@ -124,7 +157,14 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
     return named, found
 
 
-def with_line(answer: EndToEnd, line: str, found: Outside) -> EndToEnd:
-    """Return the answer with the guilty line; `line` is `FILE:LINE`."""
-    said = f"with {line} `{found.source}` run outside of Dynamo it passes"
-    return replace(answer, line=line, confirmed=True, evidence=(*answer.evidence, said))
+def with_line(answer: EndToEnd, line: str, found: Outside, *others: str) -> EndToEnd:
+    """Return the answer with the guilty line and its alternatives; each is a `FILE:LINE`."""
+    said = [f"with {line} `{found.source}` run outside of Dynamo it passes"]
+    said += [f"it passes with {other} outside, too" for other in others]
+    return replace(
+        answer,
+        line=line,
+        confirmed=True,
+        evidence=(*answer.evidence, *said),
+        alternatives=others,
+    )

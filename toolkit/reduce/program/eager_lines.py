@@ -17,6 +17,7 @@ from typing import TypeGuard
 
 from ctk.toolkit.reduce.program.program_edits import replace_node
 from ctk.toolkit.reduce.program.syntax import (
+    blocks_of,
     copy_tree,
     number_nodes,
     number_of,
@@ -50,6 +51,7 @@ class Outside:
     Attributes:
         line: Of the given text, from 1; `column` from 0.
         calls: Functions of the program that it calls: the fault may be in them.
+        others: Other lines of the text that make the program pass in the same way.
     """
 
     line: int
@@ -57,6 +59,7 @@ class Outside:
     calls: frozenset[str]
     text: str
     column: int = 0
+    others: tuple[int, ...] = ()
 
 
 def outside_lines(text: str) -> Iterator[Outside]:
@@ -73,6 +76,29 @@ def outside_lines(text: str) -> Iterator[Outside]:
             if node.end_lineno != line and not isinstance(node, _BLOCKS):
                 source = ast.unparse(node)  # of several lines
             yield Outside(line, source, frozenset(calls), _with_helper(made), node.col_offset)
+
+
+def with_break(text: str, line: int) -> str | None:
+    """Return the program with a graph break before and after a line, which itself stays compiled.
+
+    The control of a line outside: a break alone may also make a program pass. None if no statement
+    of a block begins there.
+    """
+    tree = parse_program(text)
+    for node in ast.walk(tree):
+        for block in blocks_of(node):
+            place = next((i for i, each in enumerate(block) if each.lineno == line), None)
+            if place is None:
+                continue
+            own = block[place]
+            after = [] if isinstance(own, (ast.Return, *_BLOCKS)) else [_break()]
+            block[place : place + 1] = [_break(), own, *after]
+            return _with_helper(ast.fix_missing_locations(tree))
+    return None
+
+
+def _break() -> ast.stmt:
+    return ast.Expr(_call_outside(ast.Constant(None)))
 
 
 def outside_calls(text: str, line: int) -> Iterator[Outside]:

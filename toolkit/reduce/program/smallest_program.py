@@ -12,7 +12,12 @@ from ctk.toolkit.case.formats.files import make_folder, write_text
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.reduce.program.dynamo_culprit import guilty_line, refine, with_line
+from ctk.toolkit.reduce.program.dynamo_culprit import (
+    guilty_line,
+    passes_outside,
+    refine,
+    with_line,
+)
 from ctk.toolkit.reduce.program.program_repro import PROGRAM, ProgramFailure, write_program_repro
 from ctk.toolkit.reduce.program.statement_search import SmallProgram, reduce_program
 from ctk.toolkit.reduce.progress import Budget
@@ -56,11 +61,15 @@ def name_culprit(
         plan = plan_of_layer(asked, player)
         say("look for a change that makes the program pass")
         answer, blamed = refine(asked.answer, player, asked.text, plan)
-        if not blamed.cause or answer.confirmed:
+        if not blamed.cause or answer.confirmed or not _may_have_line(answer):
             return answer
         say("look for the line")
-        found = guilty_line(player, asked.text, plan)
-    return with_line(answer, f"{asked.path.name}:{found.line}", found) if found else answer
+        return _with_own_line(asked.path, answer, player, asked.text, plan)
+
+
+def _may_have_line(answer: EndToEnd) -> bool:
+    """Return whether a line outside of Dynamo can prove the layer of an answer."""
+    return bool(answer.backend) and answer.layer in ("dynamo", "dispatch")
 
 
 def explain_program(
@@ -82,8 +91,9 @@ def explain_program(
         small = reduce_program(
             text, ask, asked.budget, lambda smaller: write_text(folder / PROGRAM, smaller)
         )
-        say("look for the line")
-        answer = _with_line(asked.path, answer, player, small, plan)
+        if _may_have_line(answer):
+            say("look for the line")
+            answer = _with_line(asked, answer, player, small, plan)
     place = f"{answer.where}, {answer.line}" if answer.line else answer.where
     limits = limits_of(expected, asked.timeout_seconds, asked.memory_nbytes)
     limits = replace(limits, seconds=max(limits.seconds, asked.timeout_seconds))
@@ -94,15 +104,30 @@ def explain_program(
 
 
 def _with_line(
-    path: Path, answer: EndToEnd, player: Player, small: SmallProgram, plan: Plan
+    asked: ProgramQuestioned, answer: EndToEnd, player: Player, small: SmallProgram, plan: Plan
 ) -> EndToEnd:
+    """Return the answer with the guilty line of the small program, as a line of the user's file.
+
+    It is asked about there as well; without an answer the user's file is searched itself.
+    """
     found = guilty_line(player, small.text, plan)
     if found is None:
         return answer
     line = small.lines.get((found.line, found.column))
-    if line is None:
-        return with_line(answer, f"{PROGRAM}:{found.line}", found)
-    return with_line(answer, f"{path.name}:{line}", found)
+    if line is None or not passes_outside(player, asked.text, plan, line):
+        return _with_own_line(asked.path, answer, player, asked.text, plan)
+    mapped = {number: at for (number, _), at in sorted(small.lines.items(), reverse=True)}
+    others = {mapped[each] for each in found.others if each in mapped} - {line}
+    wheres = [f"{asked.path.name}:{each}" for each in sorted(others)]
+    return with_line(answer, f"{asked.path.name}:{line}", found, *wheres)
+
+
+def _with_own_line(path: Path, answer: EndToEnd, player: Player, text: str, plan: Plan) -> EndToEnd:
+    found = guilty_line(player, text, plan)
+    if found is None:
+        return answer
+    others = [f"{path.name}:{each}" for each in found.others]
+    return with_line(answer, f"{path.name}:{found.line}", found, *others)
 
 
 def plan_of_layer(asked: ProgramQuestioned, player: Player) -> Plan:
