@@ -136,7 +136,7 @@ class _Search:
         if culprit is None:
             return replace(self._of_lowering(names[-1]), alternatives=tuple(names[:-1]))
         others = [name for name in names if name != culprit.where]
-        self._ask.innocent += [
+        self._ask.notes += [
             f"it passes without {name} too, but compiled alone on eager's operands"
             f" {operator_of(name)} is right and {operator_of(culprit.where)} is wrong"
             for name in others

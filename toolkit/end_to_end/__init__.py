@@ -18,8 +18,8 @@ program is played again with less of the compiler, on the **ladder**:
     the target                   and its own passes and kernels      -> layer `runtime`
 
 The lowest rung that differs in the same way is the layer, if it and the rung below it give the
-same answers when they are played again. Each rung is a backend of torch that
-generates no code, so a ladder costs about as much as one more compile.
+same answers when they are played again. Each rung is a backend of torch that generates no code, so
+a ladder costs about as much as two more compiles.
 
 A worked example. `model()` appends to a list, and the compiled program has one entry too few:
 
