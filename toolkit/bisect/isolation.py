@@ -10,10 +10,10 @@ Each is compiled alone, with the values that its operands have in eager:
     add      of x.t()                             right: innocent
     argmin   of an intermediate with add's value  wrong: guilty
 
-An operand has the value and the strides of eager. One that the compile computes is computed here
-too, as `maximum(v, v)`: an input of a graph has a fixed layout, and is not fused. Views of an
-operand are taken by the operator's own graph. An operator that writes, draws random numbers, or has
-an operand without a known value cannot be compiled alone.
+An operand has the value and the strides of eager. A computed operand is computed here too, as
+`maximum(v, v)`: an input of a graph has a fixed layout, and is not fused. Views of an operand are
+taken by the operator's own graph. An operator that writes, draws random numbers, or has an operand
+without a known value cannot be compiled alone.
 """
 
 from collections.abc import Mapping, Sequence

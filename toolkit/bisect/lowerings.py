@@ -123,7 +123,7 @@ class _Search:
         return of_pass_id(name, self._nodes_of(name), self._kernel.evidence)
 
     def _rank(self, causes: Sequence[str]) -> Culprit:
-        """Return the guilty one of several lowerings, with those that may be guilty instead.
+        """Return the guilty one of several lowerings, with its alternatives.
 
         1. The first in the order of the graph that is wrong alone, on eager's operands.
         2. None is: the operator that reads them, if it is wrong alone.

@@ -187,7 +187,7 @@ def test_two_lines_that_nothing_tells_apart_are_both_listed():
     assert found is not None and (found.line, found.others) == (4, (6,))
     answer = with_line(WRONG, "net.py:4", found, "net.py:6")
     assert answer.alternatives == ("net.py:6",)
-    assert "it passes with net.py:6 outside, too" in answer.evidence
+    assert "it passes with net.py:6 outside as well" in answer.evidence
 
 
 def test_a_program_with_a_break_around_a_line():

@@ -160,7 +160,7 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
 def with_line(answer: EndToEnd, line: str, found: Outside, *others: str) -> EndToEnd:
     """Return the answer with the guilty line and its alternatives; each is a `FILE:LINE`."""
     said = [f"with {line} `{found.source}` run outside of Dynamo it passes"]
-    said += [f"it passes with {other} outside, too" for other in others]
+    said += [f"it passes with {other} outside as well" for other in others]
     return replace(
         answer,
         line=line,
