@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TypeVar
 
 from ctk.compiler.errors import ConfigError, nearest
@@ -133,4 +134,10 @@ def _warn_of_unknown(config: Config, known: set[str]) -> None:
     for entry in config.disable:
         name = entry.removeprefix("-")
         if name != "*" and name.partition("#")[0] not in known:
-            log.warning("ctk: disable=%r names no pass%s", name, nearest(name, known))
+            _warn_once(f"ctk: disable={name!r} names no pass{nearest(name, known)}")
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Log a warning at the first of the compiles with these options."""
+    log.warning("%s", text)

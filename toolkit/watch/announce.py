@@ -19,7 +19,8 @@ class Subject:
         config: Its options in the program; may hold functions.
         importable: Whether another process can find the target by its name.
         in_script: Whether target or options are defined in the running script: importing them
-            means running it.
+            here means running it. A case carries only their definitions.
+        lost: Options that a case cannot hold: functions without a name.
     """
 
     target: Target
@@ -28,24 +29,48 @@ class Subject:
     sources: tuple[Path, ...] = ()
     importable: bool = True
     in_script: bool = False
+    lost: tuple[str, ...] = ()
 
     @property
     def can_recompile(self) -> bool:
         """Whether another compile can load the target by its name, without side effects."""
-        return self.importable and not self.in_script
+        return self.importable and not self.in_script and not self.lost
+
+    @property
+    def advice(self) -> str:
+        """The step before a command can compile the case; empty if there is none."""
+        module = "put it into a module, such as backend.py"
+        if not self.importable:
+            return f"no command can import the backend: {module}, and use --target backend:NAME"
+        if self.lost:
+            options = ", ".join(self.lost)
+            return f"no command has the function in {options}: {module}, and run the script again"
+        return ""
 
 
 def describe_failure(
-    case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()
+    case: Case,
+    folder: Path,
+    inputs: InputsMode,
+    details: Sequence[str] = (),
+    *,
+    advice: str = "",
 ) -> str:
-    """Return the announcement of a failure; its first line can stand alone."""
+    """Return the announcement of a failure; its first line can stand alone.
+
+    Args:
+        advice: Replaces the commands that would not work (`Subject.advice`).
+    """
+    commands = [
+        f"reproduce:  {command_on('repro', folder, case)}",
+        f"minimize:   {command_on('minify', folder, case)}",
+        f"all of it:  {command_on('diagnose', folder, case)}",
+    ]
     lines = [
         f"ctk: {case.name} fails with target {case.target}: {case.signature}",
         *(f"  {detail}" for detail in details),
         f"  saved in {folder}",
-        f"  reproduce:  {command_on('repro', folder, case)}",
-        f"  minimize:   {command_on('minify', folder, case)}",
-        f"  all of it:  {command_on('diagnose', folder, case)}",
+        *(f"  {line}" for line in ([advice] if advice else commands)),
     ]
     if inputs == "none":
         lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
@@ -54,22 +79,11 @@ def describe_failure(
     return "\n".join(lines)
 
 
-def describe_import_problem(subject: Subject) -> str:
-    """Return the lines for a backend or passes that the commands cannot, or should not, import."""
-    if not subject.importable:
-        return "\n  the commands cannot import the backend: make it a function of a module"
-    if subject.in_script:
-        return (
-            "\n  the backend or a pass is part of the script: the commands would run the script"
-            "\n  to import it; move it to a module, or guard it with if __name__ == '__main__'"
-        )
-    return ""
-
-
-def note_saved(error: BaseException, case: Case, folder: Path) -> bool:
+def note_saved(error: BaseException, case: Case, folder: Path, advice: str = "") -> bool:
     """Add a note with the saved case to an exception; return False if it has the note already."""
     root = root_error(error)
-    note = f"ctk saved this as a case; all of it: {command_on('diagnose', folder, case)}"
+    following = f"{folder}; {advice}" if advice else command_on("diagnose", folder, case)
+    note = f"ctk saved this as a case; all of it: {following}"
     if note in getattr(root, "__notes__", ()):
         return False
     root.add_note(note)

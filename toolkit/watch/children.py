@@ -89,10 +89,10 @@ def read_children(folder: Path) -> Children:
     theirs = [entry for entry in entries if entry.get("pid") != os.getpid()]
     graphs = [entry for entry in theirs if "graph" in entry]
     failures = tuple(
-        Failure(str(graph), Path(case), str(summary), (Path(case) / MANIFEST).is_file())
+        Failure(graph, Path(case), summary, (Path(case) / MANIFEST).is_file(), advice)
         for entry in theirs
         if "failure" in entry
-        for graph, case, summary in [entry["failure"]]
+        for graph, case, summary, advice in [map(str, entry["failure"])]
     )
     missing = tuple(Missing(*entry["missing"]) for entry in theirs if "missing" in entry)
     launched = Counter(tuple(entry["launched"]) for entry in entries if "launched" in entry)

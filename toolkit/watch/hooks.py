@@ -244,7 +244,7 @@ def make_subject(
         )
     sources = source_files(target.name, saved, Path.cwd())
     in_script = script_file() in sources
-    return Subject(target, effective, saved, sources, importable, in_script)
+    return Subject(target, effective, saved, sources, importable, in_script, lost)
 
 
 def make_named_target(backend: DynamoBackend) -> tuple[Target, bool]:

@@ -51,12 +51,17 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of a watched compile or call."""
+    """A failure of a watched compile or call.
+
+    Attributes:
+        advice: The step before a command can compile the case; empty if there is none.
+    """
 
     graph: str
     folder: Path
     summary: str
     is_saved: bool = True
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ class WatchSession:
         """Record a failure."""
         with self._lock:
             self.failures.append(failure)
-        self._note("failure", [failure.graph, str(failure.folder), failure.summary])
+        self._note("failure", [failure.graph, str(failure.folder), failure.summary, failure.advice])
 
     def _note(self, event: str, value: object) -> None:
         if self.book:

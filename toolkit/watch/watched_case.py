@@ -27,7 +27,6 @@ from ctk.toolkit.targets import record_decisions
 from ctk.toolkit.watch.announce import (
     Subject,
     describe_failure,
-    describe_import_problem,
     note_saved,
 )
 from ctk.toolkit.watch.dump import run_guarded
@@ -112,13 +111,12 @@ class WatchedCase:
         failing = dataclasses.replace(self.case, signature=signature, modes=modes)
         self.case = record_decisions(failing)
         kept = self.session.options.inputs
-        text = describe_failure(self.case, self.folder, kept, details) + describe_import_problem(
-            self.subject
-        )
-        if error is None or note_saved(error, self.case, self.folder):
+        advice = self.subject.advice
+        text = describe_failure(self.case, self.folder, kept, details, advice=advice)
+        if error is None or note_saved(error, self.case, self.folder, advice):
             known = at or self.case
             self._save(dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs))
-            failure = Failure(self.case.name, self.folder, str(signature), self._can_save)
+            failure = Failure(self.case.name, self.folder, str(signature), self._can_save, advice)
             if not self._can_save:
                 text = f"{text.splitlines()[0]}\n  it could not be saved in {self.folder}"
             self.session.add_failure(failure)
@@ -148,4 +146,5 @@ class WatchedCase:
         except CtkError as error:
             write_text(self.folder / NOT_SAVED, f"{error}\n")
             raise
-        self.command = command_on("diagnose", self.folder, case)
+        if not self.subject.advice:
+            self.command = command_on("diagnose", self.folder, case)

@@ -141,6 +141,13 @@ def known_options() -> dict[str, tuple[object, object]]:
     return {name: (value, config.get_type(name)) for name, value in values.items()}
 
 
+def changed_options() -> dict[str, object]:
+    """Return the Inductor options that this process has changed (torch 2.11, 2.13)."""
+    config = _inductor("config")
+    values = config.get_config_copy()
+    return {name: value for name, value in values.items() if not config._is_default(name)}
+
+
 def compile_lock() -> AbstractContextManager[object]:
     """Return the re-entrant lock under which Dynamo and Inductor compile (torch 2.11, 2.13)."""
     return importlib.import_module("torch._dynamo.convert_frame").compile_lock

@@ -34,6 +34,80 @@ torch.compile(f, backend=getattr(my_backends, sys.argv[1]))(torch.ones(3))
 """
 
 
+BACKENDS_AS_OBJECTS = """
+from functools import partial
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+
+class Wrong:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, gm, example_inputs):
+        return lambda *args: tuple(value + self.by for value in gm(*args))
+
+def wrong_by(gm, example_inputs, by):
+    return Wrong(by)(gm, example_inputs)
+
+def backward(gm, example_inputs):
+    for node in gm.graph.nodes:
+        if node.target is torch.ops.aten.cos.default:
+            node.target = torch.ops.aten.sin.default
+    gm.recompile()
+    return make_boxed_func(gm.forward)
+
+def factory(by):
+    return lambda gm, example_inputs: wrong_by(gm, example_inputs, by)
+
+instance, part, closure = Wrong(1), partial(wrong_by, by=1), factory(1)
+def forward(gm, example_inputs):
+    return make_boxed_func(gm.forward)
+
+wrong_grad = aot_autograd(fw_compiler=forward, bw_compiler=backward)
+"""
+
+PASSES = """
+def cosine(gm):
+    for node in getattr(gm, "graph", gm).nodes:
+        if node.target is torch.ops.aten.sin.default:
+            node.target = torch.ops.aten.cos.default
+"""
+
+IN_THE_SCRIPT = {
+    "object": "backend = objects.Wrong(1)",
+    "lambda": "backend = lambda gm, example_inputs: objects.wrong_by(gm, example_inputs, 1)",
+    "instance": "backend = objects.instance",
+    "part": "backend = objects.part",
+    "closure": "backend = objects.closure",
+    "backward": "backend = objects.wrong_grad",
+    "ctk": f"{PASSES}\nbackend, options = 'ctk', {{'custom_passes': {{'joint': [cosine]}}}}",
+    "inductor": f"{PASSES}\nbackend = 'inductor'\n"
+    "torch._inductor.config.post_grad_custom_post_pass = cosine",
+    "inductor-options": f"{PASSES}\nbackend = 'inductor'\n"
+    "options = {'post_grad_custom_post_pass': cosine}",
+}
+
+RUN_ONCE = """
+import pathlib
+import torch
+import torch._inductor.config
+import objects
+
+with open("runs.txt", "a") as file:
+    file.write("run ")
+options = None
+{setting}
+
+def f(x):
+    return x.sin() + 1
+
+x = torch.linspace(0, 1, 4, requires_grad=True)
+torch.compile(f, backend=backend, options=options)(x).sum().backward()
+"""
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder whose name a shell would take for two words."""
@@ -122,3 +196,39 @@ def test_after_a_look(command: str, place: Path) -> None:
     assert shlex.split(last)[:3] == ["ctk", "diagnose", "./broken.py"], said.out
     assert ("--no-strides" in last) == ("--no-strides" in command)
     run_all([f"{last.partition('  #')[0]} --max-questions 1"], place, (1,))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "object",
+        "ctk",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in IN_THE_SCRIPT
+            if each not in ("object", "ctk")
+        ),
+    ],
+)
+def test_of_a_backend_or_pass_that_a_script_holds(what: str, place: Path) -> None:
+    """The commands compile what the script has compiled, and do not run the script again."""
+    write(place, "objects.py", BACKENDS_AS_OBJECTS)
+    write(place, "holds.py", RUN_ONCE.replace("{setting}", IN_THE_SCRIPT[what]))
+    said = shell("ctk run holds.py", place)
+    assert said.code == 1, said.out + said.err
+    commands = printed(said)
+    assert {command.split()[1] for command in commands} == {"diagnose", "repro", "minify"}
+    run_all(commands[:1] if what.startswith("inductor") else commands, place, (1,))
+    assert (place / "runs.txt").read_text() == "run "
+
+
+def test_a_backend_without_a_name_has_advice_and_no_command(place: Path) -> None:
+    write(place, "objects.py", BACKENDS_AS_OBJECTS)
+    script = RUN_ONCE.replace("{setting}", "").replace(
+        "backend=backend", "backend=lambda gm, inputs: objects.instance(gm, inputs)"
+    )
+    write(place, "holds.py", script)
+    said = shell("ctk run holds.py", place)
+    assert said.code == 1, said.out + said.err
+    assert printed(said) == []
+    assert "put it into a module, such as backend.py, and use --target backend:NAME" in said.out

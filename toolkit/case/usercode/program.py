@@ -34,6 +34,7 @@ from ctk.compiler.torch_compat.fx.libraries import register_once
 from ctk.compiler.torch_compat.process.settings import is_setting, may_be
 from ctk.compiler.usercode.python_files import is_loaded, load_file
 from ctk.compiler.usercode.references import near_file, search_last, user_traceback
+from ctk.repro_templates.graph.running import leaves
 from ctk.repro_templates.program.program_arguments import Arguments, arguments_of
 from ctk.repro_templates.program.program_play import seed_all, settings_of
 
@@ -250,16 +251,18 @@ def _settings(module: ModuleType, path: Path) -> dict[str, object]:
 
 def _config(module: ModuleType, path: Path) -> dict[str, object]:
     value = _own_result(module, "config", path, {})
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError) as error:
-        raise ProgramError(
-            f"config() in {path.name} must return a dict of JSON values ({error}); "
-            "name a pass of yours as 'module:function'"
-        ) from error
     if not isinstance(value, dict):
         raise ProgramError(f"config() in {path.name} returned {_describe(value)}; expected a dict")
-    return cast("dict[str, object]", value)
+    options = cast("dict[str, object]", value)
+    for key, item in options.items():
+        try:
+            json.dumps(item)
+        except (TypeError, ValueError) as error:
+            function = next((each for each in leaves(item) if callable(each)), None)
+            name = getattr(function, "__name__", "NAME")
+            remedy = f'give the function as "{path.name}:{name}"' if function else str(error)
+            raise ProgramError(f"{key} of config() in {path.name}: {remedy}") from error
+    return options
 
 
 def _describe(value: object) -> str:

@@ -4,29 +4,29 @@ A name is `module:function`, or `/path/to/script.py:function` for objects of the
 of a file that was loaded by its path. Local functions and lambdas have none.
 """
 
-import inspect
 import json
 import operator
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
-from ctk.compiler.usercode.python_files import is_of_folder
+from ctk.compiler.usercode.python_files import is_installed, is_of_folder
 
 
 def reference_to(value: object) -> str | None:
     """Return a name under which another process finds `value`, or None.
 
-    Cases: 1. a function or class at the top level of a module; 2. anything else, such as a `Pass`,
-    that the module of its function (`value.run`) has as an attribute.
+    Cases: 1. a function or class at the top level of a module; 2. anything else that a module has
+    as an attribute: that of its function (`value.run`, as of a `Pass`), or a module of the user.
     """
     function = value if hasattr(value, "__qualname__") else getattr(value, "run", None)
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    own = sys.modules.get(getattr(function, "__module__", None) or "")
+    modules = [*([own] if own is not None else []), *_modules_of_user()]
+    found = ((each, name) for each in modules if (name := _name_in(each, value)) is not None)
+    module, name = next(found, (None, None))
     if module is None:
-        return None
-    name = _name_in(module, value)
-    if name is None:
         return None
     if module.__name__ != "__main__" and not is_of_folder(module.__name__):
         return f"{module.__name__}:{name}"
@@ -66,6 +66,18 @@ def _with_references(value: object) -> object:
     return value
 
 
+def _modules_of_user() -> list[ModuleType]:
+    """Return the modules of the user's own files, the running script last: it need not run then."""
+    own = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] not in ("__main__", "ctk")
+        and (file := getattr(module, "__file__", None)) is not None
+        and not is_installed(Path(file))
+    ]
+    return [*own, sys.modules["__main__"]]
+
+
 def _name_in(module: object, value: object) -> str | None:
     qualified = getattr(value, "__qualname__", None)
     if isinstance(qualified, str) and "<" not in qualified:
@@ -73,5 +85,6 @@ def _name_in(module: object, value: object) -> str | None:
             found = operator.attrgetter(qualified)(module)
         except AttributeError:
             found = None
-        return qualified if found is value else None
-    return next((name for name, item in inspect.getmembers(module) if item is value), None)
+        if found is value:
+            return qualified
+    return next((name for name, item in list(vars(module).items()) if item is value), None)

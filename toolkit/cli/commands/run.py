@@ -136,6 +136,8 @@ def diagnosing(failure: "Failure", number: int) -> str:
     from ctk.toolkit.case.admission import command_on
 
     what = f"  # {failure.graph}: {failure.summary}" if number else ""
+    if failure.advice:
+        return f"{failure.folder}: {failure.advice}{what}"
     return f"{command_on('diagnose', failure.folder)}{what}"
 
 

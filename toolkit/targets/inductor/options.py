@@ -58,6 +58,19 @@ def config_patches(config: Mapping[str, object]) -> dict[str, object]:
     return {**defaults, **users}
 
 
+def options_of_process() -> dict[str, object]:
+    """Return the options that the program has set for the whole process, its passes included.
+
+    A case holds them, so that another process compiles alike; `COMPARABLE` has its own values.
+    """
+    known, changed = inductor.known_options(), inductor.changed_options()
+    return {
+        name: value
+        for name, value in changed.items()
+        if name in known and name not in COMPARABLE and accepts(value, known[name][1])
+    }
+
+
 def _name(key: str) -> str:
     return key.replace("-", "_")
 

@@ -47,7 +47,12 @@ from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.hooks import install_hooks
 from ctk.toolkit.targets.inductor.kernels import observe_inner_compile
 from ctk.toolkit.targets.inductor.lowering import SWITCHES
-from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
+from ctk.toolkit.targets.inductor.options import (
+    COMPARABLE,
+    check_options,
+    config_patches,
+    options_of_process,
+)
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 from ctk.toolkit.targets.reporting import raise_innermost, report
 
@@ -134,6 +139,10 @@ class Inductor(Target):
 
     def mode_options(self, mode: str) -> Options:
         return dynamo.inductor_mode_options(mode)
+
+    def effective(self, config: Options) -> Options:
+        """Return the options of a compile, those that the process has set included."""
+        return {**options_of_process(), **config}
 
     def native(self) -> Options:
         value = inductor.known_options()["fallback_random"][0]
