@@ -141,7 +141,7 @@ class Inductor(Target):
         return dynamo.inductor_mode_options(mode)
 
     def effective(self, config: Options) -> Options:
-        """Return the options of a compile, those that the process has set included."""
+        """Return the options of a compile, with the options that the process has set."""
         return {**options_of_process(), **config}
 
     def native(self) -> Options:
