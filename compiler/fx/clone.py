@@ -14,6 +14,7 @@ from torch import Generator, ScriptObject, Tensor
 from torch.nn import Parameter
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.tensor_parts import parts_of
 
 Convert = Callable[[torch.dtype], torch.dtype]
 """Gives the dtype of a clone for the dtype of the original."""
@@ -319,7 +320,14 @@ def _clone_odd(tensor: Tensor, convert: Convert) -> Tensor:
     is_packed = tensor.is_mkldnn and tensor.dim() == 2 and tensor.shape[1] == 1
     if is_packed and convert(tensor.dtype) == tensor.dtype:
         return tensor.detach()
-    return tensor.detach().clone().to(convert(tensor.dtype))
+    clone = tensor.detach().clone()
+    parts = parts_of(tensor)
+    if parts.inner is not None and type(clone) is not type(tensor):  # the class has no `clone`
+        plain = [part for _, part in parts.plain("")]
+        return cast(
+            "Tensor", parts.rebuild(iter(cast("Any", clone_inputs(plain, convert=convert))))
+        )
+    return clone.to(convert(tensor.dtype))
 
 
 def _as_leaf(new: Tensor, like: Tensor) -> Tensor:

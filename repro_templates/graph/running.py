@@ -17,6 +17,7 @@ from torch import Tensor
 from ctk.compiler.fx.clone import clone_value
 from ctk.repro_templates.graph.settings import default_device, default_dtype, settings
 from ctk.repro_templates.numbers.layout import NO_LAYOUT, Layout, layout_of
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 
 Modes = Mapping[str, Any]
 """The fields of a case's `Modes`, by name."""
@@ -124,7 +125,7 @@ def gradients(outputs: Sequence[object], inputs: Mapping[str, Tensor]) -> dict[s
 def tangent(index: int, output: Tensor) -> Tensor:
     """Return the tangent of output number `index`, exactly the same numbers in each dtype.
 
-    1. A scalar gets 1, as from `loss.backward()`.
+    1. A scalar gets 1, as from `loss.backward()`; so does a tensor of a class of its own.
     2. Another shape gets seeded randn, and 1 in a random half of its elements: the gradient of a
        sum is 1, and backward graphs that round or compare are often wrong at such numbers only.
 
@@ -132,7 +133,7 @@ def tangent(index: int, output: Tensor) -> Tensor:
     otherwise eager in a small dtype would start from other tangents than its reference does.
     """
     generator = torch.Generator("cpu").manual_seed(index)
-    if output.dim() == 0:
+    if output.dim() == 0 or type(output) not in PLAIN_CLASSES:
         return torch.ones_like(output)
     shape = (3, *output.shape)
     draws = torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")

@@ -6,6 +6,8 @@ a jagged nested tensor        {"._values": ..., "._offsets": ...}
 t.as_subclass(Tagged)         {"": t}                      (it only marks its tensors)
 """
 
+from collections.abc import Mapping
+
 from torch import Tensor
 from torch.nn import Buffer, Parameter
 
@@ -19,9 +21,20 @@ def plain_parts(tensor: Tensor) -> dict[str, Tensor]:
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
         return {"": tensor.detach().as_subclass(Tensor)}
-    names, _ = flatten()
+    parts = {name: getattr(tensor, name) for name in flatten()[0]}
     return {
-        f".{name}{place}": part
-        for name in names
-        for place, part in plain_parts(getattr(tensor, name)).items()
+        f".{name}{place}": plain
+        for name, part in parts.items()
+        if isinstance(part, Tensor)  # others, such as the mesh of a DTensor, hold no numbers
+        for place, plain in plain_parts(part).items()
     }
+
+
+def take_apart(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values by name; a tensor of a class of its own as its parts: `out0.a`, `out0.b`."""
+    named: dict[str, object] = {}
+    for name, value in values.items():
+        is_own = isinstance(value, Tensor) and hasattr(value, "__tensor_flatten__")
+        parts = plain_parts(value) if isinstance(value, Tensor) and is_own else {"": value}
+        named |= {f"{name}{place}": part for place, part in parts.items()}
+    return named

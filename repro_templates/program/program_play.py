@@ -45,6 +45,7 @@ from ctk.repro_templates.graph.running import (
 from ctk.repro_templates.graph.settings import default_dtype
 from ctk.repro_templates.numbers.float64 import InFloat64, wider
 from ctk.repro_templates.numbers.layout import has_memory, layout_of
+from ctk.repro_templates.numbers.plain_parts import take_apart
 from ctk.repro_templates.program.program_aliases import ALIASES, alias_arguments
 from ctk.repro_templates.program.program_arguments import (
     Arguments,
@@ -369,7 +370,8 @@ def what_is_left(
         is_compiling = kind.__name__ in COMPILING or kind.__module__.startswith("torch._dynamo")
         return Played(run, "", describe_error(error), is_compiling, exception=error)
     outs = {name_of_result(leaf.path): leaf.value for leaf in leaves_of(result, "out")}
-    values = {name: clone_value(as_value(value)) for name, value in outs.items()}
+    results = take_apart({name: as_value(value) for name, value in outs.items()})
+    values = {name: clone_value(value) for name, value in results.items()}
     layout = layout_of({**outs, **held}, known)
     if earlier is not None:
         earlier.clear()

@@ -24,6 +24,7 @@ from torch.nn import Module
 from ctk.compiler.fx.clone import clone_value, is_freed
 from ctk.repro_templates.graph.code_owner import is_foreign, is_users
 from ctk.repro_templates.numbers.layout import has_memory
+from ctk.repro_templates.numbers.plain_parts import take_apart
 from ctk.repro_templates.program.program_nested import Leaf, as_value, items_of, leaves_of
 
 STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -48,12 +49,14 @@ def state_of(*roots: object) -> dict[str, object]:
         if is_freed(value):  # as FSDP leaves tensors that it has moved elsewhere
             found[f"state.{name}"] = f"a tensor {tuple(value.shape)} without its memory"
             continue
-        found[f"held.{name}"] = clone_value(value)
+        parts = take_apart({f"held.{name}": value})
+        found |= {place: clone_value(part) for place, part in parts.items()}
         if type(value) is not Tensor:
             found[f"state.{name}.type"] = type(value).__qualname__
         grad = value.grad if value.is_leaf else None
         if grad is not None:
-            found[f"grad.{name}"] = clone_value(grad)
+            parts = take_apart({f"grad.{name}": grad})
+            found |= {place: clone_value(part) for place, part in parts.items()}
     return found
 
 

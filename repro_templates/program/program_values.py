@@ -9,7 +9,7 @@ as texts, by which two sides can be compared.
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,6 @@ from ctk.compiler.fx.clone import extent
 from ctk.repro_templates.graph.exceptions import Raised
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.layout import Layout
-from ctk.repro_templates.numbers.plain_parts import plain_parts
 from ctk.repro_templates.program.program_play import Played
 
 LONGEST_BITS = 10_000
@@ -41,7 +40,7 @@ def pack_call(call: Played) -> tuple[object, ...]:
     run, error = call.run, call.error
     said = None if error is None else (error.name, error.message, error.is_check, error.is_own)
     layout = (tuple(run.layout.shared), tuple(run.layout.differentiable))
-    pairs = (tuple(_take_apart(run.values)), run.generators, run.drew_random, run.is_seeded)
+    pairs = (tuple(run.values.items()), run.generators, run.drew_random, run.is_seeded)
     tape = None if call.tape is None else tuple(call.tape)
     rest = (call.is_compiling, call.drew, tape, call.more, call.touches)
     return pairs, layout, call.form, said, *rest
@@ -60,18 +59,9 @@ def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Pl
 def write_values(values: Mapping[str, object], path: Path) -> None:
     """Write values by name."""
     memory: list[bytes] = []
-    entries = {name: entry_of(value, memory) for name, value in _take_apart(values)}
+    entries = {name: entry_of(value, memory) for name, value in values.items()}
     header = json.dumps(entries).encode()
     path.write_bytes(b"".join((str(len(header)).encode(), b"\n", header, *memory)))
-
-
-def _take_apart(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield values by name; a tensor of a class of its own as its parts: `out0.a`, `out0.b`."""
-    for name, value in values.items():
-        if isinstance(value, torch.Tensor) and hasattr(value, "__tensor_flatten__"):
-            yield from ((f"{name}{place}", part) for place, part in plain_parts(value).items())
-        else:
-            yield name, value
 
 
 def read_values(path: Path) -> dict[str, Any]:

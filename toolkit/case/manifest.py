@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
@@ -33,6 +33,7 @@ from ctk.toolkit.case.formats.safetensors_file import check_header
 from ctk.toolkit.case.formats.schema import document, encode, read_document
 from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.case.formats.strict_json import Json, dump_json
+from ctk.toolkit.case.graphs.process_groups import ProcessGroup
 from ctk.toolkit.case.roles import Role
 
 SCHEMA: Final = 2
@@ -95,6 +96,7 @@ class Manifest:
         synthetic: Inputs and constants whose values are not the program's own.
         imports: Modules that loading must import, if the user allows it, and files among `sources`
             that it must run: they register operators.
+        groups: Process groups of its collectives, by name.
         sources: Files of the user that were copied into the folder, relative to it.
         files: Every file that was written, relative to the folder.
     """
@@ -113,6 +115,7 @@ class Manifest:
     sources: tuple[FileName, ...]
     files: Annotated[Mapping[FileName, FileRecord], Field(max_length=FILES)]
     provenance: Provenance
+    groups: Mapping[Line, ProcessGroup] = field(default_factory=dict[str, ProcessGroup])
     schema: Literal[2] = SCHEMA
 
 

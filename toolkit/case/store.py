@@ -42,6 +42,7 @@ from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_target
 from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
+from ctk.toolkit.case.graphs.process_groups import groups_of, replace_missing
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.case.graphs.value_types import symbol_hints
 from ctk.toolkit.case.inputs import Inputs, choose_stored_values, pack_inputs, unpack_inputs
@@ -126,6 +127,7 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
         sources=plan.listed,
         files={},
         provenance=make_provenance(),
+        groups=groups_of(case.graph),
     )
     copy_sources(plan, folder)
     write = write_text if portable else _write_exact
@@ -229,6 +231,7 @@ def load_case(
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
     load_imports(manifest.imports, allowed, folder.resolve(), set(words.calls))
+    replace_missing(manifest.groups)
     graph, inputs = _graph_and_inputs(folder, manifest, data, allowed, trust=trust, device=device)
     return Case(
         graph=graph,

@@ -4,6 +4,7 @@ The program runs once, under a backend that records each graph and returns it to
 that later graphs get inputs computed in eager. Nothing is compiled or judged here.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -36,7 +37,6 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last, user_traceback
 from ctk.repro_templates.graph.exceptions import alike, describe_error
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.program.program_play import SEED, seed_all
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
@@ -48,6 +48,7 @@ from ctk.toolkit.execution.private_copy import Eager, private_copy
 from ctk.toolkit.importers.base import Importer, check_target
 from ctk.toolkit.importers.child_capture import capture_in_child, needs_child
 from ctk.toolkit.importers.no_graph import HINT, explain_no_graph, find_scripted_line, is_scripted
+from ctk.toolkit.importers.plain_case import plain_case
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.targets import capturing_for, target_of
@@ -90,8 +91,9 @@ def capture_cases(
     case_of = partial(_case_of, program, target, options)
 
     def seen(number: int) -> None:
-        if keep is not None and _find_unsupported_class(captured[number]) is None:
-            keep(case_of(number, captured[number]))
+        with contextlib.suppress(NoGraphError):
+            if keep is not None:
+                keep(case_of(number, captured[number]))
 
     backward = backward or program.backward
     dynamic = dynamic or program.compile.get("dynamic") is True
@@ -107,21 +109,22 @@ def capture_cases(
         raise LostAccelerator(LOST.format(program.path.name))
     if not captured:
         raise _make_no_graph_error(program, found)
-    cases = [
-        case_of(*each) for each in enumerate(captured) if _find_unsupported_class(each[1]) is None
-    ]
+    cases: list[Case] = []
+    unheld: list[NoGraphError] = []
+    for number, each in enumerate(captured):
+        try:
+            cases.append(case_of(number, each))
+        except NoGraphError as error:
+            unheld.append(error)
     if not cases:
-        raise NoGraphError(UNHELD.format(program.path.name, _find_unsupported_class(captured[0])))
+        raise NoGraphError(UNHELD.format(program.path.name, unheld[0])) from unheld[0]
     return cases
 
 
 LOST = """a kernel of the eager call of {} breaks CUDA for the process
   next: --isolate captures a FILE.py in a process of its own"""
 
-UNHELD = (
-    "no case can hold the graphs of {}: they take tensors of the class {}; its calls are compared "
-    "as a whole"
-)
+UNHELD = "no case can hold the graphs of {}; its calls are compared as a whole: {}"
 
 
 def _case_of(
@@ -132,7 +135,8 @@ def _case_of(
     captured: "Captured",
 ) -> Case:
     sources = source_files(target, options, program.path.parent)
-    return make_case(captured, f"graph{number}", target=target, config=options, sources=sources)
+    name = f"graph{number}"
+    return plain_case(make_case(captured, name, target=target, config=options, sources=sources))
 
 
 def _make_no_graph_error(program: UserProgram, found: Collected) -> CaptureError:
@@ -140,14 +144,6 @@ def _make_no_graph_error(program: UserProgram, found: Collected) -> CaptureError
     also = "".join(f"\n  also: {each}" for each in more)
     kind = CaptureError if switched_off_by() else NoGraphError
     return kind(f"Dynamo captured no graph of {program.path.name}: {first}{also}\n  {HINT}")
-
-
-def _find_unsupported_class(captured: "Captured") -> str | None:
-    """Return the class of an input that no case can hold (a nested tensor, a user's subclass)."""
-    tensors = (each for each in captured.inputs if isinstance(each, torch.Tensor))
-    return next(
-        (type(tensor).__name__ for tensor in tensors if type(tensor) not in PLAIN_CLASSES), None
-    )
 
 
 def merge_options(

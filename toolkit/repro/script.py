@@ -21,6 +21,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
 from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls
+from ctk.toolkit.case.graphs.process_groups import groups_of
 from ctk.toolkit.case.inputs import named_inputs
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.processes.memory import default_limit_nbytes
@@ -47,6 +48,7 @@ CARRIED = (
     "ctk.repro_templates.numbers.float64",
     "ctk.repro_templates.graph.measured_verdict",
     "ctk.compiler.torch_compat.dynamo.nested_compile",
+    "ctk.compiler.torch_compat.process.process_groups",
     "ctk.compiler.usercode.python_files",
 )
 """The modules that define the names of a script."""
@@ -209,6 +211,10 @@ def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
     imports = [f"importlib.import_module({literal(each)})" for each in modules]
     imports += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
     lines += [f"    {line}  # its operators" for line in imports]
+    lines += [
+        f"    stand_in_for_group({literal(name)}, {group.rank}, {group.size})"
+        for name, group in groups_of(case.graph).items()
+    ]
     lines.append(f"    return Repro({textwrap.indent(module.constants, '    ').strip()})")
     return "\n".join(lines)
 

@@ -22,6 +22,7 @@ from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.execution.modes import current_modes
+from ctk.toolkit.importers.plain_case import plain_case
 from ctk.toolkit.importers.program import replace_symbols
 from ctk.toolkit.targets import record_decisions
 from ctk.toolkit.watch.announce import (
@@ -142,7 +143,9 @@ class WatchedCase:
             write_manifest(known, self.folder)
             return
         try:
-            save_case(case, self.folder, inputs=self.session.options.inputs, overwrite=True)
+            save_case(
+                plain_case(case), self.folder, inputs=self.session.options.inputs, overwrite=True
+            )
         except CtkError as error:
             write_text(self.folder / NOT_SAVED, f"{error}\n")
             raise

@@ -8,6 +8,7 @@ Seen in torch 2.11 and 2.13.
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
@@ -16,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx import _lazy_graph_module as lazy
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
+from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_flatten as tree_flatten
 from torch.utils._pytree import tree_leaves as tree_leaves
 from torch.utils._pytree import tree_map as tree_map
@@ -34,6 +36,11 @@ def trace_calls(
     """
     with torch.no_grad():
         return make_fx(function, tracing_mode="fake" if fake else "real")(*args)
+
+
+def preserve_traces() -> AbstractContextManager[None]:
+    """Give the nodes of a trace inside the block the user's lines of the nodes that they trace."""
+    return preserve_node_meta()
 
 
 def boxed(call: Boxed) -> Boxed:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import ctk
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.importers.program import capture_cases
@@ -107,20 +106,3 @@ def test_suppressed_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with torch._dynamo.config.patch(suppress_errors=True):
         message = refused(tmp_path, text)
     assert "lost" in message and "suppress_errors" in message and "program.py:2 in f" in message
-
-
-JAGGED = """
-import torch
-def model():
-    return lambda x: x.sin() * 2
-def inputs():
-    parts = [torch.ones(2, 3), torch.ones(4, 3)]
-    return (torch.nested.nested_tensor(parts, layout=torch.jagged),)
-"""
-
-
-def test_graphs_that_no_case_can_hold_are_told_and_the_calls_compared(tmp_path: Path):
-    (tmp_path / "program.py").write_text(JAGGED)
-    report = ctk.check(str(tmp_path / "program.py"), target="eager")
-    assert report.ok and not report.graphs
-    assert "take tensors of the class NestedTensor" in str(report)

@@ -1,0 +1,63 @@
+"""The plain tensors of which a tensor of a class of its own consists, and the way back.
+
+TwoTensor(a, b)           a, b                  (`__tensor_flatten__`, `__tensor_unflatten__`)
+a DTensor                 its local tensor      (its mesh and placements stay in the value)
+t.as_subclass(Tagged)     t                     (the class only marks its tensors)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch import Tensor
+from torch.nn import Buffer, Parameter
+
+_PLAIN_CLASSES = (Tensor, Parameter, Buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A value, and the plain tensors of which it consists.
+
+    Attributes:
+        inner: The parts of a tensor of a class of its own, by the names of the class; None for
+            any other value. A part that is no tensor (the mesh of a DTensor) stays in the value.
+    """
+
+    value: Any
+    inner: Mapping[str, "Parts"] | None = None
+
+    def plain(self, name: str) -> Iterator[tuple[str, Tensor]]:
+        """Yield the plain tensors of which the value consists, with names."""
+        if isinstance(self.value, Tensor) and self.inner is None:
+            yield name, self.value
+        for part, inner in (self.inner or {}).items():
+            yield from inner.plain(f"{name.rstrip('_')}_{part.strip('_')}")
+
+    def rebuild(self, tensors: Iterator[Tensor]) -> object:
+        """Return a value of the same form that consists of other tensors.
+
+        A tensor of a class that only marks becomes plain: Dynamo has traced what the mark does.
+        """
+        if self.inner is None:
+            return next(tensors) if isinstance(self.value, Tensor) else self.value
+        cls = cast("Any", type(self.value))
+        if not hasattr(cls, "__tensor_flatten__"):
+            return next(tensors)
+        names, context = self.value.__tensor_flatten__()
+        parts = {name: getattr(self.value, name) for name in names}
+        parts |= {name: inner.rebuild(tensors) for name, inner in self.inner.items()}
+        return cls.__tensor_unflatten__(parts, context, self.value.size(), self.value.stride())
+
+
+def parts_of(value: object) -> Parts:
+    """Take a value apart."""
+    if not isinstance(value, Tensor) or type(value) in _PLAIN_CLASSES:
+        return Parts(value)
+    if not hasattr(value, "__tensor_flatten__"):  # the class only marks its tensors
+        return Parts(value, {"": Parts(value.as_subclass(Tensor))})
+    names, _ = cast("Any", value).__tensor_flatten__()
+    parts = {name: getattr(value, name) for name in names}
+    return Parts(
+        value, {name: parts_of(part) for name, part in parts.items() if isinstance(part, Tensor)}
+    )
