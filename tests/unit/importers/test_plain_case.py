@@ -1,5 +1,6 @@
 """Graphs that take tensors of classes of their own become cases of the graph of their parts."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 import ctk
 from ctk.compiler.fx.walk import input_names
 from tests.helpers.repros import run_here
+
+Write = Callable[[str], str]
 
 CLASSES = '''
 import torch
@@ -102,7 +105,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_healthy_program_has_a_case_of_plain_tensors(write, name: str):
+def test_a_healthy_program_has_a_case_of_plain_tensors(write: Write, name: str):
     report = ctk.check(write(name))
     assert report.ok and report.graphs, str(report)
     (graph,) = report.graphs
@@ -112,7 +115,7 @@ def test_a_healthy_program_has_a_case_of_plain_tensors(write, name: str):
 
 
 @pytest.mark.parametrize("name", ["input", "jagged", "autocast"])
-def test_a_wrong_pass_is_named_and_the_case_runs_elsewhere(write, name: str, tmp_path: Path):
+def test_a_wrong_pass_is_named_and_the_case_runs_elsewhere(write: Write, name: str, tmp_path: Path):
     config = {"custom_passes": {"forward": [f"{tmp_path / 'faults.py'}:no_relu"]}}
     found = ctk.diagnose(write(name), config=config, out=tmp_path / "out")
     culprit = found.search.culprit
@@ -133,7 +136,7 @@ class Lost(Pair):
 """
 
 
-def test_a_graph_that_cannot_be_traced_is_named_and_its_calls_compared(write, tmp_path: Path):
+def test_a_graph_that_cannot_be_traced_has_its_calls_compared(write: Write, tmp_path: Path):
     body = "\ndef f(x):\n    return x.relu()\ndef model():\n    return f\n"
     inputs = "def inputs():\n    return (Lost(torch.ones(2), torch.ones(2)),)\n"
     (tmp_path / "program.py").write_text(f"{CLASSES}{UNTRACEABLE}{body}{inputs}")
