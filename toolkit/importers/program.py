@@ -109,6 +109,13 @@ def capture_cases(
         raise LostAccelerator(LOST.format(program.path.name))
     if not captured:
         raise _make_no_graph_error(program, found)
+    return _cases_of(captured, case_of, program.path.name)
+
+
+def _cases_of(
+    captured: Sequence["Captured"], case_of: Callable[[int, "Captured"], Case], name: str
+) -> list[Case]:
+    """Return the cases of the graphs that have one; at least one has."""
     cases: list[Case] = []
     unheld: list[NoGraphError] = []
     for number, each in enumerate(captured):
@@ -117,7 +124,7 @@ def capture_cases(
         except NoGraphError as error:
             unheld.append(error)
     if not cases:
-        raise NoGraphError(UNHELD.format(program.path.name, unheld[0])) from unheld[0]
+        raise NoGraphError(UNHELD.format(name, unheld[0])) from unheld[0]
     return cases
 
 
