@@ -1,4 +1,4 @@
-"""The plain tensors of which a tensor of a class of its own consists, and the way back.
+"""Take a tensor of a class of its own apart into plain tensors, and build it from others.
 
 TwoTensor(a, b)           a, b                  (`__tensor_flatten__`, `__tensor_unflatten__`)
 a DTensor                 its local tensor      (its mesh and placements stay in the value)
@@ -17,7 +17,7 @@ _PLAIN_CLASSES = (Tensor, Parameter, Buffer)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A value, and the plain tensors of which it consists.
+    """A value and its plain tensors.
 
     Attributes:
         inner: The parts of a tensor of a class of its own, by the names of the class; None for
@@ -28,14 +28,14 @@ class Parts:
     inner: Mapping[str, "Parts"] | None = None
 
     def plain(self, name: str) -> Iterator[tuple[str, Tensor]]:
-        """Yield the plain tensors of which the value consists, with names."""
+        """Yield the plain tensors with names."""
         if isinstance(self.value, Tensor) and self.inner is None:
             yield name, self.value
         for part, inner in (self.inner or {}).items():
             yield from inner.plain(f"{name.rstrip('_')}_{part.strip('_')}")
 
     def rebuild(self, tensors: Iterator[Tensor]) -> object:
-        """Return a value of the same form that consists of other tensors.
+        """Return a value of the same form with other tensors.
 
         A tensor of a class that only marks becomes plain: Dynamo has traced what the mark does.
         """
