@@ -21,7 +21,7 @@ class Parts:
 
     Attributes:
         inner: The parts of a tensor of a class of its own, by the names of the class; None for
-            any other value. A part that is no tensor (the mesh of a DTensor) stays in the value.
+            any other value. Other parts (the mesh of a DTensor) stay in the value.
     """
 
     value: Any
@@ -37,7 +37,7 @@ class Parts:
     def rebuild(self, tensors: Iterator[Tensor]) -> object:
         """Return a value of the same form with other tensors.
 
-        A tensor of a class that only marks becomes plain: Dynamo has traced what the mark does.
+        A tensor of a class that only marks becomes plain: Dynamo has traced the effects of the mark.
         """
         if self.inner is None:
             return next(tensors) if isinstance(self.value, Tensor) else self.value
