@@ -37,7 +37,7 @@ class Parts:
     def rebuild(self, tensors: Iterator[Tensor]) -> object:
         """Return a value of the same form with other tensors.
 
-        A tensor of a class that only marks becomes plain: Dynamo has traced the effects of the mark.
+        A tensor of a class that only marks becomes plain: Dynamo has traced its effects.
         """
         if self.inner is None:
             return next(tensors) if isinstance(self.value, Tensor) else self.value
