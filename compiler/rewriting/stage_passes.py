@@ -79,13 +79,18 @@ def select_passes(
     }
 
 
-def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tuple[str, ...]:
+def running_passes(
+    tables: Mapping[Stage, Sequence[Pass]], config: Config, more: Sequence[Options] = ()
+) -> tuple[str, ...]:
     """Return the passes that `Config.disable` does not name, each once, as `stage/name`, in order.
+
+    Args:
+        more: As for `select_passes`.
 
     Raises:
         ConfigError: As `select_passes`.
     """
-    selected = select_passes(tables, config)
+    selected = select_passes(tables, config, more)
     every = [_names(stage, step) for stage, steps in selected.items() for step in steps]
     every += [(name, f"lowered/{name}") for name in ON_PROGRAMS]
     kept = (names[1] for names in every if not leaves_out(config.disable, names))

@@ -74,6 +74,7 @@ class Runs:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command; its questions are added to those of the runs before."""
         command = [warm_python().with_name("ctk"), name, self.program, "--out", out]
+        more += ("--thorough",) * (name == "diagnose")  # else the clock decides what is asked
         counting = {
             "ASKED": str(self.folder / "asked.txt"),
             "KILL_AT": str(kill_at),

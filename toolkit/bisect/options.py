@@ -23,6 +23,7 @@ Not found: an option that has an effect only together with another.
 """
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -44,11 +45,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class OptionSearch:
-    """The options that matter; the budget left `left` untried."""
+    """The options that matter; the budget left `left` untried, because of the time if `is_late`."""
 
     effects: tuple[OptionEffect, ...] = ()
     questions: int = 0
     left: int = 0
+    is_late: bool = False
 
 
 Change = tuple[str, str | None]
@@ -61,14 +63,20 @@ class _OptionQuestions:
     executor: Oracle
     say: Say
     limit: int
+    end: float | None = None
     questions: int = 0
     found: list[OptionEffect] = field(default_factory=list[OptionEffect])
     left: int = 0
     veto: Veto = field(default_factory=Veto)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self.end is not None and time.monotonic() >= self.end
+
     def leave_out_code(self, culprit: Culprit) -> None:
         """Generate no code in later questions, if the case fails without any."""
-        if culprit.stage == "lowered":
+        if culprit.stage == "lowered" or self.is_late:
             return
         self.questions += 1
         answer = self.executor.ask(Question(self.case, self.case.signature, NO_KERNELS))
@@ -78,7 +86,7 @@ class _OptionQuestions:
 
     def ask(self, changes: Sequence[Change]) -> Verdict | None:
         """Return the verdict of the case with some changes; None once the budget is used up."""
-        if self.questions >= self.limit:
+        if self.questions >= self.limit or self.is_late:
             return None
         config = dict(self.case.config)
         for option, value in changes:
@@ -128,10 +136,15 @@ def options_that_matter(
     *,
     culprit: Culprit | None = None,
     limit: int = MAX_QUESTIONS,
+    end: float | None = None,
 ) -> OptionSearch:
-    """Find the options of its target that change the verdict of a failing case."""
+    """Find the options of its target that change the verdict of a failing case.
+
+    Args:
+        end: When the search ends (`time.monotonic`).
+    """
     target = target_of(case.target)
-    search = _OptionQuestions(case, executor, say, limit)
+    search = _OptionQuestions(case, executor, say, limit, end)
     for key in case.config:
         if key not in target.forced:
             search.halve([(key, None)])
@@ -145,7 +158,8 @@ def options_that_matter(
     for group in (*([trial] for trial in alone), others):
         if group:
             search.halve([(trial.option, config_text(trial.value)) for trial in group])
-    return OptionSearch(tuple(search.found), search.questions, search.left)
+    is_late = bool(search.left) and search.is_late
+    return OptionSearch(tuple(search.found), search.questions, search.left, is_late)
 
 
 def _may_matter(trial: Trial, culprit: Culprit) -> bool:
@@ -162,7 +176,8 @@ def confirm_options(case: Case, found: OptionSearch, executor: Oracle, say: Say)
     search = _OptionQuestions(case, executor, say, limit=len(found.effects))
     for effect in found.effects:
         search.halve([(effect.option, effect.value)])
-    return OptionSearch(tuple(search.found), found.questions + search.questions, found.left)
+    questions = found.questions + search.questions
+    return replace(found, effects=tuple(search.found), questions=questions)
 
 
 def config_text(value: object) -> str:

@@ -14,7 +14,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.minify import open_reduction, reduce_failing
-from ctk.toolkit.operations.options import ReduceOptions
+from ctk.toolkit.operations.options import DiagnoseOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.whole_program import explain_failing_program
@@ -22,8 +22,8 @@ from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.suspected_nodes import first_wrong_node
 
 
-@takes_keywords(ReduceOptions)
-def diagnose(subject: Subject, inputs: Inputs | None, options: ReduceOptions) -> Diagnosis:
+@takes_keywords(DiagnoseOptions)
+def diagnose(subject: Subject, inputs: Inputs | None, options: DiagnoseOptions) -> Diagnosis:
     """Find the culprit of the first failing graph and the smallest repro, and write a folder.
 
     >>> import ctk
@@ -34,7 +34,7 @@ def diagnose(subject: Subject, inputs: Inputs | None, options: ReduceOptions) ->
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        options: Keywords of `ReduceOptions`.
+        options: Keywords of `DiagnoseOptions`.
 
     Returns:
         The diagnosis; of the graph with the most severe judgement when none fails. Ctrl-C, and an

@@ -27,7 +27,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
-from ctk.toolkit.operations.options import MinifyOptions, ReduceOptions
+from ctk.toolkit.operations.options import DiagnoseOptions, MinifyOptions, ReduceOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.case_reduction import (
     Work,
@@ -39,7 +39,12 @@ from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.operation_folder import discard, open_operation
 from ctk.toolkit.operations.session.oracle_stack import OracleStack, stack_for, with_repeats
 from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, write_graph_repro
+from ctk.toolkit.operations.session.smallest_repro import (
+    Written,
+    guilty_pass,
+    write_first_repro,
+    write_graph_repro,
+)
 from ctk.toolkit.operations.session.torch_silence import quiet
 from ctk.toolkit.operations.session.user_question import ask_again, is_measured, reduce_for_user
 from ctk.toolkit.operations.session.whole_program import explain_failing_program
@@ -85,11 +90,13 @@ class Terms:
     Attributes:
         budget: Of all searches together.
         on_progress: Called after each question.
+        is_brief: Whether details end after the time of a few first compiles.
     """
 
     choice: Choice
     budget: Budget
     on_progress: OnProgress | None
+    is_brief: bool = False
 
 
 @contextmanager
@@ -106,7 +113,8 @@ def open_reduction(
     """
     budget = budget_of(options.max_questions, options.max_seconds)
     jobs = make_jobs(options.jobs, options.executor, options.resources)
-    terms = Terms(_choice_of(options), budget, options.on_progress)
+    is_brief = isinstance(options, DiagnoseOptions) and not options.thorough and budget == Budget()
+    terms = Terms(_choice_of(options), budget, options.on_progress, is_brief)
     with open_operation(
         name, subject, inputs, options, keep=options.keep, jobs=jobs, choice=terms.choice
     ) as run:
@@ -155,18 +163,24 @@ def reduce_failing(
         terms: Budget, progress callback, and the rule for equal failures.
         with_options: Also ask which options of the target matter.
     """
-    work = start_work(run, folder, terms.budget, terms.on_progress)
-    case, _ = run.failing
+    allowance = run.allowance if terms.is_brief else None
+    budget = allowance.budget if allowance else terms.budget
+    case, search = run.failing
+
+    def write_first(smallest: Case) -> None:
+        write_first_repro(run, smallest, folder, guilty_pass(search))
+
+    work = start_work(run, folder, budget, terms.on_progress, write_first)
     reduction, minimal, is_interrupted = _reduce_by_culprit(work, terms.choice.same)
     is_over = reduction.reason in ("questions", "seconds")
 
     def write(smallest: Case, is_interrupted: bool) -> Written:
-        culprit = guilty_pass(minimal, None if is_other(case, smallest) else run.failing[1])
+        culprit = guilty_pass(minimal, None if is_other(case, smallest) else search)
         script, seen, is_interrupted = write_graph_repro(
             run, smallest, folder, culprit, is_interrupted=is_interrupted
         )
         if with_options and not is_interrupted and not is_over:
-            is_interrupted = not ask_options(run, smallest)
+            is_interrupted = not ask_options(run, smallest, allowance and allowance.end)
         return script, seen, is_interrupted
 
     return finish_reduction(work, reduction, write, minimal, is_interrupted=is_interrupted)

@@ -181,6 +181,26 @@ class ReduceOptions(BisectOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnoseOptions(ReduceOptions):
+    """The options of `diagnose`.
+
+    Attributes:
+        thorough: Take as long as it needs; else `diagnose` takes at most three times as long as the
+            first compile, and reports what it left. `max_questions` and `max_seconds` replace that.
+    """
+
+    thorough: Annotated[
+        bool,
+        Flag(
+            ("--thorough",),
+            "Simplify sizes, values, numbers and settings as far as possible (default: until "
+            "three times the time of the first compile is over).",
+            section="output",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MinifyOptions(ReduceOptions):
     """The options of `minify`: at most one of these asks another question than a wrong compile.
 

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 
 from ctk.compiler.usercode.process_name import stat_of
@@ -60,15 +61,43 @@ def find_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
 
 
 def _look_below(root: int, spare: Collection[int]) -> list[int]:
+    children_of = _listed_children if _lists_children() else partial(dict.get, _all_children())
+    found = [pid for pid in children_of(root) or () if pid not in spare]
+    for pid in found:  # grows while it is read
+        found += [child for child in children_of(pid) or () if child not in spare]
+    return found
+
+
+@cache
+def _lists_children() -> bool:
+    """Return whether the kernel lists the children of a thread (`CONFIG_PROC_CHILDREN`)."""
+    return (PROC / "thread-self" / "children").exists()
+
+
+def _listed_children(pid: int) -> list[int]:
+    """Return the living children of a process: those of each of its threads."""
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"{PROC}/{pid}/task"):  # noqa: PTH208  a Path each is slow
+            with contextlib.suppress(OSError):
+                text = Path(f"{PROC}/{pid}/task/{name}/children").read_text()
+                children += map(int, text.split())
+    return [child for child in sorted(children) if _parent_of(child)]
+
+
+def _all_children() -> dict[int, list[int]]:
+    """Return the living children of every process: a read of all processes of the machine."""
     children: dict[int, list[int]] = {}
     for pid in process_ids():
-        fields = stat_of(pid)
-        if fields and fields[0] not in "ZX" and pid not in spare:
-            children.setdefault(int(fields[1]), []).append(pid)
-    found = list(children.get(root, ()))
-    for pid in found:  # grows while it is read
-        found += children.get(pid, ())
-    return found
+        if parent := _parent_of(pid):
+            children.setdefault(parent, []).append(pid)
+    return children
+
+
+def _parent_of(pid: int) -> int | None:
+    """Return the parent of a living process; None for one that is gone or a zombie."""
+    fields = stat_of(pid)
+    return int(fields[1]) if fields and fields[0] not in "ZX" else None
 
 
 def kill_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:

@@ -1,8 +1,12 @@
 """The driver of the reducer: sweep over the steps until no single edit of any of them helps.
 
-Three levels (`proposal_search.py`): one sweep `coarse`, one `thorough`, then `single` (every edit
-alone) until a sweep improves nothing. A `single` sweep with more than MANY improvements goes back
-to `thorough`. At the end, edits that a short time limit ended are asked with the whole limit.
+Two phases: the steps that take nodes away, until the graph is minimal; then those of details
+(sizes, values, settings), at the end with all steps. A budget may end the second phase earlier.
+
+Three levels in each (`proposal_search.py`): one sweep `coarse`, one `thorough`, then `single`
+(every edit alone) until a sweep improves nothing. A `single` sweep with more than MANY improvements
+goes back to `thorough`. At the end, edits that a short time limit ended are asked with the whole
+limit.
 
 The best case so far is always returned; only the first question, about the given case, may raise.
 """
@@ -32,8 +36,11 @@ logger = logging.getLogger("ctk")
 MANY = 4
 """Improvements in a sweep of single edits above which a thorough sweep is worthwhile."""
 
-Reason = Literal["minimal", "incomplete", "interrupted", "questions", "seconds", "error"]
-"""`incomplete`: some steps raised and were left out; `error`: the oracle or a callback raised."""
+Reason = Literal["minimal", "incomplete", "interrupted", "questions", "seconds", "time", "error"]
+"""`incomplete`: some steps raised and were left out; `error`: the oracle or a callback raised.
+
+`time`: the time of a phase was over (`Budget.graph_end`, `Budget.detail_end`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,9 @@ class Reduction:
         reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), the exhausted budget,
             `incomplete` (some steps raised), or `error`.
         cached: Number of answers of this run that were used again.
+        left: The parts of the case for which the time was too short: `nodes`, `sizes`, `values`.
+        is_graph_minimal: No single edit of a step that takes nodes away has helped, before the
+            search for simpler details.
         nodes_before: Call nodes of the given case, sub-graphs included.
         remembered: Number of answers from an earlier run.
         certificate: The refusals of edits that would make `best` smaller, as far as tried.
@@ -75,6 +85,8 @@ class Reduction:
     problems: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
     flakiness: Flakiness | None = None
+    is_graph_minimal: bool = False
+    left: tuple[str, ...] = ()
 
     @property
     def graph(self) -> GraphModule:
@@ -110,7 +122,7 @@ def minimize(
             _search(problem, steps, blocks)
         reason = "incomplete" if problem.left_out else "minimal"
     except OutOfBudget as out:
-        reason = "questions" if str(out) == "questions" else "seconds"
+        reason = out.name
     except KeyboardInterrupt:
         reason = "interrupted"
     except SearchAborted as aborted:
@@ -143,15 +155,35 @@ def minimize(
         unfinished=unfinished,
         problems=(*problem.left_out.values(), *problems),
         errors=tuple(problem.errors),
+        is_graph_minimal=problem.ledger.is_graph_minimal,
+        left=_left(problem, steps) if reason == "time" else (),
     )
 
 
+def _left(problem: Problem, steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return the parts of the case whose steps are not finished; nodes only if some may go."""
+    parts = ["nodes"] * (not problem.ledger.is_graph_minimal)
+    parts += [step.detail for step in steps if step.name not in problem.certificate.steps]
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
 def _search(problem: Problem, steps: Sequence[Step], blocks: Level) -> None:
+    graph = [step for step in steps if not step.detail]
+    details = [step for step in steps if step.detail]
+    _exhaust(problem, graph, graph, blocks)
+    problem.finish_graph()
+    if details:
+        _exhaust(problem, details, steps, blocks)
+
+
+def _exhaust(problem: Problem, steps: Sequence[Step], every: Sequence[Step], blocks: Level) -> None:
+    """Search blocks of edits of some steps, then single edits of every step, until none helps."""
     _sweep(problem, steps, coarse)
     while True:
         _sweep(problem, [step for step in steps if step.is_thorough], blocks)
-        if not _polish(problem, steps):
+        if not _polish(problem, every):
             return
+        steps = every
 
 
 def _polish(problem: Problem, steps: Sequence[Step]) -> bool:

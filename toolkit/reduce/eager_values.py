@@ -63,12 +63,20 @@ class TensorInfo:
 def describe(value: object) -> object:
     """Return a value with `TensorInfo` in place of its tensors; tuples and lists become tuples."""
     if isinstance(value, torch.Tensor):
-        shape, stride = tuple(value.shape), tuple(value.stride())
+        shape, stride = _shape_of(value)
         device, is_inside = str(value.device), is_in_transform(value)
         return TensorInfo(shape, stride, value.dtype, device, value.requires_grad, is_inside)
     if isinstance(value, (tuple, list)):
         return tuple(describe(item) for item in value)
     return value
+
+
+def _shape_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides; a sparse tensor has no strides, a nested one no shape either."""
+    if tensor.is_nested and tensor.layout == torch.strided:
+        return (tensor.numel(),), ()
+    is_strided = tensor.layout in (torch.strided, torch.jagged)
+    return tuple(tensor.shape), tuple(tensor.stride()) if is_strided else ()
 
 
 def node_infos(case: Case) -> tuple[dict[str, object], frozenset[str]]:

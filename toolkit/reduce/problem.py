@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 
@@ -35,6 +36,7 @@ class Problem:
             `Verdict.REPRODUCES` counts as failing.
         on_answer: Called with each answer of the oracle, new or remembered.
         on_improvement: Called with each new best case before the search goes on (to save it).
+        on_graph_minimal: Called with the best case once no step takes more nodes away.
         certificate: The outcome of each edit of the best case, since it is the best.
         is_own: Whether a function or command of the user answers: it need not run the candidate,
             so a candidate runs in eager here first.
@@ -49,6 +51,7 @@ class Problem:
     on_answer: InitVar[OnAnswer | None] = None
     on_progress: Callable[[Progress], None] | None = None
     on_improvement: Callable[[Case], object] | None = None
+    on_graph_minimal: Callable[[Case], object] | None = None
     contents: ContentCache = field(default_factory=ContentCache)
     certificate: Certificate = field(default_factory=Certificate)
     may_run: bool = True
@@ -195,6 +198,13 @@ class Problem:
         if self.on_improvement:
             with aborting("on_improvement"):
                 self.on_improvement(candidate)
+
+    def finish_graph(self) -> None:
+        """Note that no step takes more nodes away, and report it."""
+        self.ledger.minimal_at = time.monotonic()
+        if self.on_graph_minimal:
+            with aborting("on_graph_minimal"):
+                self.on_graph_minimal(self.best)
 
     def leave_out(self, step: str, error: Exception) -> None:
         """Record that a step raised: the search goes on without it."""

@@ -3,22 +3,38 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 
+Limit = Literal["questions", "seconds", "time"]
+
 
 class OutOfBudget(Exception):
-    """The budget is exhausted; the message is its name: `questions` or `seconds`."""
+    """The budget is exhausted."""
+
+    def __init__(self, name: Limit) -> None:
+        super().__init__(name)
+        self.name: Limit = name
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a reduction may use; None is without limit."""
+    """How much a reduction may use; None is without limit.
+
+    Attributes:
+        graph_end: When the search for the fewest nodes ends (`time.monotonic`).
+        detail_end: When the search for simpler details ends, of a graph with the fewest nodes.
+        detail_seconds: Least time of that search.
+    """
 
     questions: int | None = None
     seconds: float | None = None
+    graph_end: float | None = None
+    detail_end: float | None = None
+    detail_seconds: float = 0.0
 
 
 def budget_of(max_questions: object, max_seconds: object) -> Budget:
@@ -86,6 +102,7 @@ class Ledger:
 
     Attributes:
         started: Start time (`time.monotonic`).
+        minimal_at: When the search for the fewest nodes ended; None while it goes on.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -95,11 +112,17 @@ class Ledger:
     cached: int = 0
     statistics: dict[str, StepStatistics] = field(default_factory=dict[str, StepStatistics])
     started: float = field(default_factory=time.monotonic)
+    minimal_at: float | None = None
 
     @property
     def seconds(self) -> float:
         """Time since the start."""
         return time.monotonic() - self.started
+
+    @property
+    def is_graph_minimal(self) -> bool:
+        """Whether the search for the fewest nodes has ended."""
+        return self.minimal_at is not None
 
     @property
     def counts(self) -> StepStatistics:
@@ -123,6 +146,11 @@ class Ledger:
             raise OutOfBudget("questions")
         if budget.seconds is not None and self.seconds >= budget.seconds:
             raise OutOfBudget("seconds")
+        end = budget.graph_end
+        if self.minimal_at is not None and budget.detail_end is not None:
+            end = max(budget.detail_end, self.minimal_at + budget.detail_seconds)
+        if end is not None and time.monotonic() >= end:
+            raise OutOfBudget("time")
         self.questions += 1
         self.counts.questions += 1
 

@@ -77,6 +77,8 @@ class Step:
         repeats: Propose again as long as an edit reproduces.
         is_thorough: Halve blocks of its edits. False if the atoms left when its turn comes are most
             likely needed: one by one costs half as much then.
+        detail: The part of a case that the step simplifies, of a step that takes no nodes away: it
+            waits until no node can go.
         is_late: Returns whether a case is so large that the step waits until no other step helps:
             most of its questions would be wasted.
     """
@@ -85,4 +87,5 @@ class Step:
     propose: Callable[[Case, Facts], Proposals]
     repeats: bool = False
     is_thorough: bool = True
+    detail: str = ""
     is_late: Callable[[Case, Facts], bool] = lambda case, facts: False

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import listing
@@ -21,8 +22,12 @@ class DropOptions:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         config = {key: value for key, value in case.config.items() if key not in self.names}
-        if "disable" in config:
-            config["disable"] = _keep_known(case.target, config)
+        try:
+            if "disable" in config:
+                config["disable"] = _keep_known(case.target, config)
+            target_of(case.target).passes(config)
+        except ConfigError:  # it holds options of a pass that a dropped option brought
+            return None
         return dataclasses.replace(case, config=config)
 
 

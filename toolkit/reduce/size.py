@@ -18,7 +18,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import ContentCache
 from ctk.toolkit.reduce.form_edits import CASTS
 from ctk.toolkit.reduce.settings_edits import unusual_modes
-from ctk.toolkit.reduce.value_edits import tensors_of
+from ctk.toolkit.reduce.value_edits import is_strided, tensors_of
 from ctk.toolkit.targets import target_of
 
 Size = tuple[int, ...]
@@ -190,7 +190,7 @@ def _tensors(case: Case) -> Iterator[torch.Tensor]:
 
 def layout_rank(tensor: torch.Tensor) -> int:
     """Return how a tensor lies in memory, the simplest first: see `layouts_of`."""
-    if tensor.layout != torch.strided or tensor.is_meta:
+    if not is_strided(tensor) or tensor.is_meta:
         return 3
     is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
     if tensor.stride() == torch.empty(tensor.shape, device="meta").stride():

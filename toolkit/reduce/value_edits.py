@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ctk.compiler.fx.clone import overlaps
+from ctk.compiler.fx.clone import overlaps, raw_bytes
 from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
 from ctk.repro_templates.graph.values import placed
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
@@ -47,7 +47,7 @@ class KeepLargest:
     def _keep(self, flat: torch.Tensor) -> torch.Tensor:
         kept = largest_places(flat, self.count)
         result = torch.zeros_like(flat)
-        result[kept] = flat[kept]
+        _elements(result)[kept] = _elements(flat)[kept]
         return result
 
     def says(self) -> str:
@@ -109,7 +109,7 @@ class MoveElement:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         tensor = tensors_of(case)[self.name]
-        if core_of(tensor.detach())[self._target()]:
+        if raw_bytes(core_of(tensor.detach())[self._target()]).any():
             return None
         return with_values(case, {self.name: _rewritten(tensor, self._move)})
 
@@ -166,7 +166,7 @@ def tensors_of(case: Case) -> dict[str, torch.Tensor]:
 def changeable(case: Case) -> dict[str, torch.Tensor]:
     """Return the tensors whose values can change: plain ones with memory of their own."""
     tensors = {n: t for n, t in tensors_of(case).items() if type(t) in PLAIN_CLASSES}
-    strided = {n: t for n, t in tensors.items() if t.layout == torch.strided and t.numel()}
+    strided = {n: t for n, t in tensors.items() if is_strided(t) and t.numel()}
     own = {n: t for n, t in strided.items() if not (t.is_meta or t.is_quantized)}
     addresses = [each.untyped_storage().data_ptr() for each in own.values()]
     return {
@@ -174,6 +174,11 @@ def changeable(case: Case) -> dict[str, torch.Tensor]:
         for name, value in own.items()
         if addresses.count(value.untyped_storage().data_ptr()) == 1 and not _is_woven(value)
     }
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor lie in one memory, at the strides of its shape."""
+    return tensor.layout == torch.strided and not tensor.is_nested
 
 
 def core_shape(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -216,6 +221,14 @@ def _rewritten(value: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor
         return flat.reshape(core.shape)
 
     return rewrite_tensor(value, elements)
+
+
+def _elements(flat: torch.Tensor) -> torch.Tensor:
+    """Return a view of elements in a dtype that can be indexed, of the same size."""
+    return flat.view(_INDEXED[flat.itemsize]) if flat.itemsize in _INDEXED else flat
+
+
+_INDEXED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _wide(flat: torch.Tensor) -> torch.dtype:

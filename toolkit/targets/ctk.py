@@ -94,10 +94,11 @@ class Ctk(Target):
 
     def passes(self, config: Options) -> Sequence[str]:
         """Return every pass that runs with a config, the user's own too."""
+        from ctk.compiler.codegen import CODEGEN_OPTIONS
         from ctk.compiler.passes import PASSES
         from ctk.compiler.rewriting.stage_passes import running_passes
 
-        return running_passes(PASSES, resolve(config))
+        return running_passes(PASSES, resolve(config), CODEGEN_OPTIONS)
 
     def trials(self, config: Options) -> Sequence[Trial]:
         """Return every other generator, and the switches at their other value.

@@ -95,7 +95,7 @@ def test_a_bisection_that_raises_leaves_no_culprit_and_the_case_is_reduced(
         raise ZeroDivisionError("in the bisection")
 
     monkeypatch.setattr(find, "_suspects", stumble)
-    found = ctk.diagnose(**subject)
+    found = ctk.diagnose(**subject, thorough=True)
     assert found.judgement.verdict is Verdict.REPRODUCES
     assert found.search.culprit is None
     assert found.search.reason == "the bisection raised ZeroDivisionError: in the bisection"

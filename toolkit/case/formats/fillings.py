@@ -56,9 +56,16 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
         return True
     if value.dtype == torch.bool or value.is_complex():
         return kind in ("zeros", "ones")
-    least, largest = int(value.min()), int(value.max())
+    least, largest = _bounds(value)
     wanted = {"zeros": (0, 0), "ones": (1, 1), "arange": (0, value.numel() - 1)}.get(kind)
     return wanted is not None and min(0, least) <= wanted[0] and wanted[1] <= max(0, largest)
+
+
+def _bounds(value: torch.Tensor) -> tuple[int, int]:
+    """Return the least and the largest whole number of a tensor."""
+    if value.dtype in (torch.uint16, torch.uint32, torch.uint64):  # without `min` and `max`
+        value = value.to(torch.float64)
+    return int(value.min()), int(value.max())
 
 
 def core_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -121,7 +121,8 @@ class ContentCache:
 def content_of(tensor: torch.Tensor) -> Content:
     """Return the content of a tensor, which is only read."""
     is_plain = type(tensor) in PLAIN_CLASSES and tensor.layout == torch.strided
-    if not is_plain or tensor.is_quantized or tensor.is_meta or not tensor.numel():
+    has_numbers = is_plain and not (tensor.is_quantized or tensor.is_meta or tensor.is_nested)
+    if not has_numbers or not tensor.numel():
         return NOTHING
     core = core_of(tensor.detach().resolve_conj().resolve_neg()).cpu().contiguous()
     is_set = _any(_bits(core) != 0)

@@ -7,14 +7,14 @@ from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import apply_acceptance, document_data, exit_code_of
 from ctk.toolkit.cli.shell.options import SubjectArgument
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.operations.options import ReduceOptions
+from ctk.toolkit.operations.options import DiagnoseOptions
 from ctk.toolkit.options import keywords_of
 
 if TYPE_CHECKING:
     from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
-def diagnose(subject: SubjectArgument, options: ReduceOptions) -> Answer:
+def diagnose(subject: SubjectArgument, options: DiagnoseOptions) -> Answer:
     """Find the culprit, and the smallest repro.
 
     Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
@@ -58,17 +58,25 @@ def code_of(diagnosis: "Diagnosis") -> ExitCode:
 
 
 def stumbles(diagnosis: "Diagnosis") -> str:
-    """Return internal errors that cut the reduction short, for the end of a headline."""
+    """Return the error that ended the reduction, for the end of a headline.
+
+    A step that raised and was left out changes no answer; it is listed among the problems.
+    """
     reduction = diagnosis.reduction
-    return f"; {reduction.problems[0]}" if reduction is not None and reduction.problems else ""
+    is_ended = reduction is not None and reduction.reason == "error"
+    return f"; {reduction.problems[-1]}" if reduction is not None and is_ended else ""
 
 
 def lines_to_go_on(diagnosis: "Diagnosis") -> list[str]:
     """Return the command that resumes an unfinished search."""
-    reduction = diagnosis.reduction
+    reduction, go_on = diagnosis.reduction, diagnosis.go_on
+    if diagnosis.left and go_on.startswith("ctk "):
+        return [f"to go on: {go_on} --thorough"]
+    if diagnosis.left:
+        return [f"to go on: {go_on.replace('resume=True', 'resume=True, thorough=True')}"]
     if reduction is None or (reduction.finished and not diagnosis.is_interrupted):
         return []
-    return [f"to go on: {diagnosis.go_on}"]
+    return [f"to go on: {go_on}"]
 
 
 COMMAND = Command("diagnose", diagnose)

@@ -46,7 +46,7 @@ def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
 
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
-    from ctk.toolkit.operations.report.phrases import ending
+    from ctk.toolkit.operations.report.phrases import ending, with_log
 
     reduction = found.reduction
     if found.is_shown_by_no_graph and found.folder is not None:
@@ -71,7 +71,7 @@ def answer_of(found: "Diagnosis") -> Answer:
             f"repro: python {quote(str(found.repro))}  # {run.outcome if run else 'not run'}"
         )
     lines += [f"cache: {found.kept.line}"] if found.kept else []
-    lines += [f"problem: {problem}" for problem in found.problems]
+    lines += [f"problem: {with_log(problem, found.folder)}" for problem in found.problems]
     lines += flaky_and_others(found)
     lines += lines_to_go_on(found)
     data = reduction_data(reduction) | {

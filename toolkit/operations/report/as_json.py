@@ -182,6 +182,7 @@ class Record:
         flakiness: How often the case fails, and how likely the reduction has made an error; null
             for a failure that always shows.
         others: Other failures that the reduction met, each kept as a case.
+        left: The parts for which the time was too short: `nodes`, `sizes`, `values`, `options`.
         schema: Version of this document.
     """
 
@@ -215,6 +216,7 @@ class Record:
     decided_by: Line = ""
     flakiness: Flakiness | None = None
     others: tuple[OtherRecord, ...] = ()
+    left: tuple[Line, ...] = ()
     schema: Literal[2] = SCHEMA
 
 
@@ -260,6 +262,7 @@ def record_of(diagnosis: Diagnosis) -> Record:
         decided_by=diagnosis.decided_by,
         flakiness=reduction.flakiness if reduction else None,
         others=tuple(_other(other, diagnosis.folder) for other in diagnosis.others),
+        left=diagnosis.left,
     )
 
 

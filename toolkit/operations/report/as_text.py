@@ -29,6 +29,7 @@ from ctk.toolkit.operations.report.phrases import (
     ending,
     label_of,
     phrase_left_out,
+    with_log,
 )
 
 
@@ -42,6 +43,8 @@ def summary(record: Record, folder: Path) -> list[str]:
     if record.kept is not None:
         lines.append(f"cache      {record.kept.line}")
     lines += _minimal_lines(record, folder)
+    if record.left:
+        lines.append(f"left       {', '.join(record.left)}; --thorough goes on")
     if record.state != "finished":
         lines.append(f"state      {record.state}: it goes on, or was ended before it was done")
     if record.flakiness is not None:
@@ -51,7 +54,7 @@ def summary(record: Record, folder: Path) -> list[str]:
         f"ctk repro {quote(str(folder / other.case))}"
         for other in record.others
     ]
-    lines += [f"problem    {problem}" for problem in record.problems]
+    lines += [f"problem    {with_log(problem, folder)}" for problem in record.problems]
     lines.append(f"cost       {_cost(record)}")
     return lines + [f"next       {step}" for step in next_steps(record, folder)]
 
@@ -170,6 +173,8 @@ def _minimal_lines(record: Record, folder: Path) -> list[str]:
     if minimal is not None:
         reason = minimal.stopped_by
         stopped = ending(reason, minimal.unfinished) if reason else "not yet done"
+        if reason == "time" and "nodes" not in record.left:
+            stopped = "the fewest nodes"
         unfinished = "" if minimal.finished else f" ({stopped})"
         lines.append(
             f"minimal    {record.call_nodes.before} -> {record.call_nodes.after} call nodes"

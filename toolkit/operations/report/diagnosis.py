@@ -120,6 +120,7 @@ class Diagnosis:
         kept: The entries of the compile in the persistent cache; None for none.
         decided_by: Which command or function of the user decides; empty where ctk compares.
         others: Other failures that were met on the way.
+        left_options: Whether the time was too short for the options that matter.
     """
 
     case: Case | None
@@ -142,6 +143,13 @@ class Diagnosis:
     kept: KeptEntry | None = None
     decided_by: str = ""
     others: tuple[OtherFailure, ...] = ()
+    left_options: bool = False
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The parts for which the time was too short: `sizes`, `values`, `options`."""
+        parts = self.reduction.left if self.reduction is not None else ()
+        return (*parts, *["options"] * self.left_options)
 
     @property
     def judgement(self) -> Judgement:

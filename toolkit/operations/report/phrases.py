@@ -1,6 +1,7 @@
 """Sentences for people about each verdict, kind of failure and place."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ctk.toolkit.case.failure import FailureKind, FailureOrigin
 from ctk.toolkit.case.judgement import Verdict
@@ -64,6 +65,7 @@ ENDINGS: Mapping[Reason, str] = {
     "interrupted": "interrupted",
     "questions": "stopped by questions",
     "seconds": "stopped by seconds",
+    "time": "stopped by the time",
     "error": "stopped by an error",
 }
 """Why a reduction ended."""
@@ -85,6 +87,16 @@ def ending(reason: Reason, unfinished: Sequence[str]) -> str:
     more = f" and {len(unfinished) - _NAMED} more" if len(unfinished) > _NAMED else ""
     said = "stopped" if reason == "minimal" else ENDINGS[reason]
     return f"{said}; not finished: {comma.join(unfinished[:_NAMED])}{more}"
+
+
+BUG = "ctk-bug.txt"
+"""The file with the tracebacks of internal errors, beside the result."""
+
+
+def with_log(problem: str, folder: Path) -> str:
+    """Return a problem with the path of its traceback, if it is an internal error."""
+    log = folder / BUG
+    return f"{problem}; log: {log}" if " raised " in problem and log.is_file() else problem
 
 
 _LABELS = (

@@ -135,13 +135,18 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A reduction and the files that it writes."""
+    """A reduction and the files that it writes.
+
+    Attributes:
+        write_first: Writes the script of the smallest graph, before its details are simplified.
+    """
 
     run: Operation
     best: BestCase
     others: Others
     budget: Budget
     history: History
+    write_first: Callable[[Case], None] | None = None
 
     def attempt(
         self,
@@ -158,7 +163,7 @@ class Work:
         """
         steps = (only_these(guilty), suspects_step(hints), *STEPS)
         found = self._search(given, stack, steps, before)
-        if stack.repeated is not None or found.reason not in ("minimal", "incomplete"):
+        if stack.repeated is not None or found.reason not in ("minimal", "incomplete", "time"):
             return found
         try:
             known = look_up(stack.oracle, Question(found.best))
@@ -187,6 +192,11 @@ class Work:
             if stack.own is None:
                 shown.note(case, judgement)
 
+        def finish_graph(case: Case) -> None:
+            smallest = shown.with_seen_failure(case)
+            if self.best.save_smaller(smallest) and self.write_first is not None:
+                self.write_first(smallest)
+
         with searching(stack) as oracle:
             problem = Problem(
                 given,
@@ -196,6 +206,7 @@ class Work:
                 on_answer=note,
                 on_progress=self.history,
                 on_improvement=lambda case: self.best.save_smaller(shown.with_seen_failure(case)),
+                on_graph_minimal=finish_graph,
                 is_own=stack.own is not None,
                 may_run=not (self.run.oracle.isolates or isinstance(stack.own, CommandOracle)),
             )
@@ -212,11 +223,15 @@ class Work:
 
 
 def start_work(
-    run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
+    run: Operation,
+    folder: Path,
+    budget: Budget,
+    on_progress: OnProgress | None,
+    write_first: Callable[[Case], None] | None = None,
 ) -> Work:
     """Return the reduction of the failing case of an operation."""
     history = History(run, run.failing[0], on_progress)
-    return Work(run, BestCase(run, folder), Others(run), budget, history)
+    return Work(run, BestCase(run, folder), Others(run), budget, history, write_first)
 
 
 WriteScript = Callable[[Case, bool], Written]
@@ -241,7 +256,7 @@ def finish_reduction(
         return run.finish(is_done=False, reduction=reduction, is_interrupted=is_over, others=others)
     script, seen, is_over = write(reduction.best, is_over)
     return run.finish(
-        is_done=reduction.finished,
+        is_done=reduction.finished and not run.left_options,
         reduction=reduction,
         minimal_search=minimal_search,
         minimal=work.best.folder,
@@ -252,12 +267,16 @@ def finish_reduction(
     )
 
 
-def ask_options(run: Operation, smallest: Case) -> bool:
-    """Record the options that matter to the smallest case and to the whole; False after Ctrl-C."""
+def ask_options(run: Operation, smallest: Case, end: float | None = None) -> bool:
+    """Record the options that matter to the smallest case and to the whole; False after Ctrl-C.
+
+    Args:
+        end: When the search ends, with the options it has (`time.monotonic`).
+    """
     case, search = run.failing
     try:
         culprit = search.culprit if search.confirmed else None
-        found = options_that_matter(smallest, run.oracle, run.say, culprit=culprit)
+        found = options_that_matter(smallest, run.oracle, run.say, culprit=culprit, end=end)
         if found.effects:
             found = confirm_options(case, found, run.oracle, run.say)
     except KeyboardInterrupt:
@@ -265,7 +284,9 @@ def ask_options(run: Operation, smallest: Case) -> bool:
     except Exception as error:
         run.record_errors("the search for options that matter", error)
         return True
-    if found.left:
+    if found.is_late:
+        run.left_options = True
+    elif found.left:
         said = f"{found.left} options were not asked about: {found.questions} compiles is the limit"
         run.record_problems(said)
     run.write(search=replace(search, options=found.effects, option_compiles=found.questions))

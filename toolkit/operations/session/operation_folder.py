@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -52,7 +53,7 @@ PREFIXES: Mapping[OperationName, str] = {
 
 _HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
 
-UNTOLD = ("trust", "accept_documented")
+UNTOLD = ("trust", "accept_documented", "thorough")
 """Options that the journal leaves out: the user decides again when it is resumed."""
 
 NO_OPTIONS: Mapping[str, object] = {}
@@ -79,6 +80,7 @@ def open_operation(
         CaseError: There is no such folder to resume, it is in use, or its subject is another one.
         ConfigError: The function that decides cannot be compared with that of the earlier run.
     """
+    started = time.monotonic()
     if options.resume:
         choice.check_resumable()
     with open_subject(subject, inputs, options, jobs) as it:
@@ -87,12 +89,13 @@ def open_operation(
         header = _header(name, it.source.spec, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{it.source.name}"
-        untold = {key: value for key, value in options.told.items() if key in UNTOLD}
+        untold = {key: getattr(options, key) for key in UNTOLD if hasattr(options, key)}
         with open_journal(
             options.out, default, header, resume=options.resume, say=options.say, untold=untold
         ) as (journal, folder, go_on):
             oracle = journal_executor(it.executor, journal, digests)
-            run = Operation(it, oracle, journal, digests, folder, keep, options.say, go_on)
+            say = options.say
+            run = Operation(it, oracle, journal, digests, folder, keep, say, go_on, started=started)
             try:
                 yield run
             except BaseException as error:

@@ -24,7 +24,9 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.as_json import write_json
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, KeptEntry
+from ctk.toolkit.operations.report.phrases import BUG
 from ctk.toolkit.operations.session import cache_evidence as kept_entry
+from ctk.toolkit.operations.session.time_allowance import Allowance, FirstCompile
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.answers.journal import Journal
 from ctk.toolkit.oracle.answers.journaled import Journaled, question_key
@@ -32,8 +34,6 @@ from ctk.toolkit.oracle.open_subject import OpenSubject, first_failing
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.signals import defer_interrupts
 from ctk.toolkit.targets import record_decisions
-
-BUG = "ctk-bug.txt"
 
 OnFailing = Callable[[Judgement], None]
 
@@ -48,7 +48,13 @@ class Done:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A running operation; `found` is its diagnosis so far, None before the first verdict."""
+    """A running operation.
+
+    Attributes:
+        found: Its diagnosis so far, None before the first verdict.
+        started: Its start (`time.monotonic`).
+        left_options: Whether the time was too short for the options that matter.
+    """
 
     subject: OpenSubject
     oracle: Journaled
@@ -59,9 +65,15 @@ class Operation:
     say: Say
     go_on: str
     found: Diagnosis | None = None
-    _started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
+    left_options: bool = False
     _problems: list[str] = field(default_factory=list[str])
     _unsaved: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def allowance(self) -> Allowance:
+        """The time of this run of the operation."""
+        return Allowance(self.started, self.journal.recall(FirstCompile, "") or FirstCompile(0.0))
 
     @property
     def failing(self) -> tuple[Case, Search]:
@@ -154,6 +166,8 @@ class Operation:
         """Record that a case fails, and write the case, before the search for the culprit."""
         if self.found is not None:
             return
+        if self.journal.recall(FirstCompile, "") is None:
+            self.journal.note("", FirstCompile(time.monotonic() - self.started))
         failing = record_decisions(replace(case, signature=seen.signature))
         if captured is not None and (not captured.is_dir() or describe(captured).problem):
             self.save(
@@ -167,7 +181,7 @@ class Operation:
     def write(self, **changes: object) -> Diagnosis:
         """Change the diagnosis, and write `diagnosis.json` unless all answers were remembered."""
         assert self.found is not None, "there is no diagnosis yet"
-        seconds = time.monotonic() - self._started
+        seconds = time.monotonic() - self.started
         found = replace(self.found, seconds=seconds, problems=self._all_problems, **changes)
         self.found = found
         if found.state == "finished" or not self.journal.is_replay:
@@ -176,7 +190,7 @@ class Operation:
 
     def finish(self, *, is_done: bool = True, **changes: object) -> Diagnosis:
         """Write the final diagnosis, and return it."""
-        found = self.write(state="finished", **changes)
+        found = self.write(state="finished", left_options=self.left_options, **changes)
         if is_done and self.journal.recall(Done, "") is None:
             self.journal.note("", Done())
         is_saved = not self._unsaved and not self.journal.problem

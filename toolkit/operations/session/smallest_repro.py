@@ -1,5 +1,6 @@
 """The script of the smallest case: written, and run in a clean process unless interrupted."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from ctk.toolkit.operations.session.oracle_stack import OracleStack
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.oracle.questions.user_command import CommandOracle
+from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.repro.run import REPRO, Outcome, ReproRun, write_repro, write_verified_repro
 from ctk.toolkit.repro.script import limits_of
+
+logger = logging.getLogger("ctk")
 
 Write = Callable[[Case, bool], tuple[Path, ReproRun | None]]
 """Writes the script of a case, and runs it if the flag is set."""
@@ -37,6 +41,24 @@ def write_graph_repro(
         return write_verified_repro(shown, folder, culprit, limits)
 
     return _write_once(run, smallest, folder, write, is_interrupted)
+
+
+def write_first_repro(run: Operation, smallest: Case, folder: Path, culprit: str | None) -> None:
+    """Write the script of the smallest graph while its details are still to be simplified.
+
+    It is not run. A resumed run has a later script there, or writes one.
+    """
+    if run.journal.is_replay:
+        return
+    subject = run.subject
+    limits = limits_of(smallest.signature, subject.timeout_seconds, subject.memory_nbytes)
+    try:
+        shown = smallest if run.keep == "full" else _as_saved(smallest, folder)
+        script = write_repro(shown, folder, culprit, limits)
+    except Exception as error:  # the last script is written in the same way, and reports it
+        logger.debug("ctk: the first repro raised", exc_info=error)
+        return
+    run.say(f"the graph is minimal: {call_nodes(smallest)} call nodes, {script}")
 
 
 def write_decided_repro(

@@ -111,7 +111,7 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
             case "config", dict():
                 for key, item in value.items():
                     yield from ("--config", f"{key}={json.dumps(item)}")
-            case (("backward" | "dynamic" | "trust" | "aliases"), True):
+            case (("backward" | "dynamic" | "trust" | "aliases" | "thorough"), True):
                 yield f"--{name}"
             case "calls", int() if value != CALLS:
                 yield from ("--calls", str(value))

@@ -144,10 +144,11 @@ def sizing_of(case: Case, facts: Facts) -> Sizing | Untraceable:
 
 def _sizing(case: Case) -> Sizing | Untraceable:
     try:
-        trace = trace_sizes(case)
-    except Exception as error:  # data decides, or an operator has no fake implementation
+        sizing = Sizing(case, solve_relations(trace_sizes(case)))
+    except (
+        Exception
+    ) as error:  # data decides, an operator has no fake implementation, a size is NaN
         return Untraceable(error_line(error))
-    sizing = Sizing(case, solve_relations(trace))
     if sizing.check({}) is None:
         return Untraceable("it does not run on them as it is")
     return sizing

@@ -237,10 +237,7 @@ class _Demand:
     may_change: frozenset[Any]
 
     def holds(self, values: Mapping[Any, Any]) -> bool:
-        try:
-            return self.condition.xreplace(values) == sympy.true
-        except ZeroDivisionError:
-            return False
+        return _with_numbers(self.condition, values) == sympy.true
 
 
 def _repair(
@@ -297,8 +294,17 @@ def _assignment(relations: Relations, roots: Mapping[Any, Any]) -> Assignment | 
 
 
 def _value(formula: Any, roots: Mapping[Any, Any]) -> int | None:
+    value = _with_numbers(formula, roots)
+    return int(value) if value is not None and value.is_Integer else None
+
+
+def _with_numbers(expression: Any, values: Mapping[Any, Any]) -> Any | None:
+    """Return an expression with numbers for its symbols; None where it has no value.
+
+    A division by zero raises `ZeroDivisionError`, or is NaN, and a comparison with NaN a
+    `TypeError`.
+    """
     try:
-        value = formula.xreplace(roots)
-    except ZeroDivisionError:
+        return expression.xreplace(values)
+    except (ZeroDivisionError, TypeError):
         return None
-    return int(value) if value.is_Integer else None

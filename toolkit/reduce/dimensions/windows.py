@@ -10,6 +10,7 @@ from typing import cast
 import torch
 
 from ctk.compiler.fx.clone import extent, overlaps
+from ctk.toolkit.reduce.value_edits import is_strided
 
 FAR_ABOVE = 8.0
 """Least ratio of the largest absolute value to the mean that makes it notable."""
@@ -64,7 +65,7 @@ def notable_index(tensor: torch.Tensor) -> tuple[int, ...] | None:
     Cases: 1. a NaN or infinite element; 2. one far above the mean; 3. in each dimension that begins
     with zeros only, the last non-zero.
     """
-    if tensor.layout != torch.strided or tensor.is_meta or not tensor.numel():
+    if not is_strided(tensor) or tensor.is_meta or not tensor.numel():
         return None
     values = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
     if tensor.is_floating_point():

@@ -22,4 +22,4 @@ def _is_more(value: object) -> bool:
     )
 
 
-STEP = Step("drop_gradients", propose)
+STEP = Step("drop_gradients", propose, detail="gradients")

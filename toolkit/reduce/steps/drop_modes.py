@@ -12,4 +12,4 @@ def propose(case: Case, facts: Facts) -> Proposals:
     return [Subset(DefaultModes, modes)] if modes else []
 
 
-STEP = Step("drop_modes", propose)
+STEP = Step("drop_modes", propose, detail="settings")

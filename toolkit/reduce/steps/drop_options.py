@@ -12,4 +12,4 @@ def propose(case: Case, facts: Facts) -> Proposals:
     return [Subset(DropOptions, names)] if names else []
 
 
-STEP = Step("drop_options", propose)
+STEP = Step("drop_options", propose, detail="settings")

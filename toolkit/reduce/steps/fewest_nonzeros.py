@@ -57,4 +57,4 @@ def _blocks(name: str, shape: tuple[int, ...], content: Content) -> Iterator[Pro
             yield Subset(partial(ZeroElements, name, shape), atoms)
 
 
-STEP = Step("fewest_nonzeros", propose)
+STEP = Step("fewest_nonzeros", propose, detail="values")

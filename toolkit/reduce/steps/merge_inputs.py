@@ -118,4 +118,4 @@ def _forms(case: Case, facts: Facts, *, as_usual: bool = False) -> dict[Form, li
     return groups
 
 
-STEP = Step("merge_inputs", propose)
+STEP = Step("merge_inputs", propose, detail="inputs")

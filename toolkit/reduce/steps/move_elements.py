@@ -26,4 +26,4 @@ def propose(case: Case, facts: Facts) -> Proposals:
     return proposals
 
 
-STEP = Step("move_elements", propose)
+STEP = Step("move_elements", propose, detail="values")

@@ -13,4 +13,4 @@ def propose(case: Case, facts: Facts) -> Proposals:
     return [ladder_of_edits(MoveToCpu())] if is_elsewhere else []
 
 
-STEP = Step("move_to_cpu", propose)
+STEP = Step("move_to_cpu", propose, detail="devices")

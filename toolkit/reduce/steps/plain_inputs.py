@@ -61,4 +61,4 @@ def _strongest(case: Case, facts: Facts) -> Iterator[Edit]:
         yield zeros
 
 
-STEP = Step("plain_inputs", propose)
+STEP = Step("plain_inputs", propose, detail="values")

@@ -159,7 +159,8 @@ def _dimensions(case: Case) -> Iterator[tuple[SizePlace, int]]:
     """Yield the dimensions of inputs, the outermost graph's number inputs and its constants."""
     for place, value in placed_values(case):
         if isinstance(value, torch.Tensor):
-            yield from ((place.at(dim), size) for dim, size in enumerate(value.shape))
+            if not value.is_nested:  # its sizes are symbols, or none at all
+                yield from ((place.at(dim), size) for dim, size in enumerate(value.shape))
         elif place.kind == "number":
             yield place, cast("int", value)
 
@@ -186,4 +187,4 @@ def is_late(case: Case, facts: Facts) -> bool:
     return call_nodes(case) > FEW_NODES
 
 
-STEP = Step("shrink_dimensions", propose, is_late=is_late)
+STEP = Step("shrink_dimensions", propose, is_late=is_late, detail="sizes")

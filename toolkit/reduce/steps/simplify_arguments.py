@@ -90,4 +90,4 @@ def _powers(value: float) -> list[float]:
     return [type(value)(sign * power) for power in powers]
 
 
-STEP = Step("simplify_arguments", propose)
+STEP = Step("simplify_arguments", propose, detail="arguments")

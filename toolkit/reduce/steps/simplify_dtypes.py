@@ -50,4 +50,4 @@ def _named_dtypes(case: Case) -> Iterator[torch.dtype]:
                 yield CASTS[str(node.target)]
 
 
-STEP = Step("simplify_dtypes", propose)
+STEP = Step("simplify_dtypes", propose, detail="dtypes")

@@ -14,4 +14,4 @@ def propose(case: Case, facts: Facts) -> Proposals:
     return [Subset(MakeContiguous, names)] if names else []
 
 
-STEP = Step("simplify_layouts", propose)
+STEP = Step("simplify_layouts", propose, detail="layouts")

@@ -4,6 +4,7 @@
 fail. If many values are left they are rounded together. Ladders, from mild to strong:
 
     110.3   ->  111, 110, ... 2, 1       whole numbers; the search ends at the least sufficient one
+    54321   ->  54320, ... 50000         integers; then 10000, 1000, ... 1
     3e5     ->  100000.0, ... 10.0, 1.0  (then whole numbers, from 1024 on)
     0.037   ->  0.01, 0.1, 1.0           then fewer digits: 0.04
     nan     ->  inf, 1.0
@@ -90,7 +91,7 @@ def ladders(value: Number, dtype: torch.dtype) -> tuple[Ladder, ...]:
     if isinstance(value, complex):
         return tuple(_ladder_of([complex(value.real), 1 + 0j], value))
     if isinstance(value, int):
-        return tuple(_whole(value, abs(value) - 1))
+        return tuple(_of_integer(value))
     if not math.isfinite(value):
         return tuple(_ladder_of(_finite(value, dtype), value))
     return tuple(_of_float(value, dtype))
@@ -100,6 +101,17 @@ def _finite(value: float, dtype: torch.dtype) -> list[Number]:
     sign = -1.0 if value < 0 else 1.0
     largest = 10.0 ** math.floor(math.log10(torch.finfo(dtype).max))
     return [math.inf, 1.0] if math.isnan(value) else [sign * largest, sign, 1.0]
+
+
+def _of_integer(value: int) -> Iterator[Ladder]:
+    size, sign = abs(value), -1 if value < 0 else 1
+    if size <= LARGEST_WHOLE:
+        yield from _whole(value, size - 1)
+        return
+    digits = len(str(size))
+    yield from _ladder_of([sign * 10**exponent for exponent in range(digits - 1, -1, -1)], value)
+    rounded = [sign * (size // 10**count * 10**count) for count in range(1, digits)]
+    yield from _ladder_of(list[Number](rounded), value)
 
 
 def _of_float(value: float, dtype: torch.dtype) -> Iterator[Ladder]:
@@ -123,7 +135,9 @@ def _tens_above(size: float, dtype: torch.dtype) -> list[float]:
 
 
 def _tens_below(size: float) -> list[float]:
-    """Return the powers of ten from the largest one below (or equal) up to 0.1."""
+    """Return the powers of ten from the largest one below (or equal) up to 0.1; none below 0."""
+    if not size:
+        return []
     bottom = max(-300, math.floor(math.log10(size)))
     return [float(f"1e{exponent}") for exponent in range(bottom, 0)]
 
@@ -141,4 +155,4 @@ def _ladder_of(numbers: list[Number], value: Number) -> Iterator[Ladder]:
         yield Ladder(lambda n: simpler[n - 1], len(simpler))
 
 
-STEP = Step("simplify_numbers", propose)
+STEP = Step("simplify_numbers", propose, detail="numbers")

@@ -60,4 +60,4 @@ def _suiting(index: int, value: torch.Tensor) -> str | None:
     return next((filling for filling in (seeded, "arange") if is_possible(value, filling)), None)
 
 
-STEP = Step("simplify_values", propose)
+STEP = Step("simplify_values", propose, detail="values")

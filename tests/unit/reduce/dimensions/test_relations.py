@@ -1,5 +1,7 @@
 """Which sizes of a graph may be chosen, and what the others are then."""
 
+import dataclasses
+
 import sympy
 import torch
 import torch.nn.functional as F
@@ -125,3 +127,12 @@ def test_what_is_put_into_a_part_has_the_size_of_the_part():
         lambda x, part: torch.select_scatter(x, part, 1, 2), torch.randn(3, 8), torch.randn(3)
     )
     assert {"dimension 0 of l_x_", "dimension 0 of l_part_"} in classes(found)
+
+
+def test_a_condition_without_a_value_does_not_hold():
+    """0/0 is NaN for sympy, and a comparison with NaN raises TypeError."""
+    found = relations(lambda x, y: (x.sum(), y.sum()), torch.randn(4), torch.randn(6))
+    one, other = found.roots[:2]
+    quotient = dataclasses.replace(found, inequalities=(sympy.Gt((one - 1) / (other - 1), 2),))
+    assert list(assignments(quotient, {one: 1, other: 1}))
+    assert len(list(assignments(quotient, {one: 1, other: 1}))) == 1  # the third level has none

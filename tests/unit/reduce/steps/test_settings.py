@@ -111,3 +111,19 @@ def test_passes_that_went_with_an_option_are_named_no_more():
     assert running(given) == (mine[1:],)
     found = DropOptions(("custom_passes",)).apply(given, None)
     assert found.config == {"disable": ["*"]}
+
+
+def test_passes_are_left_out_beside_the_options_of_a_code_generator():
+    config = {"codegen": "triton", "passes": {"triton": {"interpret": True}}}
+    given = case(target="ctk", config=config)
+    (found,) = proposals(leave_out_passes.STEP, given)
+    assert len(found.atoms) > 20
+
+
+def test_a_pass_of_the_user_is_not_dropped_without_its_options():
+    entries = {"joint": ["my_pass.py:PASS"]}
+    config = {"custom_passes": entries, "passes": {"my_pass": {"by": 2.0}}}
+    given = case(target="ctk", config=config)
+    assert DropOptions(("custom_passes",)).apply(given, None) is None
+    both = DropOptions(("custom_passes", "passes")).apply(given, None)
+    assert both is not None and both.config == {}
