@@ -185,8 +185,9 @@ class DiagnoseOptions(ReduceOptions):
     """The options of `diagnose`.
 
     Attributes:
-        thorough: Take as long as it needs; else `diagnose` takes at most three times as long as the
-            first compile, and reports what it left. `max_questions` and `max_seconds` replace that.
+        thorough: Search to the end; else `diagnose` takes at most three times as long as the first
+            compile, and lists the parts that are left. `max_questions` and `max_seconds` replace
+            that limit.
     """
 
     thorough: Annotated[

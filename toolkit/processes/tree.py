@@ -95,7 +95,7 @@ def _all_children() -> dict[int, list[int]]:
 
 
 def _parent_of(pid: int) -> int | None:
-    """Return the parent of a living process; None for one that is gone or a zombie."""
+    """Return the parent of a living process; None for a zombie, and where there is no process."""
     fields = stat_of(pid)
     return int(fields[1]) if fields and fields[0] not in "ZX" else None
 

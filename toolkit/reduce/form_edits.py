@@ -189,7 +189,7 @@ def rewritten(
     pairs = zip(input_names(case.graph), case.inputs, strict=True)
     inputs = tuple(tensors.get(name, value) for name, value in pairs)
     for node, value in zip(placeholders(graph), inputs, strict=True):
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not value.is_nested:
             node.meta[META_KEY] = tensor_value_json(value)
     result = dataclasses.replace(case, graph=graph, inputs=inputs)
     held = {n.removeprefix(HELD): value for n, value in tensors.items() if n.startswith(HELD)}

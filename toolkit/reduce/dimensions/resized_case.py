@@ -21,6 +21,7 @@ from ctk.toolkit.reduce.dimensions.windows import narrow, window
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.graph_changes import forget_value
 from ctk.toolkit.reduce.validity import Checked, can_run
+from ctk.toolkit.reduce.value_edits import is_strided
 
 Starts = Callable[[SizePlace, int], int]
 """Returns the start of a window in a dimension of a new size."""
@@ -112,7 +113,7 @@ def _cut_inputs(
     """Return the inputs with their windows; inputs that share memory still do."""
     owners: dict[int, list[str]] = {}
     for name, value in inputs.items():
-        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        if isinstance(value, torch.Tensor) and is_strided(value):
             owners.setdefault(storage_of(value), []).append(name)
     result: dict[str, object] = dict(inputs)
     for names in owners.values():
