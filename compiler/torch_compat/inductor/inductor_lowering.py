@@ -133,6 +133,23 @@ def buffer_node(name: str) -> Node | None:
     return getattr(buffer, "get_origin_node", lambda: None)()
 
 
+def have_same_layout(name: str, other: str) -> bool:
+    """Return whether two buffers have equal sizes, strides and types; called as `buffer_node` is.
+
+    The second may lie in the memory of the first all the same.
+    """
+    graph = _inductor("virtualized").V.graph
+    layouts = [_layout(graph.try_get_buffer(each)) for each in (name, other)]
+    return layouts[0] is not None and layouts[0] == layouts[1]
+
+
+def _layout(buffer: Any) -> tuple[object, ...] | None:
+    if buffer is None:
+        return None
+    layout = buffer.get_layout()
+    return tuple(layout.size), tuple(layout.stride), layout.offset, layout.dtype
+
+
 def is_written_again(name: str) -> bool:
     """Return whether a buffer is changed in place after it was made."""
     return name in _inductor("virtualized").V.graph.mutated_buffers

@@ -3,7 +3,8 @@
 While the first call is recorded, each kernel of the module is replaced by a spy that reads the
 buffers before and after the kernel runs. While launches are observed, the spy reports the running
 kernel, so that a deadly one is named. Buffers are matched with nodes by Inductor's own bookkeeping;
-buffers without a node's value, or overwritten in place, are not reported. Extern calls (`mm`) are
+buffers without a node's value, or overwritten in place, are not reported; nor is memory that a
+kernel takes over in another layout, or fills in parts. Extern calls (`mm`) are
 not kernels: their results are seen as inputs of the next kernel.
 """
 
@@ -22,6 +23,7 @@ from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import KernelCall, KernelId
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.repro_templates.numbers.errors import identical
+from ctk.repro_templates.numbers.layout import share
 
 
 @dataclass(slots=True)
@@ -127,6 +129,15 @@ def _put_spies(
         names.update(kernels)
 
 
+def _is_part_of_another(name: str, buffers: Mapping[str, object]) -> bool:
+    """Return whether a buffer shares elements with another argument of the same kernel.
+
+    A kernel may write the parts of a concatenation and then read the whole, which holds no value
+    yet when the kernel begins.
+    """
+    return any(share(buffers[name], other) for each, other in buffers.items() if each != name)
+
+
 class _Spy:
     """A kernel that records its reads and writes: a C++ one is called, a Triton one is `run`."""
 
@@ -155,7 +166,11 @@ class _Spy:
         self, launch: Launch, kernel: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         buffers = dict(zip(launch.arguments, args, strict=False))
-        read = {node: self._value(node, buffers[name]) for name, node in launch.reads.items()}
+        read = {
+            node: self._value(node, buffers[name])
+            for name, node in launch.reads.items()
+            if not _is_part_of_another(name, buffers)
+        }
         result = kernel(*args, **kwargs)
         written = {
             node: clone_value(buffers[name])

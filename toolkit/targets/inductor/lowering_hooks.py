@@ -79,7 +79,10 @@ def _announce(
     writes = {
         buffer.name: buffer.node.name
         for buffer in inductor_lowering.outputs(nodes)
-        if buffer.node is not None and not buffer.mutates and lowering.names([buffer.node])
+        if buffer.node is not None
+        and not buffer.mutates
+        and not inductor_lowering.is_written_again(buffer.name)
+        and lowering.names([buffer.node])
     }
     if any(is_random(node) for node in lowering.graph.graph.nodes if node.name in origins):
         writes = {}  # run again, it draws other numbers
@@ -99,7 +102,13 @@ def _call_kernel(lowering: Lowering, call: Call) -> Any:
 
 
 def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) -> Launch:
-    """Return the launch of a kernel; a buffer written in place also holds its former value."""
+    """Return the launch of a kernel; a buffer written in place also holds its former value.
+
+    Two kinds of buffers hold no value of a node that is known here:
+
+    1. A buffer that is changed in place: the value is that before or after the change.
+    2. Memory that another buffer takes over in another layout: `buf1 = reinterpret_tensor(buf0, ...)`.
+    """
     reads: dict[str, str] = {}
     for argument in arguments:
         pointer = part.pointers.get(argument)
@@ -108,7 +117,10 @@ def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) ->
             node = inductor_lowering.buffer_node(name)
             if name in part.writes or node is None or not lowering.names([node]):
                 continue
-            reads[argument] = node.name
+            if inductor_lowering.is_written_again(name):
+                continue
+            if name == argument or inductor_lowering.have_same_layout(name, argument):
+                reads[argument] = node.name
     return Launch(part, arguments, reads)
 
 
@@ -116,9 +128,6 @@ def _load(lowering: Lowering, call: Call) -> Any:
     """Compile generated code; nothing is compiled if a kernel was vetoed."""
     if not lowering.is_again and lowering.find_vetoed_nodes():
         raise KernelsVetoed
-    for part in lowering.parts:
-        again = {b for b in part.writes if inductor_lowering.is_written_again(b)}
-        part.writes = {b: n for b, n in part.writes.items() if b not in again}
     module = call()
     lowering.module = module if isinstance(module, ModuleType) else None
     return module
