@@ -173,7 +173,8 @@ class CaseOptions:
         config: Options of the target.
         backward: Also run the backward pass, and compare gradients.
         dynamic: Capture a program with symbolic sizes.
-        strides: Whether strides of results that differ from eager's are a failure.
+        strides: Whether other strides than eager's are a failure also where they are the
+            compiler's choice; None for the case's own, and no for a program.
         graph: Which graph of several, from 0; None for all.
         trust: Whether the user trusts the author of a case folder; a program needs no trust.
         allow_imports: Modules that loading a case may import.
@@ -206,12 +207,13 @@ class CaseOptions:
     backward: Backward = False
     dynamic: Dynamic = False
     strides: Annotated[
-        bool,
+        bool | None,
         Flag(
             ("--strides/--no-strides",),
-            "Whether strides of results that differ from eager's are a failure.",
+            "Whether other strides than eager's are a failure also where the compiler chose them "
+            "(default: no; wrong strides of a fake implementation always are).",
         ),
-    ] = True
+    ] = None
     graph: GraphNumber = None
     trust: Trust = False
     allow_imports: AllowImports = ()
@@ -250,9 +252,9 @@ class CaseOptions:
         """
         names = ("target", "config", "calls", "graph")
         target, config, calls, graph = (getattr(self, name) for name in names)
-        for name in ("trust", "strides", "aliases"):
+        for name, kind in (("trust", bool), ("aliases", bool), ("strides", bool | None)):
             value = getattr(self, name)
-            if not isinstance(value, bool):
+            if not isinstance(value, kind):
                 raise ConfigError(f"{name} is {value!r}; it must be True or False")
         if target == "":
             raise ConfigError("the target is empty; leave it out for the case's own, or name one")

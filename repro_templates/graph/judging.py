@@ -15,6 +15,9 @@ Cheapest questions first; later ones are asked only when they matter:
 
 Mismatches of dtype, shape and structure do not depend on numbers: 3 and 4 do not apply to them. Nor
 do those of layout (layout.py), which are looked at last: a failure in values comes first.
+
+Strides of equal values are a failure only if a fake tensor promised them to the compiler, wrongly:
+a compiler is free to choose the layout of a result. The detail of the answer reports the others.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,7 +28,12 @@ from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.running import Run, same_states
 from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
 from ctk.repro_templates.numbers.errors import Mismatch, identical
-from ctk.repro_templates.numbers.layout import LAYOUT, compare_layouts
+from ctk.repro_templates.numbers.layout import (
+    LAYOUT,
+    compare_layouts,
+    describe_strides,
+    follows_fake,
+)
 
 NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""
@@ -66,6 +74,7 @@ def judge_runs(
     eager_again: Callable[[int], Run],
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
     layouts: Collection[str] = LAYOUT,
+    fakes: Callable[[], Mapping[str, object]] | None = None,
 ) -> RunJudgement:
     """Judge whether a compiled run is wrong.
 
@@ -74,15 +83,30 @@ def judge_runs(
         eager_again: Runs eager once more, with the seed raised by so much; may raise.
         reference: Returns the float64 results, or None and why there are none.
         layouts: The kinds of layout mismatch that count.
+        fakes: Returns the results as fake tensors, by name; None: all strides count.
     """
     values = _judge_values(eager, compiled, eager_again=eager_again, reference=reference)
     both = eager.layout, compiled.layout
     found = compare_layouts(eager.values, compiled.values, both, layouts)
+    free = _find_free_strides(found, compiled.values, fakes) if fakes is not None else ()
+    found = tuple(mismatch for mismatch in found if mismatch not in free)
     if not found:
-        return values
+        is_noted = bool(free) and values.answer == "passes"
+        return replace(values, detail=describe_strides(free)) if is_noted else values
     if values.answer == "fails":
         return replace(values, mismatches=(*values.mismatches, *found))
     return RunJudgement("fails", found)
+
+
+def _find_free_strides(
+    found: tuple[Mismatch, ...],
+    compiled: Mapping[str, object],
+    fakes: Callable[[], Mapping[str, object]],
+) -> tuple[Mismatch, ...]:
+    """Return the stride mismatches that no fake tensor explains: a choice of the compiler."""
+    strides = [mismatch for mismatch in found if mismatch.kind == "stride"]
+    known = fakes() if strides else {}
+    return tuple(each for each in strides if not follows_fake(each, compiled, known.get(each.name)))
 
 
 def _judge_values(

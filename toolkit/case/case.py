@@ -41,7 +41,7 @@ class Modes:
     seed: Seed = 0
     default_dtype: FloatDtype = "float32"
     default_device: DefaultDevice = ""  # where tensors are made; empty: the CPU
-    strides: bool = True  # strides of results that differ from eager's are a failure
+    strides: bool = False  # strides are a failure also where they are the compiler's choice
     settings: Settings = field(default_factory=dict[str, bool | str])  # unlike in a fresh torch
 
 

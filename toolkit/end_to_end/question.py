@@ -48,7 +48,7 @@ class ProgramQuestion:
         dynamic: Whether sizes are symbolic wherever Dynamo supports it.
         calls: Least number of calls.
         aliases: Whether further calls have inputs in other memory.
-        strides: Whether strides of results count.
+        strides: Whether strides of results of equal values count.
     """
 
     program: UserProgram = field(repr=False)
@@ -58,7 +58,7 @@ class ProgramQuestion:
     dynamic: bool = False
     calls: int = CALLS
     aliases: bool = False
-    strides: bool = True
+    strides: bool = False
 
     @property
     def further(self) -> tuple[str, ...]:

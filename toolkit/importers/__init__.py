@@ -118,8 +118,9 @@ def find_source(subject: Subject, inputs: Inputs | None = None) -> Source:
 def _load(source: Source, request: CaseOptions) -> list[Case]:
     """Return the requested cases of a source."""
     cases = source.cases(request)
-    if not request.strides:
-        cases = [replace(case, modes=replace(case.modes, strides=False)) for case in cases]
+    if request.strides is not None:
+        wanted = request.strides
+        cases = [replace(case, modes=replace(case.modes, strides=wanted)) for case in cases]
     if request.graph is None:
         return cases
     if request.graph >= len(cases):

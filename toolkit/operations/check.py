@@ -102,6 +102,13 @@ class CheckReport:
         """The steps that make a value wrong which the results of their graph do not show."""
         return tuple(finding for graph in self.graphs for finding in graph.hidden)
 
+    @property
+    def agreements(self) -> tuple[str, ...]:
+        """How the results of each passing graph agree with eager, one line per graph."""
+        passing = (graph for graph in self.graphs if graph.judgement.verdict is Verdict.PASSES)
+        details = (f"{graph.case.name}: {graph.judgement.detail}" for graph in passing)
+        return tuple(detail for detail in details if not detail.endswith(": "))
+
     def __str__(self) -> str:
         seen = self.judgement
         if self.end_to_end is not None and seen is self.end_to_end.judgement and seen.fails:

@@ -129,7 +129,7 @@ def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuest
             dynamic=options.dynamic,
             calls=options.calls,
             aliases=options.aliases,
-            strides=options.strides,
+            strides=bool(options.strides),
         )
 
     return make

@@ -170,6 +170,12 @@ def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
     return fake
 
 
+def static_like(tensor: torch.Tensor, mode: Any) -> torch.Tensor:
+    """Return a fake tensor with the sizes of a real one as numbers."""
+    fake: torch.Tensor = mode.from_tensor(tensor, static_shapes=True)
+    return fake
+
+
 @contextlib.contextmanager
 def without_log(name: str = "torch._subclasses.fake_tensor") -> Generator[None]:
     """Say nothing of calls that fake tensors (or their symbols) refuse: the caller expects it.

@@ -188,13 +188,13 @@ def test_of_folders(place: Path) -> None:
         run_all(printed(each), place, (0,))
 
 
-@pytest.mark.parametrize("command", ["check", "repro --out 'my cases' --no-strides"])
+@pytest.mark.parametrize("command", ["check", "repro --out 'my cases' --strides"])
 def test_after_a_look(command: str, place: Path) -> None:
     said = shell(f"ctk {command} ./broken.py", place)
     assert said.code == 1, said.out + said.err
     *_, last = printed(said)
     assert shlex.split(last)[:3] == ["ctk", "diagnose", "./broken.py"], said.out
-    assert ("--no-strides" in last) == ("--no-strides" in command)
+    assert ("--strides" in last) == ("--strides" in command)
     run_all([f"{last.partition('  #')[0]} --max-questions 1"], place, (1,))
 
 

@@ -68,7 +68,7 @@ def asked(tmp_path: Path, text: str, backend: str) -> EndToEnd:
     path = tmp_path / "program.py"
     path.write_text(HEAD + text)
     target = f"{__name__}:{backend}" if backend in globals() else backend
-    return ask(ProgramQuestion(load_program(str(path)), target))
+    return ask(ProgramQuestion(load_program(str(path)), target, strides=True))
 
 
 def forgets_writes(gm: torch.fx.GraphModule, inputs: object) -> object:

@@ -181,14 +181,33 @@ def transposed(x):
     return (x + 1).t().contiguous().t()
 
 
-def test_strides_are_judged_unless_they_are_left_out(judged):
+def test_strides_that_the_compiler_chose_are_a_failure_only_on_demand(judged):
     arguments = (lambda x: x + 1, (X,), giving(transposed))
     answer = judged(*arguments)
+    assert answer.verdict is Verdict.PASSES
+    assert answer.detail.startswith("strides of out0 differ, values agree; --strides ")
+    assert judged(*arguments, expected=Signature("stride")).verdict is Verdict.PASSES
+    answer = judged(*arguments, modes=Modes(strides=True))
     assert answer.verdict is Verdict.REPRODUCES
     assert answer.signature is not None
     assert (answer.signature.kind, answer.signature.output) == ("stride", "out0")
-    assert judged(*arguments, modes=Modes(strides=False)).verdict is Verdict.PASSES
-    assert judged(*arguments, expected=Signature("stride")).verdict is Verdict.REPRODUCES
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, y: (x.mT.copysign(y), x.relu()),
+        lambda x, y: (x.sin(), torch.copysign(x.mT.exp(), y)),
+        lambda x, y: (torch.copysign(x.mT, y).tanh() + 1, y),
+    ],
+)
+def test_strides_that_a_fake_kernel_promised_wrongly_are_a_failure(judged, program):
+    """The compiled program gives the strides of the fake tensors: copysign's are contiguous."""
+    x, y = torch.randn(6, 5), torch.randn(5, 6)
+    compiled = giving(lambda x, y: tuple(each.contiguous() for each in program(x, y)))
+    assert judged(program, (x, y), compiled).signature.kind == "stride"
+    agreeing = judged(program, (x.mT.contiguous().mT, y), compiled)
+    assert agreeing.verdict is Verdict.PASSES, "eager's strides are contiguous too"
 
 
 def test_wrong_values_come_first_and_strides_do_not_stand_in_the_way_of_their_proof(judged):

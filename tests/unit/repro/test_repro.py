@@ -110,13 +110,13 @@ def test_named_targets_compile(target: str, folder: Path) -> None:
     assert verdict_of(case, folder) == (0, "NO FAILURE: the compiled program agrees with eager\n")
 
 
-def test_strides_are_no_failure_where_they_are_left_out(backends: Path, folder: Path) -> None:
+def test_strides_are_a_failure_where_they_are_asked_for(backends: Path, folder: Path) -> None:
     case = make_case(lambda x: (x.sin(),), torch.ones(2, 2), target=f"{backends}:other_strides")
     assert verdict_of(case, folder)[0] == 0  # another failure is looked for
     case = dataclasses.replace(case, signature=None)
-    assert verdict_of(case, folder)[0] == 1
-    left_out = dataclasses.replace(case, modes=Modes(strides=False))
-    assert verdict_of(left_out, folder)[0] == 0
+    assert verdict_of(case, folder)[0] == 0
+    strict = dataclasses.replace(case, modes=Modes(strides=True))
+    assert verdict_of(strict, folder)[0] == 1
 
 
 def test_random_program_with_equal_draws(backends: Path, folder: Path) -> None:

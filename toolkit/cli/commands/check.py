@@ -58,6 +58,7 @@ def answer_of_report(
     rows: list[RenderableType] = [findings_table(report)]
     if history:
         rows += ["", history_table(report) if report.history else UNCHANGED]
+    rows += [f"compared   {detail}" for detail in report.agreements]
     body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(report.judgement), str(report), data, body)
 

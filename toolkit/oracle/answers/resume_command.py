@@ -115,8 +115,8 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
                 yield f"--{name}"
             case "calls", int() if value != CALLS:
                 yield from ("--calls", str(value))
-            case "strides", False:
-                yield "--no-strides"
+            case "strides", bool():
+                yield "--strides" if value else "--no-strides"
             case "graph", int():
                 yield from ("--graph", str(value))
             case "allow_imports", list() | tuple():

@@ -34,6 +34,7 @@ from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.execution.declared_operators import run_as_declared
 from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_reference
+from ctk.toolkit.execution.fake_run import run_fake
 from ctk.toolkit.execution.private_copy import find_raising_operator
 from ctk.toolkit.oracle.questions.performance import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
@@ -97,7 +98,8 @@ def _judge(
         compiled.run,
         eager_again=partial(_eager_again, case),
         reference=partial(_reference, case, eager),
-        layouts=layout_kinds(expected.kind if expected else None, strides=case.modes.strides),
+        layouts=layout_kinds(expected.kind if expected else None),
+        fakes=None if case.modes.strides else partial(run_fake, case),
     )
     return _judgement(finding, expected)
 

@@ -4,8 +4,8 @@ While the first call is recorded, each kernel of the module is replaced by a spy
 buffers before and after the kernel runs. While launches are observed, the spy reports the running
 kernel, so that a deadly one is named. Buffers are matched with nodes by Inductor's own bookkeeping;
 buffers without a node's value, or overwritten in place, are not reported; nor is memory that a
-kernel takes over in another layout, or fills in parts. Extern calls (`mm`) are
-not kernels: their results are seen as inputs of the next kernel.
+kernel takes over in another layout, or fills in parts. Extern calls (`mm`) are not kernels: their
+results are seen as inputs of the next kernel.
 """
 
 import threading

@@ -107,7 +107,7 @@ def _launch(lowering: Lowering, part: KernelPart, arguments: tuple[str, ...]) ->
     Two kinds of buffers hold no value of a node that is known here:
 
     1. A buffer that is changed in place: the value is that before or after the change.
-    2. Memory that another buffer takes over in another layout: `buf1 = reinterpret_tensor(buf0, ...)`.
+    2. Memory that another buffer takes over in another layout: `buf1 = reinterpret_tensor(buf0)`.
     """
     reads: dict[str, str] = {}
     for argument in arguments:
