@@ -8,6 +8,8 @@ from tests.helpers.healthy import (
     dtypes,
     dynamic,
     layers,
+    libraries,
+    memory,
     operators,
     programs,
     random_draws,
@@ -22,6 +24,8 @@ _MORE: tuple[Healthy, ...] = (
     *stateful.PROGRAMS,
     *operators.PROGRAMS,
     *composed.PROGRAMS,
+    *memory.PROGRAMS,
+    *libraries.PROGRAMS,
 )
 
 BOTH = (("ctk", "cuda"), ("inductor", "cuda"))

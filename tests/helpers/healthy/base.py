@@ -1,5 +1,6 @@
 """What a healthy program is."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ class Healthy:
         backward: Gradients are wanted too.
         dynamic: Compiled with symbolic sizes.
         needs: The device that it needs, or empty.
+        package: The optional package that it comes from, or empty.
         bugs: Targets and devices that get it wrong after all: a real bug, which must be seen.
     """
 
@@ -28,6 +30,12 @@ class Healthy:
     dynamic: bool = False
     needs: str = ""
     bugs: tuple[tuple[str, str], ...] = ()
+    package: str = ""
+
+    @property
+    def is_available(self) -> bool:
+        """Whether its package is installed."""
+        return not self.package or importlib.util.find_spec(self.package) is not None
 
     def build(self, device: str = "cpu") -> Call:
         """Build it on a device, from a fixed seed."""
