@@ -15,6 +15,7 @@ from ctk.toolkit.reduce.dimensions.propagation import Propagation
 from ctk.toolkit.reduce.dimensions.relations import Assignment
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace
 from ctk.toolkit.reduce.dimensions.windows import strides_for
+from ctk.toolkit.reduce.index_bounds import is_out_of_bounds, may_index
 from ctk.toolkit.reduce.value_edits import tensors_of
 
 
@@ -29,8 +30,12 @@ def can_run(candidate: Case, case: Case, facts: Facts) -> bool | None:
     """Return whether a candidate runs in eager; None if only the oracle can find out."""
     if _may_run(candidate, facts):
         return run_eager(candidate).run is not None
-    is_refused = _foresee_values(candidate) is None and _is_foreseeable(case, facts)
-    return False if is_refused else None
+    values = _foresee_values(candidate)
+    if values is None and _is_foreseeable(case, facts):
+        return False
+    if _breaks_accelerator(candidate, facts, values):
+        return False
+    return None
 
 
 def foresee_facts(candidate: Case, facts: Facts) -> Facts | None:
@@ -45,6 +50,19 @@ def _may_run(candidate: Case, facts: Facts) -> bool:
     breaks = candidate.signature is not None and candidate.signature.breaks_eager
     is_on_cpu = all(tensor.device.type == "cpu" for tensor in tensors_of(candidate).values())
     return facts.may_run and is_on_cpu and not breaks
+
+
+def _breaks_accelerator(candidate: Case, facts: Facts, values: Mapping[str, object] | None) -> bool:
+    """Return whether a candidate on a GPU would break it: an index is out of bounds.
+
+    Args:
+        values: Its values as fake tensors; None: not known.
+    """
+    breaks = candidate.signature is not None and candidate.signature.breaks_eager
+    is_on_cpu = all(tensor.device.type == "cpu" for tensor in tensors_of(candidate).values())
+    if not facts.may_run or is_on_cpu or breaks:
+        return False
+    return (values is None or may_index(values.values())) and is_out_of_bounds(candidate)
 
 
 def _foresee_values(case: Case) -> Mapping[str, object] | None:

@@ -1,5 +1,6 @@
 """Candidates that must not run in this process: fake tensors say what they can."""
 
+import dataclasses
 import os
 
 import pytest
@@ -13,6 +14,7 @@ from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.argument_edits import SetArgument
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.form_edits import ConvertTensors
+from ctk.toolkit.reduce.index_bounds import is_out_of_bounds
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.validity import can_run, foresee_facts
 from tests.helpers.reduce_graphs import captured, has_ops, op_names
@@ -115,3 +117,40 @@ def test_a_program_that_raises_in_eager_is_reduced_all_the_same():
 
     found = ctk.minimize(torch.fx.symbolic_trace(run), [torch.ones(4, 4)], has_cholesky)
     assert found.finished and found.nodes_after == 1
+
+
+class Table(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        return torch.nn.functional.embedding(index, self.table) + x.sum()
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs"),
+    [
+        (lambda x, i: x[torch.randperm(7, device=x.device)] + i, (torch.randn(4), X[0, 0])),
+        (lambda x, i: x.gather(0, i), (torch.randn(4), torch.tensor([0, 4]))),
+        (lambda x, i: x.index_add(0, i, x[:2]), (torch.randn(4), torch.tensor([0, 7]))),
+        (Table(), (torch.randn(2), torch.tensor([3, 4]))),
+    ],
+)
+def test_an_index_out_of_bounds_is_found_on_the_cpu(program, inputs):
+    """On a GPU it would break the process; the device of the case is not used."""
+    assert is_out_of_bounds(traced(program, *inputs))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, i: x[torch.randperm(4, device=x.device)],
+        lambda x, i: x.gather(0, i) + torch.ones(2, device="cpu"),
+        lambda x, i: x.reshape(3, 3),  # another reason
+    ],
+)
+def test_no_other_program_indexes_out_of_bounds(program):
+    case = traced(lambda x, i: x.gather(0, i), torch.randn(4), torch.tensor([0, 3]))
+    graph = torch.fx.symbolic_trace(program)
+    assert not is_out_of_bounds(dataclasses.replace(case, graph=graph))
