@@ -43,7 +43,7 @@ def is_out_of_bounds(case: Case) -> bool:
 
 
 class _EagerOnCpu(Eager):
-    """Runs a graph on the CPU, whatever devices it names."""
+    """Runs a graph on the CPU; other devices that it names are replaced."""
 
     def fetch_attr(self, target: str) -> Any:
         return _on_cpu(super().fetch_attr(target))
