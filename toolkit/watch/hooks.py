@@ -11,12 +11,14 @@ that the program spawns (forked ones have the hooks; others need the variables, 
 their own, or `ctk run`, which installs the hooks in them: children.py).
 """
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from torch.fx import GraphModule
 
@@ -91,13 +93,19 @@ def debug_compile(
         resolved, importable = make_named_target(target)
     if config:
         resolved.check_config(config)
-    watch_calls(lambda backend: session if _session_that_watches(backend) is session else None)
-    return make_watched_backend(session, resolved, config or {}, importable=importable)
+    backend = WatchedBackend(session, resolved, config or {}, importable, target)
+    watch_calls(lambda one: session if _session_that_watches(one) is session else None, _name_of)
+    return backend
 
 
 def _session_that_watches(backend: object) -> object:
     _, function, _ = dynamo.unwrap_backend(backend)
-    return getattr(function, "ctk_session", None)
+    return function.session if isinstance(function, WatchedBackend) else None
+
+
+def _name_of(backend: object) -> str:
+    name, function, _ = dynamo.unwrap_backend(backend)
+    return name or getattr(function, "compiler_name", None) or make_named_target(function)[0].name
 
 
 def install(**options: Unpack[WatchKeywords]) -> "Installed":
@@ -125,14 +133,11 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
         )
     handle = Installed(WatchSession(wanted))
     handle.session.book = book
-    undo_lookup = dynamo.wrap_backend_lookup(handle.watch_backend, handle)
-    undo_calls = watch_calls(handle.session_of)
-
-    def undo() -> None:
-        undo_calls()
-        undo_lookup()
-
-    handle.undo = undo
+    undo = ExitStack()
+    undo.callback(dynamo.wrap_backend_lookup(handle.count_lookup, handle))
+    undo.callback(dynamo.wrap_backend_calls(handle.watch_backend))
+    undo.callback(watch_calls(handle.session_of, _name_of))
+    handle.undo = undo.close
     return handle
 
 
@@ -144,7 +149,7 @@ def backend_from_environment(target: str) -> DynamoBackend:
     """
     options = watch_options()
     session = _SESSIONS.setdefault(options, WatchSession(options))  # atomic: threads share one
-    return make_watched_backend(session, resolve_target(target), {})
+    return WatchedBackend(session, resolve_target(target), {})
 
 
 _SESSIONS: dict[WatchOptions, WatchSession] = {}
@@ -173,53 +178,74 @@ class Installed(Closeable):
         self.uninstall()
 
     def session_of(self, backend: object) -> WatchSession | None:
-        """Return the session of these hooks if it watches a backend."""
-        session = getattr(backend, "ctk_session", None)
-        return session if session is self.session else None
+        """Return the session of these hooks, unless another one watches the backend."""
+        return self.session if _session_that_watches(backend) is None else None
 
-    def watch_backend(self, backend: object) -> object:
-        """Return the watching backend for a backend of the program.
+    def count_lookup(self, backend: object) -> object:
+        """Count a lookup; return the backend."""
+        self.lookups += not is_in_copy()
+        return backend
 
-        Equal backends give the same object: Dynamo compares backends to reuse compiled code.
-        """
-        if is_in_copy():
+    def watch_backend(self, backend: Any) -> DynamoBackend:
+        """Return the watching backend for a backend of the program, one for equal ones."""
+        if is_in_copy() or _session_that_watches(backend) is not None:
             return backend
-        self.lookups += 1
-        if hasattr(backend, "ctk_watched"):
-            return backend
-        wrapper = self._wrappers.find(backend)
-        if wrapper is not None:
-            return wrapper
-        name, function, keywords = dynamo.unwrap_backend(backend)
-        if hasattr(function, "ctk_watched"):
-            return backend
-        wrapper = _watch_backend(self.session, name, function, keywords)
-        return self._wrappers.keep(backend, wrapper)
+        known = self._wrappers.find(backend)
+        if known is not None:
+            return known
+        watched = _watch_backend(self.session, *dynamo.unwrap_backend(backend))
+        return self._wrappers.keep(backend, watched)
 
 
-def make_watched_backend(
-    session: WatchSession, target: Target, config: Mapping[str, object], *, importable: bool = True
-) -> DynamoBackend:
-    """Return a Dynamo backend that compiles with `target`, watched by `session`."""
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class WatchedBackend:
+    """A Dynamo backend that compiles with `target`, watched by `session`.
 
-    def ctk_debug(
+    A pickled one is a watched backend of the process that loads it, with the same options.
+
+    Attributes:
+        named: The target as the program named it.
+    """
+
+    session: WatchSession
+    target: Target
+    config: Mapping[str, object]
+    importable: bool = True
+    named: str | DynamoBackend = ""
+
+    @property
+    def compiler_name(self) -> str:
+        """The name that Dynamo shows."""
+        return self.target.name
+
+    def __call__(
+        self,
         gm: GraphModule,
         example_inputs: Sequence[object],
         *,
         options: Mapping[str, object] | None = None,
         mode: str | None = None,
     ) -> Compiled:
-        merged = {**config, **_mode_options(target, mode), **(options or {})}
-        subject = make_subject(target, merged, importable=importable)
+        merged = {**self.config, **_mode_options(self.target, mode), **(options or {})}
+        subject = make_subject(self.target, merged, importable=self.importable)
         if is_in_copy():
-            with raise_as_backend(target):
-                return target.compile(gm, example_inputs, config=subject.config, observer=None)
-        return compile_watched(session, subject, gm, example_inputs)
+            with raise_as_backend(self.target):
+                return self.target.compile(gm, example_inputs, config=subject.config, observer=None)
+        return compile_watched(self.session, subject, gm, example_inputs)
 
-    ctk_debug.ctk_watched = True  # type: ignore[attr-defined]  # functions take attributes
-    ctk_debug.ctk_session = session  # type: ignore[attr-defined]  # likewise
-    ctk_debug.compiler_name = target.name  # type: ignore[attr-defined]  # shown by Dynamo
-    return ctk_debug
+    def __deepcopy__(self, memo: object) -> "WatchedBackend":
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        options = dataclasses.asdict(self.session.options)
+        options["quota"] = options.pop("quota_nbytes")
+        return _load_backend, (self.named, dict(self.config), options)
+
+
+def _load_backend(
+    target: str | DynamoBackend, config: Mapping[str, object], options: WatchKeywords
+) -> DynamoBackend:
+    return debug_compile(target, config=config, **options)
 
 
 def make_subject(
@@ -263,11 +289,11 @@ def _watch_backend(
     mode = keywords.get("mode")
     config = dict(options) if isinstance(options, Mapping) else {}
     if name is not None and mode in (None, "default"):
-        return make_watched_backend(session, resolve_target(name), config)
+        return WatchedBackend(session, resolve_target(name), config)
     if mode not in (None, "default"):  # the mode is passed on to the backend
         function = functools.partial(function, mode=mode)
     target, importable = make_named_target(function)
-    return make_watched_backend(session, target, config, importable=importable)
+    return WatchedBackend(session, target, config, importable)
 
 
 def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import torch
@@ -262,20 +262,20 @@ def _line_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}" if code else ""
 
 
-def watch_calls(session_of: Callable[[object], WatchSession | None]) -> Callable[[], None]:
-    """Compare the first calls of functions compiled from now on; return the undo function."""
+def watch_calls(
+    session_of: Callable[[object], WatchSession | None], name_of: Callable[[object], str]
+) -> Callable[[], None]:
+    """Compare the first calls of functions compiled from now on; return the undo function.
+
+    Args:
+        session_of: Returns the session that watches a backend, if any.
+        name_of: Returns the name of a backend.
+    """
 
     def wrap(compiled: Any, function: Any, backend: object, dynamic: bool | None) -> Any:
         session = session_of(backend)
         if session is None or is_in_copy():
             return compiled
-        name = str(getattr(backend, "compiler_name", "?"))
-        calls = WatchedCalls(session, name, function, compiled, dynamic)
-
-        @wraps(compiled)
-        def ctk_watched_call(*args: Any, **kwargs: Any) -> Any:
-            return calls.call(*args, **kwargs)
-
-        return ctk_watched_call
+        return WatchedCalls(session, name_of(backend), function, compiled, dynamic).call
 
     return dynamo.wrap_compiled_calls(wrap)

@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
+import functools
 import importlib
 import threading
 from collections.abc import Callable, Container, Sequence
@@ -88,6 +89,33 @@ def _register_once() -> Callable[[], None]:
     return replace_attribute(registry, "register_backend", register)
 
 
+def wrap_backend_calls(wrap: Callable[[Any], Callable[..., Any]]) -> Callable[[], None]:
+    """Let Dynamo compile each graph with `wrap(backend)`; return the undo function.
+
+    Compiled functions keep the backend of the program, so that they are pickled, copied, compared
+    and inspected as without the hook (torch 2.11, 2.13).
+    """
+    module: Any = importlib.import_module("torch._dynamo.repro.after_dynamo")
+    configured: Any = module.WrapBackendDebug
+    original = configured.__call__
+
+    def call(self: Any, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+        backend = self._torchdynamo_orig_backend
+        wrapped = wrap(backend) if active[0] else backend
+        if wrapped is not backend:
+            self = configured(wrapped, self._compiler_name)
+        return original(self, gm, example_inputs, **kwargs)
+
+    active = [True]
+    undo_call = replace_attribute(configured, "__call__", call)
+
+    def undo() -> None:
+        active[0] = False
+        undo_call()
+
+    return undo
+
+
 def backend_lookup_owner() -> object | None:
     """Return the owner that `wrap_backend_lookup` was given, while it is in force."""
     module: Any = importlib.import_module("torch._dynamo.eval_frame")
@@ -126,10 +154,7 @@ class BackendWrappers:
         return None
 
     def keep(self, backend: object, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """Keep and return a wrapper with the attributes that Dynamo reads (2.11, 2.13)."""
-        for attribute in ("get_compiler_config", "backend_ctx_ctor"):
-            if hasattr(backend, attribute):
-                setattr(wrapper, attribute, getattr(backend, attribute))
+        """Keep and return the wrapper of a backend."""
         self._known.append((backend, wrapper))
         return wrapper
 
@@ -232,7 +257,7 @@ def wrap_compiled_calls(
 
     Args:
         wrap: Takes the compiled function, its original, the backend that the program named, and
-            its `dynamic`; returns the function for the program.
+            its `dynamic`; returns the function to call in its place.
     """
     module: Any = importlib.import_module("torch._dynamo.eval_frame")
     context: Any = module.OptimizeContext
@@ -246,9 +271,7 @@ def wrap_compiled_calls(
         while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
             backend = inner
         wrapped = wrap(made, module.innermost_fn(fn), backend, getattr(self, "_dynamic", None))
-        if wrapped is not made and hasattr(made, "_torchdynamo_wrapper_id"):
-            wrapped._torchdynamo_wrapper_id = id(wrapped)
-        return wrapped
+        return made if wrapped is made else _in_disguise(wrapped, made)
 
     active = [True]
     undo_call = replace_attribute(context, "__call__", call)
@@ -258,6 +281,20 @@ def wrap_compiled_calls(
         undo_call()
 
     return undo
+
+
+def _in_disguise(function: Callable[..., Any], made: Any) -> Callable[..., Any]:
+    """Return a function that calls `function`, and that a program cannot tell from `made`."""
+
+    @functools.wraps(made)
+    def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    disguised: Any = compile_wrapper
+    disguised.__wrapped__ = made.__wrapped__
+    if hasattr(made, "_torchdynamo_wrapper_id"):
+        disguised._torchdynamo_wrapper_id = id(disguised)
+    return disguised
 
 
 def capture_data_dependent_sizes() -> None:

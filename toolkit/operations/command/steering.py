@@ -1,6 +1,6 @@
 """Steer the compiles of a process of the command: leave out the parts that the plan names.
 
-Every backend that Dynamo looks up is wrapped: the target is the same, but its passes, rewrites and
+Every backend that Dynamo calls is wrapped: the target is the same, but its passes, rewrites and
 kernels ask an observer first. Results are the compiled ones; nothing is compared, dumped or caught.
 """
 
@@ -26,7 +26,7 @@ from ctk.toolkit.watch.hooks import make_named_target
 def steer_here(folder: str) -> None:
     """Steer every compile of this process from now on; called when Dynamo has been imported."""
     steering = Steering(Path(folder))
-    dynamo.wrap_backend_lookup(steering.wrap, steering)
+    dynamo.wrap_backend_calls(steering.wrap)
 
 
 class Steering:
@@ -40,7 +40,7 @@ class Steering:
         self._graphs = 0
         self._lock = threading.Lock()
 
-    def wrap(self, backend: object) -> object:
+    def wrap(self, backend: Any) -> Callable[..., Any]:
         """Return the wrapper of a backend; equal backends get the same object."""
         if hasattr(backend, "ctk_steered"):
             return backend
