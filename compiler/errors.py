@@ -133,6 +133,11 @@ deep, a size divided by zero."""
 _LONGEST_NAME, _MOST_NAMES = 100, 3_000
 
 
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 graph`, `2 graphs`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return `; did you mean 'x'?` for the nearest allowed name, or an empty string."""
     if len(name) > _LONGEST_NAME:

@@ -121,6 +121,15 @@ def shares_files() -> bool:
     return _read(os.environ, "CTK_SHARE", _share) or False
 
 
+def environment_dump() -> Path | None:
+    """Return the dump folder that `CTK_DUMP` names; None if it names none.
+
+    Raises:
+        ConfigError: It is a file.
+    """
+    return _read(os.environ, "CTK_DUMP", _folder)
+
+
 def generates_patterns() -> bool:
     """Return whether patterns are traced and written instead of loaded.
 

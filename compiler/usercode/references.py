@@ -14,11 +14,12 @@ import sys
 import traceback
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ctk.compiler.errors import ConfigError, CtkError, message_of, nearest
+from ctk.compiler.errors import ConfigError, CtkError, ProgramError, message_of, nearest
 from ctk.compiler.usercode import python_files
 from ctk.compiler.usercode.closure import parse_file, reachable
 from ctk.compiler.usercode.python_files import is_installed, is_neighbour, load_file
@@ -127,6 +128,24 @@ def _advice(reference: Reference, raised: BaseException) -> str:
             f"path/to/{stem}.py:{reference.attribute}"
         )
     return f'see the whole traceback: python -c "import {place}"'
+
+
+def find_script(path: str | Path, *, is_module: bool = False) -> None:
+    """Check that there is a script, or the package of a module.
+
+    Raises:
+        ProgramError: There is none.
+    """
+    if not is_module:
+        script = Path(path).expanduser()
+        if not script.is_file():
+            raise ProgramError(f"no such file: {path}{near_file(script.absolute())}")
+        return
+    package = str(path).partition(".")[0]
+    places = [str(Path.cwd()), *sys.path]
+    is_known = package in sys.builtin_module_names or PathFinder.find_spec(package, places)
+    if not is_known:
+        raise ProgramError(f"no module named {package!r}, in this folder or installed")
 
 
 def near_file(path: Path) -> str:

@@ -74,6 +74,14 @@ class Link:
         """Note the work on a saved case: compile or call it; empty: it is done."""
         self._tell("work", {"case": case, "doing": work.doing, "command": work.command})
 
+    def note_failure(self, name: str, folder: str, summary: str) -> None:
+        """Note a failure of a watched script: the end of the process does not lose it."""
+        self._tell("failure", {"name": name, "folder": folder, "summary": summary})
+
+    def note_checked(self) -> None:
+        """Note that a graph of a watched script was compared with eager."""
+        self._tell("checked", None)
+
     def note_resumable(self, folder: str, command: str) -> None:
         """Note that the operation in a folder has a journal, and the command that resumes it."""
         self._tell("resumable", {"folder": folder, "command": command})
@@ -192,6 +200,8 @@ class Notes:
 
     Attributes:
         exit_code: The exit code of its answer; None before the answer was printed.
+        failures: Failures of a watched script: name, folder, summary.
+        checked: How often a graph of a watched script was compared with eager.
         asking: The running function of the user; empty: none.
         watch_at: The time at which they were set (`time.monotonic`).
         alive_at: The time of the last note (`time.monotonic`).
@@ -202,6 +212,8 @@ class Notes:
     as_json: bool = False
     exit_code: int | None = None
     works: dict[str, Work] = field(default_factory=dict[str, Work])
+    failures: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    checked: int = 0
     asking: str = ""
     resumable: str | None = None
     go_on: str = ""
@@ -234,6 +246,10 @@ class Notes:
             case {"work": {"case": str(case), "doing": str(doing), "command": str(command)}}:
                 self.works.pop(case, None)
                 self.works[case] = Work(doing, command)
+            case {"failure": {"name": str(name), "folder": str(folder), "summary": str(summary)}}:
+                self.failures.append((name, folder, summary))
+            case {"checked": None}:
+                self.checked += 1
             case {"asking": str(name)}:
                 self.asking = name
             case {"resumable": {"folder": str(folder), "command": str(command)}}:

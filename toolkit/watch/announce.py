@@ -51,7 +51,7 @@ class Subject:
 def describe_failure(
     case: Case,
     folder: Path,
-    inputs: InputsMode,
+    kept: InputsMode,
     details: Sequence[str] = (),
     *,
     advice: str = "",
@@ -72,9 +72,9 @@ def describe_failure(
         f"  saved in {folder}",
         *(f"  {line}" for line in ([advice] if advice else commands)),
     ]
-    if inputs == "none":
+    if kept == "none":
         lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
-    elif inputs == "recipe" and case.signature and case.signature.is_numeric:
+    elif kept == "recipe" and case.signature and case.signature.is_numeric:
         lines.append("  its inputs are saved as a recipe; to keep the values: CTK_INPUTS=full")
     return "\n".join(lines)
 

@@ -9,6 +9,8 @@ appends its events to one file at once, so that a killed child counts as well:
     {"pid": 13, "graph": "graph0"}
     {"pid": 13, "failure": ["graph0", "dumps/child_13_0/graph0", "accuracy: ..."]}
     {"pid": 13, "missing": ["graph0", "events", "OSError: ..."]}
+    {"pid": 13, "checked": 1}                            a call of a graph was compared
+    {"pid": 13, "call": ["whole", "", 1]}                calls of compiled callables (CallCounts)
 
 A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own. Other
 programs than Python and Inductor's compile workers do not count.
@@ -23,14 +25,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch.child_start import BOOK, note
-from ctk.toolkit.watch.watch_session import Failure, Missing, WatchOptions
+from ctk.toolkit.watch.watch_session import CallCounts, Failure, Missing, WatchOptions
 
 OPTIONS = "options.json"
 
@@ -45,6 +47,8 @@ class Children:
     Attributes:
         processes: Number of children that compiled a graph.
         unwatched: Number of Python processes that were started but not watched.
+        checked: Number of calls of graphs that were compared with eager.
+        calls: Calls of compiled callables; skipped ones are a lower bound.
     """
 
     graphs: int = 0
@@ -52,6 +56,8 @@ class Children:
     failures: tuple[Failure, ...] = ()
     unwatched: int = 0
     missing: tuple[Missing, ...] = ()
+    checked: int = 0
+    calls: CallCounts = field(default_factory=CallCounts)
 
 
 NO_CHILDREN = Children()
@@ -99,7 +105,11 @@ def read_children(folder: Path) -> Children:
     started = Counter(tuple(entry["started"]) for entry in entries if "started" in entry)
     unwatched = (launched - started).total()
     processes = len({entry["pid"] for entry in graphs})
-    return Children(len(graphs), processes, failures, unwatched, missing)
+    checked = sum("checked" in entry for entry in theirs)
+    calls = CallCounts()
+    for part, why, number in (entry["call"] for entry in theirs if "call" in entry):
+        calls.add_calls(part, why, number)
+    return Children(len(graphs), processes, failures, unwatched, missing, checked, calls)
 
 
 def watch_here(folder: str) -> None:

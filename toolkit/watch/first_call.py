@@ -1,4 +1,6 @@
-"""Check the first call of a compiled graph against eager, on copies, before the program's own call.
+"""Check a call of a compiled graph against eager, on copies, before the program's own call.
+
+The first call of each graph is checked, and its later calls in compared calls (whole_call.py).
 
 The program is not affected: the check runs on copies of all state that the graph can reach
 (state_copy.py). Four kinds of graphs:
@@ -14,12 +16,12 @@ The program is not affected: the check runs on copies of all state that the grap
 4. Its first call differs from later ones (TorchScript on a GPU profiles it, then fuses, with other
    roundings): a twin is checked, so that the program's first call is still the first.
 
-Cost, once per graph: two copies of inputs and held state (weights included), the graph in eager,
-the compiled graph with its backward pass when gradients are on (which compiles a lazy backward now
-instead of later), a compile of the twin, and, if a bit differs, the graph in float64. Only a
-mismatch costs one more compile: it is judged again from scratch, so that random numbers and races
-are not reported as miscompiles. A `log` adds the graph before and after each pass that changed it,
-twice.
+Cost of each checked call: two copies of inputs and held state (weights included), the graph in
+eager, the compiled graph with its backward pass when gradients are on (which compiles a lazy
+backward now instead of later), a compile of the twin, and, if a bit differs, the graph in float64.
+Only a mismatch costs one more compile: it is judged again from scratch, so that random numbers and
+races are not reported as miscompiles. A `log` adds the graph before and after each pass that
+changed it, twice.
 """
 
 import dataclasses
@@ -53,8 +55,8 @@ logger = logging.getLogger("ctk")
 
 
 @dataclass(frozen=True, slots=True)
-class FirstCall:
-    """The result of the check of a first call.
+class CheckedCall:
+    """The result of the check of a call.
 
     Attributes:
         details: Sentences on measured errors and the first wrong pass.
@@ -96,13 +98,13 @@ def hold_compile_lock() -> Generator[None]:
         yield
 
 
-def check_first_call(
+def check_call(
     case: Case,
     subject: Subject,
     compiled: Callable[..., object],
     *,
     log: CompileLog | None = None,
-) -> FirstCall:
+) -> CheckedCall:
     """Run a graph in eager and compiled, and compare. Never raises: a failing check is a `note`.
 
     The caller holds `hold_compile_lock()`: two checks at once would restore torch's generators
@@ -117,16 +119,16 @@ def check_first_call(
             return _check(case, subject, compiled, log)
     except Exception as error:  # an error of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)
-        return FirstCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
+        return CheckedCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
 
 
 def _check(
     case: Case, subject: Subject, compiled: Callable[..., object], log: CompileLog | None
-) -> FirstCall:
+) -> CheckedCall:
     eager = run_eager(case)
     if eager.run is None:
         said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""
-        return FirstCall(note=f"the graph itself raises in eager ({said})")
+        return CheckedCall(note=f"the graph itself raises in eager ({said})")
     if _needs_twin(case, subject, eager):
         recorder = Recorder(keep_calls=log is not None)
         log = recorder.log if log is not None else None
@@ -138,13 +140,13 @@ def _check(
     if outcome.error is not None:
         if outcome.phase == "compile":
             said = f"{type(outcome.error).__name__}: {first_line(outcome.error)}"
-            return FirstCall(note=f"a second compile, for the check, raises ({said})")
-        return FirstCall(error_signature(outcome), outcome.error)
+            return CheckedCall(note=f"a second compile, for the check, raises ({said})")
+        return CheckedCall(error_signature(outcome), outcome.error)
     wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
     mismatches = _find_mismatches(case, eager, outcome)
     if mismatches:
         return _rejudge(case, eager, mismatches, wrong, rejudge=subject.can_recompile)
-    return FirstCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
+    return CheckedCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
 
 
 def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:
@@ -183,25 +185,25 @@ def _rejudge(
     wrong: list[Finding],
     *,
     rejudge: bool,
-) -> FirstCall:
+) -> CheckedCall:
     signature = mismatch_signature(found[0])
     details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [
         _describe_finding(f) for f in wrong
     ]
     if not rejudge:
         if eager.drew_random:
-            return FirstCall(note="the results differ, but the program draws random numbers")
-        return FirstCall(signature, details=tuple(details))
+            return CheckedCall(note="the results differ, but the program draws random numbers")
+        return CheckedCall(signature, details=tuple(details))
     judgement = judge(case)
     if judgement.verdict is Verdict.FLAKY:
-        return FirstCall(note=f"the results differ, but not reliably: {judgement.detail}")
+        return CheckedCall(note=f"the results differ, but not reliably: {judgement.detail}")
     if judgement.is_excused:
-        return FirstCall(note=f"not a failure: {judgement.verdict.value}: {judgement.detail}")
+        return CheckedCall(note=f"not a failure: {judgement.verdict.value}: {judgement.detail}")
     if judgement.verdict is Verdict.REPRODUCES and judgement.signature is not None:
         signature = judgement.signature
     else:
         details.append("a second compile of the saved graph does not show it")
-    return FirstCall(signature, details=tuple(details))
+    return CheckedCall(signature, details=tuple(details))
 
 
 def _describe_finding(finding: Finding) -> str:

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,9 @@ import torch
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import Check, InputsMode, OnFailure
-from ctk.compiler.options.environment import parse_size, read_environment
+from ctk.compiler.options.environment import environment_dump, parse_size, read_environment
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
+from ctk.toolkit.processes.link import own_link
 from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, run_guarded
 from ctk.toolkit.watch.quota import prune, write_marker
@@ -23,6 +25,9 @@ from ctk.toolkit.watch.quota import prune, write_marker
 T = TypeVar("T")
 
 logger = logging.getLogger("ctk")
+
+CallPart = Literal["whole", "by_graph", "skipped"]
+"""How a call was compared with eager: end to end, only its graphs, or not."""
 
 DEFAULT_FOLDER = Path("ctk_dumps")
 """The dump folder of a check without a named folder."""
@@ -37,14 +42,16 @@ class WatchOptions:
         check: Compare with eager at the first call: nothing, the results, or every pass.
         on_failure: The effect of a failure on the running program.
         quota_nbytes: Limit of `dump`; None: no limit.
-        calls: Number of first calls of each compiled callable that are compared with eager end to
-            end, if `check` is on.
+        inputs: The values that cases keep; None: a recipe, or the values of a failing call if the
+            recipe does not show the failure.
+        calls: Number of first calls of each compiled callable that are compared with eager, if
+            `check` is on: end to end, and graph by graph.
     """
 
     dump: Path = DEFAULT_FOLDER
     check: Check = "off"
     on_failure: OnFailure = "raise"
-    inputs: InputsMode = "recipe"
+    inputs: InputsMode | None = None
     quota_nbytes: int | None = None
     calls: int = 1
 
@@ -80,10 +87,48 @@ class Missing:
 
 
 @dataclass(slots=True)
+class CallCounts:
+    """Calls of compiled callables by the way in which they were compared with eager.
+
+    Attributes:
+        whole: Number of calls compared end to end.
+        by_graph: Reasons and numbers of calls of which only the graphs were compared.
+        skipped: Reasons and numbers of calls that were not compared.
+    """
+
+    whole: int = 0
+    by_graph: Counter[str] = field(default_factory=Counter[str])
+    skipped: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def made(self) -> int:
+        """The number of all calls."""
+        return self.whole + self.by_graph.total() + self.skipped.total()
+
+    def add_calls(self, part: CallPart, why: str = "", number: int = 1) -> int:
+        """Count calls of one kind; return how many there are now."""
+        if part == "whole":
+            self.whole += number
+            return self.whole
+        counter = self.by_graph if part == "by_graph" else self.skipped
+        counter[why] += number
+        return counter[why]
+
+    def add(self, other: "CallCounts") -> None:
+        """Add the calls of another process."""
+        self.whole += other.whole
+        self.by_graph += other.by_graph
+        self.skipped += other.skipped
+
+
+@dataclass(slots=True)
 class WatchSession:
     """The record of one watched process; thread-safe.
 
     Attributes:
+        checked: Number of calls of graphs that were compared with eager.
+        unchecked: Why a call of a graph was not, by its name.
+        calls: The calls of compiled callables.
         book: Folder of the run whose book gets each of these (children.py), if any.
     """
 
@@ -91,7 +136,9 @@ class WatchSession:
     failures: list[Failure] = field(default_factory=list[Failure])
     graphs: int = 0
     missing: list[Missing] = field(default_factory=list[Missing])
-    uncompared: list[str] = field(default_factory=list[str])
+    checked: int = 0
+    unchecked: dict[str, str] = field(default_factory=dict[str, str])
+    calls: CallCounts = field(default_factory=CallCounts)
     book: str = ""
     _folder: Path | None = None
     _pid: int = 0
@@ -129,16 +176,35 @@ class WatchSession:
         with self._lock:
             self.failures.append(failure)
         self._note("failure", [failure.graph, str(failure.folder), failure.summary, failure.advice])
+        own_link().note_failure(failure.graph, str(failure.folder), failure.summary)
 
     def _note(self, event: str, value: object) -> None:
         if self.book:
             note(self.book, {event: value})
 
-    def add_uncompared(self, why: str) -> None:
-        """Record why a call was not compared with eager."""
+    def add_checked(self) -> None:
+        """Count a call of a graph that was compared with eager."""
         with self._lock:
-            if why not in self.uncompared:
-                self.uncompared.append(why)
+            self.checked += 1
+        self._note("checked", 1)
+        own_link().note_checked()
+
+    def add_unchecked(self, graph: str, why: str) -> None:
+        """Record why a call of a graph was not compared with eager."""
+        with self._lock:
+            self.unchecked[graph] = why
+
+    def add_call(self, part: CallPart, why: str = "") -> None:
+        """Count a call of a compiled callable.
+
+        Of skipped calls the book gets a lower bound: the first, the second, the fourth, ...
+        """
+        with self._lock:
+            number = self.calls.add_calls(part, why)
+        if part != "skipped":
+            self._note("call", [part, why, 1])
+        elif number & (number - 1) == 0:
+            self._note("call", [part, why, number - number // 2])
 
     def keep_quota(self) -> None:
         """Remove and log the oldest dumps if the quota is exceeded."""
@@ -191,12 +257,12 @@ def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
     environment = read_environment()
     check = given.get("check") or environment.check or "off"
     on_failure = given.get("on_failure") or environment.on_failure or "raise"
-    inputs = given.get("inputs") or environment.inputs or "recipe"
+    inputs = given.get("inputs") or environment.inputs
     return WatchOptions(
         dump=dump_folder(given.get("dump")).absolute(),
         check=_check_choice("check", check, Check),
         on_failure=_check_choice("on_failure", on_failure, OnFailure),
-        inputs=_check_choice("inputs", inputs, InputsMode),
+        inputs=_check_choice("inputs", inputs, InputsMode) if inputs else None,
         quota_nbytes=_parse_quota(given.get("quota")) or environment.quota_nbytes,
         calls=_check_calls(given.get("calls")),
     )
@@ -204,7 +270,7 @@ def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
 
 def dump_folder(named: str | Path | None = None) -> Path:
     """Return the dump folder: the named one, else `CTK_DUMP`, else `ctk_dumps`."""
-    return Path(named or os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
+    return Path(named).expanduser() if named else environment_dump() or DEFAULT_FOLDER
 
 
 def new_folder(root: Path) -> Path:

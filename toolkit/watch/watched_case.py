@@ -1,6 +1,7 @@
 """The case of a watched graph on disk: saved before the compile, marked by each failure."""
 
 import dataclasses
+import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.options.choices import InputsMode
+from ctk.compiler.torch_compat.aot.autograd import without_saved_tensor_hooks
 from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import NOT_SAVED
@@ -20,17 +23,20 @@ from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
-from ctk.toolkit.case.store import save_case
+from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.importers.plain_case import plain_case
 from ctk.toolkit.importers.program import replace_symbols
+from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.targets import record_decisions
 from ctk.toolkit.watch.announce import (
     Subject,
     describe_failure,
     note_saved,
 )
-from ctk.toolkit.watch.dump import run_guarded
+from ctk.toolkit.watch.compared_call import ComparedCall
+from ctk.toolkit.watch.dump import compute_guarded, run_guarded
+from ctk.toolkit.watch.first_call import hold_compile_lock
 from ctk.toolkit.watch.watch_session import Failure, Missing, WatchSession
 
 logger = logging.getLogger("ctk")
@@ -44,6 +50,8 @@ class WatchedCase:
         case: A private copy of the graph, never compiled: it is saved, and run in eager. Its inputs
             are the program's own tensors, only read, and released after the first call.
         command: The next command for the saved case; empty while it is not saved.
+        kept: The values that the saved case keeps.
+        call: The later call that this is the case of (`call 4 of f`); empty for the graph's own.
     """
 
     session: WatchSession
@@ -51,6 +59,8 @@ class WatchedCase:
     case: Case
     folder: Path
     command: str = ""
+    kept: InputsMode = "recipe"
+    call: str = ""
     _can_save: bool = True
 
     @classmethod
@@ -74,7 +84,8 @@ class WatchedCase:
             dynamic=describe_dynamic(graph),
             roles=roles_of(gm, example_inputs),
         )
-        watched = cls(session, subject, case, session.folder / case.name)
+        kept = session.options.inputs or "recipe"
+        watched = cls(session, subject, case, session.folder / case.name, kept=kept)
         watched._save(case)
         return watched
 
@@ -88,6 +99,16 @@ class WatchedCase:
     def case_with(self, inputs: tuple[object, ...]) -> Case:
         """Return the case with the inputs of a call and the current state of the graph."""
         return dataclasses.replace(self.case, inputs=inputs)
+
+    def at_call(self, call: ComparedCall) -> "WatchedCase":
+        """Return the case of a later call, to be saved in a folder of its own if it fails."""
+        stem = f"{self.case.name}_call{call.number}"
+        names = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
+        name = next(each for each in names if not (self.session.folder / each).exists())
+        case = dataclasses.replace(self.case, name=name, modes=current_modes())
+        return dataclasses.replace(
+            self, case=case, folder=self.session.folder / name, command="", call=str(call)
+        )
 
     def forget_inputs(self) -> None:
         """Release the program's tensors."""
@@ -111,13 +132,17 @@ class WatchedCase:
         modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
         failing = dataclasses.replace(self.case, signature=signature, modes=modes)
         self.case = record_decisions(failing)
-        kept = self.session.options.inputs
         advice = self.subject.advice
-        text = describe_failure(self.case, self.folder, kept, details, advice=advice)
-        if error is None or note_saved(error, self.case, self.folder, advice):
+        is_new = error is None or note_saved(error, self.case, self.folder, advice)
+        if is_new:
             known = at or self.case
-            self._save(dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs))
-            failure = Failure(self.case.name, self.folder, str(signature), self._can_save, advice)
+            case = dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs)
+            self._save(case)
+            self._keep_values(case)
+        text = describe_failure(self.case, self.folder, self.kept, details, advice=advice)
+        if is_new:
+            summary = f"{signature}{f'; {self.call}' if self.call else ''}"
+            failure = Failure(self.case.name, self.folder, summary, self._can_save, advice)
             if not self._can_save:
                 text = f"{text.splitlines()[0]}\n  it could not be saved in {self.folder}"
             self.session.add_failure(failure)
@@ -125,6 +150,21 @@ class WatchedCase:
         if at is not None:
             self.forget_inputs()
         return text
+
+    def _keep_values(self, case: Case) -> None:
+        """Save the values of a failing call if the recipe does not show the failure."""
+        is_open = self._can_save and self.session.options.inputs is None and case.inputs
+        if is_open and self.subject.can_recompile:
+            shown = compute_guarded(self._is_shown_by_recipe, f"judging {self.folder}")
+            if shown is False:
+                self.kept = "full"
+                self._save(case)
+
+    def _is_shown_by_recipe(self) -> bool:
+        if not read_manifest(self.folder).synthetic:
+            return True
+        with hold_compile_lock(), without_saved_tensor_hooks():
+            return judge(load_case(self.folder, trust=True)).fails
 
     def _save(self, case: Case) -> None:
         """Write a case; the first error is logged and written to a file, and ends further saves."""
@@ -143,9 +183,7 @@ class WatchedCase:
             write_manifest(known, self.folder)
             return
         try:
-            save_case(
-                plain_case(case), self.folder, inputs=self.session.options.inputs, overwrite=True
-            )
+            save_case(plain_case(case), self.folder, inputs=self.kept, overwrite=True)
         except CtkError as error:
             write_text(self.folder / NOT_SAVED, f"{error}\n")
             raise

@@ -35,7 +35,7 @@ from ctk.compiler.torch_compat.aot.autograd import (
 )
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.recorder import Event, Recorder
+from ctk.toolkit.compile_log.recorder import CompileLog, Event, Recorder
 from ctk.toolkit.execution.execute import Outcome, run_graph
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.oracle.questions.judge import error_signature
@@ -43,8 +43,9 @@ from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.targets.reporting import raise_as_backend
 from ctk.toolkit.watch.announce import Subject
+from ctk.toolkit.watch.compared_call import ComparedCall, compared_call
 from ctk.toolkit.watch.dump import DumpWriter, compute_guarded
-from ctk.toolkit.watch.first_call import check_first_call, hold_compile_lock
+from ctk.toolkit.watch.first_call import check_call, hold_compile_lock
 from ctk.toolkit.watch.state_copy import StateCopy, copy_state
 from ctk.toolkit.watch.watch_session import Missing, WatchSession
 from ctk.toolkit.watch.watched_case import WatchedCase
@@ -125,7 +126,26 @@ class _Watch:
             return self._first_call(compiled, args)
         if self._state == "eager":
             return self._watched.case.graph(*args)
-        return self._call_and_report(compiled, args, self._watched.case_with(args))
+        call = compared_call()
+        if call is not None and self._options.check != "off":
+            return self._compared_call(compiled, args, call)
+        return self._call_and_report(compiled, args, self._watched.case_with(args), self._watched)
+
+    def _compared_call(
+        self, compiled: Compiled, args: tuple[object, ...], call: ComparedCall
+    ) -> object:
+        """Compare a later call with eager, then make it."""
+        watched = self._watched.at_call(call)
+        with report_work(watched.folder, f"comparing {call}", ""), hold_compile_lock():
+            state = copy_state(self._options, watched.case, args)
+            if state is None:
+                watched.session.add_unchecked(watched.case.name, "its inputs cannot be copied")
+            else:
+                self._check(compiled, state.case, watched)
+        if self._state == "eager":
+            return self._watched.case.graph(*args)
+        before = watched.case_with(args) if state is None else state.case
+        return self._call_and_report(compiled, args, before, watched)
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         doing, command = "calling it for the first time", self._watched.command
@@ -146,7 +166,8 @@ class _Watch:
             self._watched.update_modes()
             state = copy_state(self._options, self._watched.case, args)
             if self._options.check != "off" and state is not None:
-                self._check(compiled, state.case)
+                log = self._recorder.log if self._options.check == "pass" else None
+                self._check(compiled, state.case, self._watched, log)
         except BaseException:
             self._release()
             raise
@@ -167,7 +188,7 @@ class _Watch:
             return watched.case.graph(*args)
         before = watched.case_with(args) if state is None else state.case
         try:
-            return self._call_and_report(compiled, args, before)
+            return self._call_and_report(compiled, args, before, watched)
         except Exception as error:
             if on_failure == "raise" or state is None or not state.restore():
                 raise
@@ -176,7 +197,7 @@ class _Watch:
             return watched.case.graph(*args)
 
     def _call_and_report(
-        self, compiled: Compiled, args: tuple[object, ...], before: Case
+        self, compiled: Compiled, args: tuple[object, ...], before: Case, watched: WatchedCase
     ) -> object:
         """Call; announce an exception unless eager, run on the state `before`, raises as well."""
         try:
@@ -188,26 +209,34 @@ class _Watch:
             with hold_compile_lock(), without_saved_tensor_hooks():
                 eager = run_graph(before.graph, before.inputs, before.modes)
             if eager.error is None:
-                self._watched.fail(error_signature(Outcome(None, error)), error=error, at=before)
+                watched.fail(error_signature(Outcome(None, error)), error=error, at=before)
             raise
 
-    def _check(self, compiled: Compiled, before: Case) -> None:
+    def _check(
+        self,
+        compiled: Compiled,
+        before: Case,
+        watched: WatchedCase,
+        log: CompileLog | None = None,
+    ) -> None:
         differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
         modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
-        log = self._recorder.log if self._options.check == "pass" else None
-        case = self._watched.case
+        case = watched.case
         with self._catch_exceptions():
-            result = check_first_call(
-                dataclasses.replace(before, modes=modes), self._watched.subject, compiled, log=log
+            result = check_call(
+                dataclasses.replace(before, modes=modes), watched.subject, compiled, log=log
             )
-        if result.note:
+        if not result.note:
+            watched.session.add_checked()
+        else:
+            watched.session.add_unchecked(case.name, result.note)
             logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, result.note)
         for sentence in result.hidden:
             logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
         if result.signature is None:
             return
         in_forward = (result.signature.output or "").startswith(("out", "in", "held"))
-        announced = self._watched.fail(
+        announced = watched.fail(
             result.signature,
             error=result.error,
             details=result.details,

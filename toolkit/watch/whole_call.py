@@ -1,8 +1,8 @@
 """Compare the first calls of a compiled callable with eager calls, end to end.
 
-The check of a graph (first_call.py) begins at the captured graph. Wrong captures, missing guards
-and errors around compiled graphs show only here: in results, exceptions, mutated arguments,
-parameters and buffers, aliasing, Python state.
+Each graph of a compared call is checked as well (first_call.py), from the captured graph on. Wrong
+captures, missing guards and errors around compiled graphs show only here: in results, exceptions,
+mutated arguments, parameters and buffers, aliasing, Python state.
 
     fork the process                                    process_fork.py
     make the program's own call
@@ -14,7 +14,7 @@ at a later call, and a fresh compile does not show it (guards); it concerns alia
 nesting or exceptions, which no graph can show (layer runtime). Other numbers are left to the check
 of the graph, which has a float64 reference.
 
-It does not compare calls in processes that cannot be forked, or calls inside of a compared call.
+In a process that cannot be forked, and inside of a compared call, only the graphs are compared.
 `fallback` has no effect: the program's call was made already.
 """
 
@@ -51,6 +51,7 @@ from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.watch.compared_call import ComparedCall, compared_call, comparing
 from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
 from ctk.toolkit.watch.watch_session import Failure, WatchSession
@@ -69,7 +70,6 @@ _EVIDENCE = {
     **dict.fromkeys(EXCUSES, "the call's differences are excused"),
 }
 
-_IN_CALL: ContextVar[bool] = ContextVar("ctk_in_a_compared_call", default=False)
 _IN_COPY: ContextVar[bool] = ContextVar("ctk_in_a_copy_of_the_process", default=False)
 
 
@@ -91,22 +91,24 @@ class WatchedCalls:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Make the program's call; compare it if it is one of the first."""
-        options = self.session.options
-        is_over = self.made >= options.calls or options.check == "off"
-        if is_over or _IN_CALL.get() or torch.compiler.is_compiling():
+        options, session = self.session.options, self.session
+        if options.check == "off" or torch.compiler.is_compiling() or is_in_copy():
+            return self.compiled(*args, **kwargs)
+        if compared_call() is not None:
+            session.add_call("by_graph", "part of another compared call")
+            return self.compiled(*args, **kwargs)
+        if self.made >= options.calls:
+            session.add_call("skipped", f"after the first {options.calls} of a function (--calls)")
             return self.compiled(*args, **kwargs)
         self.made += 1
-        if why := self._find_obstacle():
-            self.session.add_uncompared(why)
-            return self.compiled(*args, **kwargs)
-        token = _IN_CALL.set(True)
-        try:
+        with comparing(ComparedCall(self.made, str(self))):
+            if why := self._find_obstacle():
+                session.add_call("by_graph", why)
+                return self.compiled(*args, **kwargs)
             return self._call_and_compare(args, kwargs)
-        finally:
-            _IN_CALL.reset(token)
 
     def _find_obstacle(self) -> str:
-        """Return why a call cannot be compared; empty if it can."""
+        """Return why a call cannot be compared end to end; empty if it can."""
         why = compute_guarded(
             lambda: find_obstacle() or _describe_excess(_root(self.function)),
             "reading the state of a model",
@@ -118,6 +120,7 @@ class WatchedCalls:
         play = partial(self._play, args, kwargs)
         keeper = compute_guarded(lambda: Keeper.start(play), forking)
         if keeper is None:
+            self.session.add_call("by_graph", "the process could not be forked")
             return self.compiled(*args, **kwargs)
         with keeper:
             before, drawn = len(self.session.failures), generator_states()
@@ -125,32 +128,41 @@ class WatchedCalls:
             try:
                 result = self.compiled(*args, **kwargs)
             except Exception as error:
-                if len(self.session.failures) == before:  # else a graph's check has reported it
-                    self._judge(keeper, partial(left, None, error))
+                self._judge_unless_failing(before, keeper, partial(left, None, error))
                 raise
-            if len(self.session.failures) == before:
-                self._judge(keeper, partial(left, result))
+            self._judge_unless_failing(before, keeper, partial(left, result))
         return result
 
+    def _judge_unless_failing(
+        self, before: int, keeper: Keeper, real: Callable[[], Played]
+    ) -> None:
+        """Judge the call, unless the check of a graph has reported a failure since `before`."""
+        if len(self.session.failures) == before:
+            self._judge(keeper, real)
+        else:
+            self.session.add_call("by_graph", "a graph of it fails")
+
     def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
-        def compare() -> tuple[EndToEnd | None, bool]:
+        def compare() -> tuple[EndToEnd | None, str, bool]:
             played = real()
-            return self._compare(keeper, played), played.error is not None
+            return *self._compare(keeper, played), played.error is not None
 
         found = compute_guarded(compare, f"comparing call {self.made} of {self} with eager")
-        if found is not None and found[0] is not None:
-            self._report(found[0], has_raised=found[1])
+        answer, why, has_raised = found or (None, "the comparison failed", False)
+        self.session.add_call("by_graph" if why else "whole", why)
+        if answer is not None:
+            self._report(answer, has_raised=has_raised)
 
-    def _compare(self, keeper: Keeper, real: Played) -> EndToEnd | None:
+    def _compare(self, keeper: Keeper, real: Played) -> tuple[EndToEnd | None, str]:
+        """Return the answer for a difference that counts, and why the call was not compared."""
         try:
             eager = EagerPlays(partial(_play_in_eager, keeper), How())
         except (Died, CannotTell) as end:
-            self.session.add_uncompared(f"the fork that made it in eager ended ({end})")
-            return None
+            return None, f"the fork that made it in eager ended ({end})"
         comparison = compare_plays(eager, [real], strides=False)
         if comparison.answer != "fails":
-            return None
-        return self._find_layer(keeper, eager, comparison.differences)
+            return None, ""
+        return self._find_layer(keeper, eager, comparison.differences), ""
 
     def _find_layer(
         self, keeper: Keeper, eager: EagerPlays, differences: Sequence[CallDifference]

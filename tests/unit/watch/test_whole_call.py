@@ -143,7 +143,7 @@ def test_a_program_that_waits_for_no_children_is_compared_too(tmp_path):
             torch.compile(Wrapped(), backend="eager")(torch.ones(2, 4))
     finally:
         signal.signal(signal.SIGCHLD, before)
-    assert hooks.session.failures == [] and hooks.session.uncompared == []
+    assert hooks.session.failures == [] and not hooks.session.calls.by_graph
 
 
 class Unreadable(Mapping):
@@ -163,7 +163,7 @@ def test_state_that_cannot_be_read_is_not_the_programs_trouble(tmp_path):
     with watching(tmp_path) as hooks:
         torch.compile(model, backend="eager")(torch.ones(2, 4))
     assert hooks.session.failures == []
-    assert hooks.session.uncompared == ["its state cannot be read"]
+    assert dict(hooks.session.calls.by_graph) == {"its state cannot be read": 1}
 
 
 def test_an_exception_of_the_program_is_its_own(tmp_path):
@@ -186,7 +186,8 @@ def test_what_cannot_be_compared_is_told(tmp_path):
         end.set()
         other.join()
     assert hooks.session.failures == []
-    assert hooks.session.uncompared == ["a process with several threads cannot be forked"]
+    threads = "a process with several threads cannot be forked"
+    assert dict(hooks.session.calls.by_graph) == {threads: 1}
 
 
 def test_threads_that_inductor_keeps_for_compiles_are_in_nobodys_way(tmp_path):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, count_of, nearest
 from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
@@ -58,6 +58,9 @@ class WatchingOptions:
             minimum=0,
         ),
     ] = 1
+    module: Annotated[bool, Flag(("-m",), "SCRIPT is the name of a module, as for python -m.")] = (
+        False
+    )
 
 
 def no_option(context: typer.Context, script: str) -> str:
@@ -85,15 +88,20 @@ def run(
     """Run a script, watching each torch.compile.
 
     Saves failures as cases. Compares the first call of each compiled graph with eager, and the
-    first calls of each compiled function end to end: results, exceptions, aliases, Python state.
+    first calls of each compiled function: end to end, and graph by graph. Exits with 1 for a
+    failure, else with the exit code of the script, or with 125 if nothing was compared.
     Options of ctk stand before SCRIPT. Output of the script goes to stderr.
     """
     from ctk.compiler.options.environment import read_environment
+    from ctk.compiler.usercode.references import find_script
+
+    find_script(script, is_module=watching.module)  # before torch is imported
     from ctk.toolkit.watch.script import run_script
 
     summary = run_script(
         script,
         arguments or (),
+        is_module=watching.module,
         dump=watching.out,
         check=watching.check or read_environment().check or "output",
         on_failure=watching.on_failure,
@@ -117,9 +125,11 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
         f"missing: {each.graph or 'a graph that was not watched'}: {each.part}: {each.why}"
         for each in summary.missing
     ]
-    lines += [f"calls not compared with eager: {why}" for why in summary.uncompared]
+    lines += describe_calls(summary)
     if summary.folder is not None:
         lines.append(f"dumps: {summary.folder}")
+    if code == ExitCode.CANNOT_TELL and summary.error is None:
+        lines.append(f"next: {next_step(script, summary)}")
     if summary.error is not None and not summary.failures:
         lines.append("".join(traceback.format_exception(summary.error)).rstrip())
     return Answer(code, headline, data_of(summary), tuple(lines))
@@ -141,49 +151,101 @@ def diagnosing(failure: "Failure", number: int) -> str:
     return f"{command_on('diagnose', failure.folder)}{what}"
 
 
-def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
+def describe_calls(summary: "RunSummary") -> list[str]:
+    """Return which calls and graphs were not compared with eager, and why."""
+    calls = summary.calls
+    return [
+        *(
+            f"not compared: {count_of(number, 'call')}: {why}"
+            for why, number in calls.skipped.items()
+        ),
+        *(
+            f"compared graph by graph only: {count_of(number, 'call')}: {why}"
+            for why, number in calls.by_graph.items()
+        ),
+        *(f"not compared: {graph}: {why}" for graph, why in summary.unchecked.items()),
+    ]
+
+
+def verdict_of(script: str, summary: "RunSummary") -> tuple[int, str]:
     """Return exit code and first line.
 
-    1. A failure in a compile or a checked call. 2. Ctrl-C. 3. The script failed for a reason of its
-    own. 4. Nothing was compiled or checked: cannot tell. 5. All compiles went well; unwritten dumps
-    are reported.
+    1. A failure in a compile or a compared call. 2. Ctrl-C. 3. The exit code of the script. 4.
+    Nothing was compiled or compared: cannot tell. 5. All compiles went well; unwritten dumps are
+    reported.
     """
     if summary.failures:
         first = summary.failures[0]
         more = f" (and {len(summary.failures) - 1} more)" if len(summary.failures) > 1 else ""
         return ExitCode.FAILURE, f"failure: {first.graph}: {first.summary}{more}".splitlines()[0]
+    graphs = count_of(summary.graphs, "graph")
     if isinstance(summary.error, KeyboardInterrupt):
-        seen = f"{summary.graphs} graph(s) until then, none failed"
+        seen = f"{graphs} until then, none failed"
         return ExitCode.CANNOT_TELL, f"cannot tell: interrupted; {seen}"
-    if summary.error is not None:
-        what = f"{type(summary.error).__name__}: {summary.error}".splitlines()[0]
-        return ExitCode.USAGE, f"ctk: {script} raised {what}"
     if summary.exit_code:
-        return ExitCode.USAGE, f"ctk: {script} exited with {summary.exit_code}; no compile failed"
+        return summary.exit_code, f"ctk: {script} {describe_end(summary)}"
     if not summary.graphs and not summary.children.graphs:
         why = f": {summary.why[0]}" if summary.why else ""
         text = f"cannot tell: {script} compiled nothing{why}{describe_unwatched(summary)}"
         return ExitCode.CANNOT_TELL, text
     unseen = [each.why for each in summary.missing if each.part == "everything"]
     if unseen:
-        seen = f"{len(unseen)} graph(s) could not be watched"
+        seen = f"{count_of(len(unseen), 'graph')} could not be watched"
         return ExitCode.CANNOT_TELL, f"cannot tell: {seen}: {unseen[0]}"
+    compiled = f"{graphs} compiled{theirs(summary)}"
+    if summary.check != "off" and not summary.checked and not summary.calls.whole:
+        return ExitCode.CANNOT_TELL, f"cannot tell: {compiled}, no call compared with eager"
     names = len({each.graph for each in summary.missing})
-    missing = f"; the dumps of {names} are missing or incomplete" if names else ""
-    text = f"no failure: {summary.graphs} graph(s) compiled{theirs(summary)}"
-    return ExitCode.NO_FAILURE, f"{text}{missing}{describe_unwatched(summary)}"
+    missing = (
+        f"; the dumps of {count_of(names, 'graph')} are missing or incomplete" if names else ""
+    )
+    ending = f"{missing}{describe_unwatched(summary)}"
+    return ExitCode.NO_FAILURE, f"no failure: {compiled}, {describe_compared(summary)}{ending}"
+
+
+def describe_compared(summary: "RunSummary") -> str:
+    """Return how many calls were compared."""
+    if summary.check == "off":
+        return "results not compared (--check off)"
+    calls = summary.calls
+    if not calls.made:
+        return f"{count_of(summary.checked, 'graph call')} compared with eager"
+    compared = calls.made - calls.skipped.total()
+    made = f"{compared} of {count_of(calls.made, 'call')}" if compared < calls.made else ""
+    return f"{made or count_of(compared, 'call')} compared with eager"
+
+
+def describe_end(summary: "RunSummary") -> str:
+    """Return how the script ended, and what was compared until then."""
+    if summary.error is not None:
+        end = f"raised {type(summary.error).__name__}: {summary.error}".splitlines()[0]
+    else:
+        end = f"exited with {summary.exit_code}"
+    if not summary.checked and not summary.calls.whole:
+        return f"{end}; no call was compared with eager"
+    return f"{end}; no compile failed, {describe_compared(summary)}"
+
+
+def next_step(script: str, summary: "RunSummary") -> str:
+    """Return what to do when nothing was compared."""
+    if summary.graphs or summary.children.graphs:
+        return f"call each compiled function in {script} with inputs that eager accepts"
+    return f"call a function of torch.compile in {script}; ctk check FILE.py compiles it for you"
 
 
 def theirs(summary: "RunSummary") -> str:
     """Return the part of the answer about graphs that child processes compiled."""
     graphs, count = summary.children.graphs, summary.children.processes
-    return f", {graphs} graph(s) in {count} child process(es)" if graphs else ""
+    processes = count_of(count, "child process", "child processes")
+    return f", {count_of(graphs, 'graph')} in {processes}" if graphs else ""
 
 
 def describe_unwatched(summary: "RunSummary") -> str:
     """Return the part of the answer about child processes that were not watched."""
     count = summary.children.unwatched
-    return f"; {count} Python child process(es) were not watched" if count else ""
+    processes = count_of(count, "Python child process", "Python child processes")
+    verb = "was" if count == 1 else "were"
+    return f"; {processes} {verb} not watched" if count else ""
 
 
 def data_of(summary: "RunSummary") -> dict[str, object]:
@@ -207,7 +269,14 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
         "missing": [
             {"graph": each.graph, "what": each.part, "why": each.why} for each in summary.missing
         ],
-        "not_compared": list(summary.uncompared),
+        "calls": {
+            "made": summary.calls.made,
+            "compared": summary.calls.whole,
+            "by_graph": dict(summary.calls.by_graph),
+            "not_compared": dict(summary.calls.skipped),
+        },
+        "graph_calls_compared": summary.checked,
+        "graphs_not_compared": dict(summary.unchecked),
         "dumps": str(summary.folder) if summary.folder else None,
         "script_exit_code": summary.exit_code,
         "script_error": repr(summary.error) if summary.error else None,

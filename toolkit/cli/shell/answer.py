@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     CANNOT_TELL = 125
 
 
-STYLES = {
+STYLES: Mapping[int, str] = {
     ExitCode.NO_FAILURE: "bold green",
     ExitCode.FAILURE: "bold red",
     ExitCode.USAGE: "bold red",
@@ -46,12 +46,13 @@ class Answer:
     """One command's answer.
 
     Attributes:
+        exit_code: An `ExitCode`, or the exit code of a watched script.
         headline: The answer itself, in one line; the first line of stdout.
         data: JSON values; `--json` prints them instead of everything else.
         body: Text after the headline, for people.
     """
 
-    exit_code: ExitCode
+    exit_code: int
     headline: str
     data: Mapping[str, object] = field(default_factory=dict[str, object])
     body: tuple[RenderableType, ...] = ()
@@ -78,7 +79,9 @@ def as_text(answer: Answer, stream: TextIO) -> str:
     """Return an answer as text: coloured and wrapped if `stream` is a terminal, plain otherwise."""
     console = console_for(stream)
     with console.capture() as capture:
-        headline = Text(one_line(answer.headline), style=STYLES[answer.exit_code])
+        headline = Text(
+            one_line(answer.headline), style=STYLES.get(answer.exit_code, "bold yellow")
+        )
         console.print(headline, soft_wrap=True)
         for part in map(_plain, answer.body):
             shown = part.code if isinstance(part, Syntax) and not console.is_terminal else part

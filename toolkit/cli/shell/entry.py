@@ -148,7 +148,7 @@ def leave(said: Said) -> NoReturn:
     sys.exit(int(code))
 
 
-def print_said(said: Said) -> ExitCode:
+def print_said(said: Said) -> int:
     """Print it, and return the exit code: that of the answer, 125 if it cannot be written.
 
     A usage error is for people and goes to stderr, unless a document is wanted.

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ctk.compiler.errors import count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.entry import Said, leave
@@ -180,35 +181,52 @@ def _what_is_kept(end: End) -> tuple[str, ...]:
 
 
 def _answer_for_script(ending: str, end: End) -> Answer:
-    """Return the answer of `ctk run`: a failure when a compile or a first call was at work.
+    """Return the answer of `ctk run`: a failure if one was seen, or a compile or check was at work.
 
     The watched half saves each graph before it is compiled, reports when a compile or a first call
     begins and ends, and writes each event of the compile as it comes.
     """
-    works = end.notes.works
+    works, failures = end.notes.works, [*end.notes.failures]
     dumps = str(Path(next(iter(works))).parent) if works else None
+    body = (f"dumps: {dumps}",) if dumps else ()
     data: dict[str, object] = {
         "error": {"type": "Killed", "message": ending},
         "graphs": len(works),
-        "failures": [],
         "dumps": dumps,
     }
-    body = (f"dumps: {dumps}",) if dumps else ()
     case, work = next(((case, work) for case, work in works.items() if work.doing), ("", None))
-    if work is None:
-        where = f"after {len(works)} graph(s) had been compiled and called" if works else "early"
-        headline = f"cannot tell: the script ended {where}: {ending}"
-        return Answer(ExitCode.CANNOT_TELL, headline, data, body)
-    name = Path(case).name
-    summary = f"{ending} while {work.doing}{_after(Path(case))}"
-    saved = f"the case is saved in {case}" if work.command else "its case could not be saved"
-    failure = {"graph": name, "case": case if work.command else None, "summary": summary}
-    return Answer(
-        ExitCode.FAILURE,
-        f"failure: {name}: {summary}; {saved}",
-        data | {"failures": [failure]},
-        (*([work.command] if work.command else []), *body),
-    )
+    commands = [
+        f"ctk diagnose {folder}" for _, folder, _ in failures if not folder.endswith(".json")
+    ]
+    if work is not None:
+        saved = f"the case is saved in {case}" if work.command else "its case could not be saved"
+        summary = f"{ending} while {work.doing}{_after(Path(case))}; {saved}"
+        failures.append((Path(case).name, case if work.command else "", summary))
+        commands += [work.command] if work.command else []
+    listed = [{"graph": n, "case": folder or None, "summary": s} for n, folder, s in failures]
+    data |= {"failures": listed}
+    if not failures:
+        return _answer_ended(ending, end, data, body)
+    name, _, summary = failures[0]
+    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    headline = f"failure: {name}: {summary}{more}"
+    return Answer(ExitCode.FAILURE, headline, data, (*commands, *body))
+
+
+def _answer_ended(ending: str, end: End, data: dict[str, object], body: tuple[str, ...]) -> Answer:
+    """Return the answer for a script that ended itself, or was killed, without a failure."""
+    graphs = count_of(len(end.notes.works), "graph")
+    code = 128 - end.status if end.status < 0 else end.status
+    if end.notes.checked:
+        seen = f"after {graphs} had been compiled and compared"
+        if code == 0:
+            return Answer(0, f"no failure: {graphs} compiled and compared; {ending}", data, body)
+    else:
+        seen = f"after {graphs} had been compiled" if end.notes.works else "early"
+        advice = "next: let the script call its compiled functions before it ends"
+        code, body = code or ExitCode.CANNOT_TELL, (*body, advice)
+    word = "cannot tell" if code == ExitCode.CANNOT_TELL else "ctk"
+    return Answer(code, f"{word}: the script ended {seen}, none failed: {ending}", data, body)
 
 
 def _after(case: Path) -> str:
