@@ -26,6 +26,10 @@ SameRule = Literal["strict", "type", "any"]
 """Failures that count as the same: equal in words, kind and exception type; in kind and exception
 type; or any. Without a rule: in kind, exception type and raising place."""
 
+WatchedInputs = Literal["recipe", "full", "none", "failing"]
+"""Values that the cases of a watched program keep: those of `InputsMode`, or `failing`: a recipe,
+but the values of a failing call if its recipe does not show the failure."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

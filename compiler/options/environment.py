@@ -9,7 +9,7 @@ variable decide its effect (config.py, toolkit/watch/hooks.py).
 | `CTK_DUMP` | a folder | save each captured graph and the graph after every stage and pass |
 | `CTK_CHECK` | `off`, `output`, `pass` | compare the first call with eager |
 | `CTK_ON_FAILURE` | `raise`, `fallback`, `warn` | reaction to a failure in the running program |
-| `CTK_INPUTS` | `recipe`, `full`, `none` | how inputs and weights are saved |
+| `CTK_INPUTS` | `recipe`, `full`, `none`, `failing` | how inputs and weights are saved |
 | `CTK_FUEL` | a count from 0 | limit of the rewrites of each compile |
 | `CTK_DISABLE` | `pass,stage/pass` | passes that do not run |
 | `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TypeVar, cast, get_args
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.options.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Environment:
     dump: Path | None = None
     check: Check | None = None
     on_failure: OnFailure | None = None
-    inputs: InputsMode | None = None
+    inputs: WatchedInputs | None = None
     fuel: int | None = None
     disable: tuple[str, ...] = ()
     quota_nbytes: int | None = None
@@ -103,7 +103,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         dump=_read(source, "CTK_DUMP", _folder),
         check=cast("Check | None", _read(source, "CTK_CHECK", _choice(Check))),
         on_failure=cast("OnFailure | None", _read(source, "CTK_ON_FAILURE", _choice(OnFailure))),
-        inputs=cast("InputsMode | None", _read(source, "CTK_INPUTS", _choice(InputsMode))),
+        inputs=cast("WatchedInputs | None", _read(source, "CTK_INPUTS", _choice(WatchedInputs))),
         fuel=_read(source, "CTK_FUEL", _count),
         disable=_read(source, "CTK_DISABLE", _names) or (),
         quota_nbytes=_read(source, "CTK_QUOTA", parse_size),

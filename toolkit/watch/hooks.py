@@ -70,8 +70,9 @@ def debug_compile(
             for every pass as well (`CTK_CHECK`, default `off`).
             `on_failure`: the effect of a failure on the program: `raise`, `fallback` to eager, or
             `warn` (`CTK_ON_FAILURE`, default `raise`).
-            `inputs`: how a case saves inputs and weights: `recipe`, `full` or `none`
-            (`CTK_INPUTS`, default `recipe`).
+            `inputs`: how a case saves inputs and weights: `recipe`, `full`, `none`, or `failing`:
+            the values of a failing call if its recipe does not show the failure (`CTK_INPUTS`,
+            default `recipe`).
             `quota`: limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
             `calls`: number of first calls to compare with eager end to end (default 1).
 

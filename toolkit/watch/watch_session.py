@@ -14,7 +14,7 @@ from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 import torch
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.options.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
 from ctk.compiler.options.environment import environment_dump, parse_size, read_environment
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.processes.link import own_link
@@ -42,8 +42,7 @@ class WatchOptions:
         check: Compare with eager at the first call: nothing, the results, or every pass.
         on_failure: The effect of a failure on the running program.
         quota_nbytes: Limit of `dump`; None: no limit.
-        inputs: The values that cases keep; None: a recipe, or the values of a failing call if the
-            recipe does not show the failure.
+        inputs: The values that cases keep.
         calls: Number of first calls of each compiled callable that are compared with eager, if
             `check` is on: end to end, and graph by graph.
     """
@@ -51,7 +50,7 @@ class WatchOptions:
     dump: Path = DEFAULT_FOLDER
     check: Check = "off"
     on_failure: OnFailure = "raise"
-    inputs: InputsMode | None = None
+    inputs: WatchedInputs = "recipe"
     quota_nbytes: int | None = None
     calls: int = 1
 
@@ -228,7 +227,7 @@ class WatchKeywords(TypedDict, total=False):
     dump: str | Path | None
     check: Check | None
     on_failure: OnFailure | None
-    inputs: InputsMode | None
+    inputs: WatchedInputs | None
     quota: int | str | None
     calls: int | None
 
@@ -257,12 +256,12 @@ def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
     environment = read_environment()
     check = given.get("check") or environment.check or "off"
     on_failure = given.get("on_failure") or environment.on_failure or "raise"
-    inputs = given.get("inputs") or environment.inputs
+    inputs = given.get("inputs") or environment.inputs or "recipe"
     return WatchOptions(
         dump=dump_folder(given.get("dump")).absolute(),
         check=_check_choice("check", check, Check),
         on_failure=_check_choice("on_failure", on_failure, OnFailure),
-        inputs=_check_choice("inputs", inputs, InputsMode) if inputs else None,
+        inputs=_check_choice("inputs", inputs, WatchedInputs),
         quota_nbytes=_parse_quota(given.get("quota")) or environment.quota_nbytes,
         calls=_check_calls(given.get("calls")),
     )

@@ -84,8 +84,9 @@ class WatchedCase:
             dynamic=describe_dynamic(graph),
             roles=roles_of(gm, example_inputs),
         )
-        kept = session.options.inputs or "recipe"
-        watched = cls(session, subject, case, session.folder / case.name, kept=kept)
+        kept = session.options.inputs
+        watched = cls(session, subject, case, session.folder / case.name)
+        watched.kept = "recipe" if kept == "failing" else kept
         watched._save(case)
         return watched
 
@@ -153,7 +154,7 @@ class WatchedCase:
 
     def _keep_values(self, case: Case) -> None:
         """Save the values of a failing call if the recipe does not show the failure."""
-        is_open = self._can_save and self.session.options.inputs is None and case.inputs
+        is_open = self._can_save and self.session.options.inputs == "failing" and case.inputs
         if is_open and self.subject.can_recompile:
             shown = compute_guarded(self._is_shown_by_recipe, f"judging {self.folder}")
             if shown is False:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.compiler.errors import ConfigError, count_of, nearest
-from ctk.compiler.options.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
@@ -44,10 +44,11 @@ class WatchingOptions:
         ),
     ] = None
     inputs: Annotated[
-        InputsMode | None,
+        WatchedInputs | None,
         Flag(
             ("--inputs",),
-            "Inputs and weights that cases keep (default: CTK_INPUTS, else recipe).",
+            "Inputs and weights that cases keep (default: CTK_INPUTS, else failing: a recipe,"
+            " or the values of a failing call if its recipe does not show the failure).",
         ),
     ] = None
     calls: Annotated[
@@ -105,7 +106,7 @@ def run(
         dump=watching.out,
         check=watching.check or read_environment().check or "output",
         on_failure=watching.on_failure,
-        inputs=watching.inputs,
+        inputs=watching.inputs or read_environment().inputs or "failing",
         calls=watching.calls,
     )
     return answer_of_summary(script, summary)
