@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import PrecisionRefused
+from ctk.compiler.errors import PrecisionRefused, count_of
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike
 from ctk.repro_templates.graph.judging import EXCUSES, RunAnswer, RunJudgement, judge_runs
@@ -209,9 +209,10 @@ def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:
 
 def _agreement(calls: Sequence[Played]) -> str:
     errors = [call.error for call in calls if call.error is not None]
-    if errors:
+    if len(errors) == len(calls):
         return f"eager and compiled raise {errors[-1]}"
-    return f"{len(calls)} call(s) of the program give the results of eager"
+    compared = f"{count_of(len(calls) - len(errors), 'call')} of the program compared with eager"
+    return f"{compared}; the others raise {errors[-1]}, as in eager" if errors else compared
 
 
 def _compare_calls(

@@ -41,7 +41,7 @@ from ctk.toolkit.compile_log.operator_faults import find_operator_faults
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.question import ExecutorOracle, Question
-from ctk.toolkit.oracle.questions.judge import NEXT_ISOLATE, raises_alike
+from ctk.toolkit.oracle.questions.judge import NEXT_ISOLATE, conclude, raises_alike
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.targets import record_decisions, target_of
 
@@ -78,7 +78,7 @@ def find_culprit(
                 return find_deadly(case, executor, first, say)
             return Search(first, compiles=1, reason=first.detail)
         if raises_alike(first):  # no values to compare, and eager may break CUDA here
-            return Search(first, compiles=1, reason=first.detail)
+            return Search(conclude(first), compiles=1, reason=first.detail)
     return _find(Questions(case, executor, say), tell)
 
 
@@ -93,7 +93,8 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     if judgement.verdict is not Verdict.REPRODUCES:
         passes = judgement.verdict is Verdict.PASSES
         hidden = find_masked_failures(ask, seen) if passes else ()
-        return Search(judgement, compiles=ask.compiles, reason=judgement.detail, hidden=hidden)
+        found = conclude(judgement)
+        return Search(found, compiles=ask.compiles, reason=found.detail, hidden=hidden)
     tell(judgement)
     ask.case = record_decisions(replace(ask.case, signature=judgement.signature))
     for strategy in STRATEGIES:

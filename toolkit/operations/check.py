@@ -27,7 +27,7 @@ from ctk.toolkit.operations.report.phrases import VERDICTS
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
-from ctk.toolkit.oracle.questions.judge import judge
+from ctk.toolkit.oracle.questions.judge import conclude, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +188,12 @@ def check_case(
     """
     first: Judgement | None = None
     if executor is not None and executor.isolates:
-        first = executor.ask(Question(case, case.signature, Veto()))
+        first = conclude(executor.ask(Question(case, case.signature, Veto())))
         if first.signature is not None and first.signature.is_deadly:
             return GraphCheck(case, first, (), CompileLog())
     recorder = Recorder(keep_calls=True)
     try:
-        judgement = judge(case, expected=case.signature, observer=recorder)
+        judgement = conclude(judge(case, expected=case.signature, observer=recorder))
     except LostAccelerator:
         if first is None:
             raise

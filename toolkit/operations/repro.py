@@ -14,6 +14,7 @@ from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import ReproOptions
 from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.questions.judge import conclude
 from ctk.toolkit.repro.run import ReproRun, write_verified_repro
 
 
@@ -75,7 +76,8 @@ def repro(subject: Subject, inputs: Inputs | None, options: ReproOptions) -> Rep
     with open_subject(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
             options.say(f"run {case.name} with {case.target}", number, len(it.cases))
-            graphs.append(GraphRepro(case, it.executor.ask(Question(case, case.signature, Veto()))))
+            seen = it.executor.ask(Question(case, case.signature, Veto()))
+            graphs.append(GraphRepro(case, conclude(seen)))
         is_shown = any(graph.judgement.tells_of_the_program for graph in graphs)
         whole = None if is_shown else it.end_to_end(options.say)
     if options.out is not None:

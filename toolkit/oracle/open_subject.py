@@ -19,6 +19,7 @@ from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.executors import HANG_SECONDS, executor_for
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, Jobs
 from ctk.toolkit.oracle.progress import Say, silent
+from ctk.toolkit.oracle.questions.judge import conclude
 from ctk.toolkit.processes.link import Watch, apply_limits, set_compiled_limits
 from ctk.toolkit.processes.memory import default_limit_nbytes
 
@@ -52,7 +53,7 @@ class OpenSubject:
     def end_to_end(self, say: Say = silent) -> EndToEnd | None:
         """Compare the program's compiled calls with its eager calls; None for cases and graphs.
 
-        A program without a captured graph runs in eager: it passes, and the detail is the reason.
+        A program without a captured graph, or one that eager refuses, has no answer (INVALID).
 
         Raises:
             CtkError: It could not be captured, and its calls agree: nothing was compared.
@@ -61,19 +62,11 @@ class OpenSubject:
             return None
         say("compare the program's compiled calls with its eager calls")
         program = self.executor.ask_program(self.question())
-        error = self.uncaptured
-        if error is None or program.judgement.verdict is not Verdict.PASSES:
-            return program
-        if isinstance(error, NoGraphError):
-            return _with_reason(program, error)
-        if not isinstance(error, EagerError):
+        error, passes = self.uncaptured, program.judgement.verdict is Verdict.PASSES
+        if passes and error is not None and not isinstance(error, NoGraphError | EagerError):
             raise error
-        return program
-
-
-def _with_reason(found: EndToEnd, error: NoGraphError) -> EndToEnd:
-    why = f"{found.judgement.detail}; {first_line(error)}"
-    return replace(found, judgement=replace(found.judgement, detail=why))
+        why = first_line(error) if isinstance(error, NoGraphError) else ""
+        return replace(program, judgement=conclude(program.judgement, why))
 
 
 @contextmanager

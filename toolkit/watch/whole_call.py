@@ -54,7 +54,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.watch.compared_call import ComparedCall, compared_call, comparing
 from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
-from ctk.toolkit.watch.watch_session import Failure, WatchSession
+from ctk.toolkit.watch.watch_session import CallPart, Failure, WatchSession
 
 logger = logging.getLogger("ctk")
 
@@ -143,26 +143,30 @@ class WatchedCalls:
             self.session.add_call("by_graph", "a graph of it fails")
 
     def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
-        def compare() -> tuple[EndToEnd | None, str, bool]:
+        def compare() -> tuple[EndToEnd | None, CallPart, str, bool]:
             played = real()
             return *self._compare(keeper, played), played.error is not None
 
         found = compute_guarded(compare, f"comparing call {self.made} of {self} with eager")
-        answer, why, has_raised = found or (None, "the comparison failed", False)
-        self.session.add_call("by_graph" if why else "whole", why)
+        answer, part, why, has_raised = found or (None, "by_graph", "the comparison failed", False)
+        self.session.add_call(part, why)
         if answer is not None:
             self._report(answer, has_raised=has_raised)
 
-    def _compare(self, keeper: Keeper, real: Played) -> tuple[EndToEnd | None, str]:
-        """Return the answer for a difference that counts, and why the call was not compared."""
+    def _compare(self, keeper: Keeper, real: Played) -> tuple[EndToEnd | None, CallPart, str]:
+        """Return the answer for a difference that counts, and how the call was compared."""
         try:
             eager = EagerPlays(partial(_play_in_eager, keeper), How())
         except (Died, CannotTell) as end:
-            return None, f"the fork that made it in eager ended ({end})"
+            return None, "by_graph", f"the fork that made it in eager ended ({end})"
         comparison = compare_plays(eager, [real], strides=False)
-        if comparison.answer != "fails":
-            return None, ""
-        return self._find_layer(keeper, eager, comparison.differences), ""
+        if comparison.answer == "flaky":
+            return None, "by_graph", comparison.detail
+        if comparison.answer == "fails":
+            return self._find_layer(keeper, eager, comparison.differences), "whole", ""
+        if real.error is not None:
+            return None, "skipped", f"eager raises {real.error.name} as well"
+        return None, "whole", ""
 
     def _find_layer(
         self, keeper: Keeper, eager: EagerPlays, differences: Sequence[CallDifference]

@@ -39,7 +39,8 @@ def test_a_case_that_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = ctk("run", "--out", tmp_path / "dumps", script)
     assert said.code == 0
     assert said.first == (
-        "no failure: 1 graph(s) compiled; the dumps of 1 are missing or incomplete"
+        "no failure: 1 graph compiled, 1 call compared with eager; "
+        "the dumps of 1 graph are missing or incomplete"
     )
     assert "missing: graph0: case: StorageError: graph0 cannot be written" in said.out
 
@@ -72,7 +73,7 @@ def test_a_folder_that_cannot_be_made_hides_no_graph(tmp_path: Path) -> None:
     script = write(tmp_path, "script.py", SCRIPT)
     said = ctk("run", "--out", script / "dumps", script)
     assert said.code == 125
-    assert said.first.startswith("cannot tell: 1 graph(s) could not be watched: ")
+    assert said.first.startswith("cannot tell: 1 graph could not be watched: ")
     assert "dumps" in said.first
 
 

@@ -218,8 +218,8 @@ def test_a_script_that_dies_while_it_compiles_leaves_its_case(tmp_path: Path) ->
 def test_a_script_that_dies_later_is_no_failure_of_a_compile(tmp_path: Path) -> None:
     script = write(tmp_path, "script.py", DYING_SCRIPT)
     said = ctk("run", script, "later", folder=tmp_path)
-    assert said.code == 125, said.out + said.err
-    assert said.first.startswith("cannot tell: the script ended after 1 graph(s) had been compiled")
+    assert said.code == 134, said.out + said.err
+    assert said.first.startswith("ctk: the script ended after 1 graph had been compiled and comp")
 
 
 def test_a_usage_error_and_help_have_their_own_exit_codes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.compiler.errors import MiscompileError
+from ctk.compiler.errors import MiscompileError, ProgramError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.execution.execute import run_eager
@@ -78,10 +78,13 @@ def test_failures_of_a_script_are_counted(tmp_path: Path):
     assert "guard it with if __name__" in str(summary.error)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for text, code in (
         ("", 0),
         ("import sys; sys.exit('bye')", 1),
+        ("import sys; sys.exit(259)", 3),
+        ("import sys, threading\nthreading.Thread(target=sys.exit, args=(5,)).start()", 0),
         ("raise KeyboardInterrupt", 130),
     ):
         assert run_script(script_of(tmp_path, text), dump=tmp_path / "d").exit_code == code
@@ -104,6 +107,29 @@ def test_a_script_that_compiles_nothing_says_why(tmp_path: Path):
         summary = run_script(script_of(tmp_path, text), dump=tmp_path / "d")
         assert summary.graphs == 0 and reason in summary.why[0]
         torch.compiler.reset()
+
+
+def test_threads_of_a_script_are_watched_to_their_end(tmp_path: Path):
+    text = (
+        "import threading, time, torch\n"
+        "f = torch.compile(lambda x: x + 1, backend='eager')\n"
+        "def late():\n    time.sleep(0.5)\n    f(torch.ones(2))\n"
+        "threading.Thread(target=late).start()\n"
+    )
+    summary = run_script(script_of(tmp_path, text), dump=tmp_path / "d", check="output")
+    assert (summary.graphs, summary.checked, summary.calls.made) == (1, 1, 1)
+
+
+def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    package = tmp_path / "some_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(4)\n")
+    monkeypatch.chdir(tmp_path)
+    summary = run_script("some_package", ["a"], is_module=True, dump=tmp_path / "d")
+    assert summary.exit_code == 4
+    with pytest.raises(ProgramError, match="no module named 'no_such_package'"):
+        run_script("no_such_package.part", is_module=True)
 
 
 # --- a real model ---

@@ -121,6 +121,21 @@ def raises_alike(judgement: Judgement) -> bool:
     return judgement.verdict is Verdict.PASSES and judgement.detail.startswith(_ALIKE)
 
 
+def conclude(judgement: Judgement, uncaptured: str = "") -> Judgement:
+    """Return the judgement for an answer: INVALID if it passes and nothing was compared.
+
+    Args:
+        uncaptured: Why Dynamo captured no graph of the program; empty if it captured one.
+    """
+    if raises_alike(judgement):
+        why = f"nothing was compared: {judgement.detail}; next: give inputs that eager accepts"
+    elif judgement.verdict is Verdict.PASSES and uncaptured:
+        why = f"nothing was compiled: {uncaptured}"
+    else:
+        return judgement
+    return Judgement(Verdict.INVALID, detail=why)
+
+
 class _Lost(Exception):
     """Stands for the exception of eager in another process."""
 
@@ -139,7 +154,11 @@ def _judge_error(
     if compiled.error is not None:
         seen = describe_error(compiled.error, compiling=compiled.phase == "compile")
         if alike(wanted, seen):
-            return Judgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
+            is_wanted = expected is not None and expected.kind in ("missing-error", "other-error")
+            detail = (
+                f"compiled raises {wanted}, as eager does" if is_wanted else f"{_ALIKE} {wanted}"
+            )
+            return Judgement(Verdict.PASSES, detail=detail)
         message = f"{seen.message}; eager raises {wanted}"
         where = find_raise_site(compiled.error)
         return _answer(Signature("other-error", seen.name, where, message=message), expected)
