@@ -46,7 +46,7 @@ def whole(signature: Signature, layer: str, cause: str, line: str = "") -> EndTo
     )  # fmt: skip
 
 
-PASSES = Judgement(Verdict.PASSES, detail="2 call(s) of the program give the results of eager")
+PASSES = Judgement(Verdict.PASSES, detail="2 calls of the program with the results of eager")
 FUSION = replace(
     passed("lowered/fusion", "add", "relu"),
     veto=Veto(rewrites=frozenset({9})),

@@ -13,6 +13,7 @@ from typing import cast
 
 from torch import Tensor
 
+from ctk.compiler.errors import count_of
 from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
@@ -61,7 +62,7 @@ class CaseDiff:
 
     def __str__(self) -> str:
         lines = [line for line in self.graph.splitlines() if line[:1] in ("+", "-")]
-        parts = [f"{len(lines)} lines of the graph"] if lines else []
+        parts = [f"{count_of(len(lines), 'line')} of the graph"] if lines else []
         parts += [f"input {each.what}" for each in self.inputs]
         parts += [f"constant {constant.what}" for constant in self.constants]
         parts += [each.what for each in (*self.settings, *self.facts)]

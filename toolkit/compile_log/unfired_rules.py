@@ -6,7 +6,7 @@ A decomposition counts as a rule: `decompose.aten.gelu.default`.
 from dataclasses import dataclass
 
 from ctk.compiler.dispatch.decomposition_table import Operator, decomposable, explain_decomposition
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, count_of, nearest
 from ctk.compiler.observe import PassRecord
 from ctk.compiler.passes import PASSES, rule_tables
 from ctk.compiler.patterns.matcher import AnyRule, why_not
@@ -30,7 +30,7 @@ class WhyNot:
 
     def __str__(self) -> str:
         if self.fired:
-            said = f"it fired, {self.fired} time(s)"
+            said = f"it fired, {count_of(self.fired, 'time')}"
         else:
             said = self.reason or "it may fire, but was vetoed or came too late"
         return "\n  ".join((f"{self.step}: {said}", *self.notes))

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ctk.compiler.errors import CaptureError, CaseError, CtkError, EagerError, ProgramError
+from ctk.compiler.errors import (
+    CaptureError,
+    CaseError,
+    CtkError,
+    EagerError,
+    ProgramError,
+    count_of,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.demands import CodeNames, demands_of
 from ctk.toolkit.case.usercode.program import UserProgram
@@ -125,8 +132,8 @@ def _load(source: Source, request: CaseOptions) -> list[Case]:
         return cases
     if request.graph >= len(cases):
         raise CaseError(
-            f"graph {request.graph}: {source.spec or source.name} has {len(cases)} graph(s), "
-            "numbered from 0"
+            f"graph {request.graph}: {source.spec or source.name} has "
+            f"{count_of(len(cases), 'graph')}, numbered from 0"
         )
     return [cases[request.graph]]
 

@@ -10,7 +10,7 @@ Nothing is vetoed, so nothing is proved; `bisect` and `diagnose` prove.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ctk.compiler.errors import LostAccelerator
+from ctk.compiler.errors import LostAccelerator, count_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -143,8 +143,10 @@ class CheckReport:
     def _agreement(self) -> str:
         if not self.hidden:
             values = sum(finding.compared for finding in self.findings)
-            counts = f"{len(self.graphs)} graph(s), {len(self.findings)} steps"
-            return f"{counts}, {values} values compared"
+            counts = (
+                f"{count_of(len(self.graphs), 'graph')}, {count_of(len(self.findings), 'step')}"
+            )
+            return f"{counts}, {count_of(values, 'value')} compared"
         first, count = self.hidden[0], len(self.hidden)
         steps = "1 step changes" if count == 1 else f"{count} steps change"
         where = f"{first.where} at {first.node}{', ...' if count > 1 else ''}"

@@ -53,7 +53,7 @@ class OpenSubject:
     def end_to_end(self, say: Say = silent) -> EndToEnd | None:
         """Compare the program's compiled calls with its eager calls; None for cases and graphs.
 
-        A program without a captured graph, or one that eager refuses, has no answer (INVALID).
+        A program has no answer (INVALID) if no graph was captured, or eager raises.
 
         Raises:
             CtkError: It could not be captured, and its calls agree: nothing was compared.

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, count_of, nearest
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.verify_rules.boundary_draws import list_boundary_draws
 from ctk.toolkit.verify_rules.drawing import (
@@ -102,12 +102,14 @@ class VerifyReport:
             return "cannot tell: there is no rule and no pass"
         refuted, idle = self.of("refuted"), self.of("never fired")
         names = ", ".join(str(each.subject) for each in refuted or idle)
+        count = len(self.findings)
+        rules = count_of(count, "rule")
         if refuted:
-            return f"{len(refuted)} of {len(self.findings)} rule(s) refuted: {names}"
+            return f"{len(refuted)} of {rules} refuted: {names}"
         if idle:
-            return f"cannot tell: {len(idle)} of {len(self.findings)} rule(s) never fired: {names}"
-        accepted = sum(finding.accepted for finding in self.findings)
-        return f"all {len(self.findings)} rule(s) hold on {accepted} accepted draws"
+            return f"cannot tell: {len(idle)} of {rules} never fired: {names}"
+        draws = count_of(sum(finding.accepted for finding in self.findings), "accepted draw")
+        return f"{'1 rule holds' if count == 1 else f'all {count} rules hold'} on {draws}"
 
 
 def verify_rules(

@@ -85,7 +85,7 @@ class TestGraphs:
     def test_number_that_does_not_exist(self, two: Path) -> None:
         said = ctk("repro", two, "--graph", 2)
         assert said.code == 2
-        assert "2 graph(s), numbered from 0" in said.err
+        assert "2 graphs, numbered from 0" in said.err
 
 
 class TestCheck:

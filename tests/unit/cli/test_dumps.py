@@ -68,7 +68,7 @@ class TestListAndShow:
         assert "half-written" in problems[".graph1.partial"]
         assert problems["graph2"]
         assert "newer ctk" in problems["graph3"]
-        assert said.data["answer"] == f"4 case(s) in {dump}, 1 failing, 3 unusable"
+        assert said.data["answer"] == f"4 cases in {dump}, 1 failing, 3 unusable"
 
     def test_entry_says_target_failure_and_size(self, case: Path) -> None:
         (entry,) = ctk("ls", case.parent, "--json").data["cases"]

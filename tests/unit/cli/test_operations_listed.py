@@ -34,7 +34,7 @@ def test_operations_with_their_state_and_how_to_go_on(cut_short: Path) -> None:
     assert command[:2] == ["ctk", "diagnose"]
     assert command[-3:] == ["--out", str(cut_short / "short"), "--resume"]
     assert (whole["state"], whole["go_on"], whole["problems"]) == ("finished", None, [])
-    assert said.data["answer"].endswith("2 operation(s), 1 to resume")
+    assert said.data["answer"].endswith("2 operations, 1 to resume")
     assert f"to go on: {short['go_on']}" in ctk("ls", cut_short).out
 
 
@@ -72,6 +72,6 @@ def test_a_huge_tree_is_looked_into_only_so_far(
     said = ctk("ls", tmp_path)
     assert said.code == 0
     assert "more than 20 folders: the others were not looked into" in said.out
-    assert said.first.startswith("10 case(s)") or said.first.startswith("9 case(s)")
+    assert said.first.startswith("10 cases") or said.first.startswith("9 cases")
     with pytest.raises(case_folder.CaseError, match="more than 20 folders: name one in it"):
         case_folder.case_folders(tmp_path)

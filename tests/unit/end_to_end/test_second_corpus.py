@@ -133,9 +133,9 @@ def test_the_same_programs_are_healthy_otherwise(text: str, tmp_path: Path) -> N
 
 def test_a_program_that_takes_no_other_sizes_is_not_given_any() -> None:
     program = program_of(lambda x: x @ torch.ones(3, 3), [torch.randn(3, 3)])
-    assert "4 call(s)" in str(ask(ProgramQuestion(program, "eager")))
+    assert "4 calls" in str(ask(ProgramQuestion(program, "eager")))
     program = program_of(lambda x: torch.ones(3, 3) @ x, [torch.randn(3, 3)])
-    assert "3 call(s)" in str(ask(ProgramQuestion(program, "eager")))
+    assert "3 calls" in str(ask(ProgramQuestion(program, "eager")))
 
 
 def test_each_input_with_the_batch_size_gets_one_more_row() -> None:

@@ -171,7 +171,7 @@ class TestCheck:
         report = ctk.check(scale, (X,))
         assert report.ok
         assert report.findings
-        assert str(report).startswith("no failure: 1 graph(s)")
+        assert str(report).startswith("no failure: 1 graph,")
 
     def test_a_report_of_a_wrong_one(self, tmp_path: Path) -> None:
         report = ctk.check(write(tmp_path, "broken.py", GOOD + BROKEN_PASS))

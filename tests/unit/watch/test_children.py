@@ -113,7 +113,7 @@ def test_a_python_that_is_started_anew(folder: Path):
     code, said = answer(folder, SUBPROCESS, "-u", "-B")
     assert code == 0, said
     assert said["children"] == {"graphs": 2, "processes": 2, "not_watched": 0}
-    assert "2 graph(s) in 2 child process(es)" in said["answer"]
+    assert "2 graphs in 2 child processes" in said["answer"]
 
 
 def test_children_that_are_not_watched_are_counted(folder: Path):

@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ctk.compiler.errors import ConfigError
+from ctk.compiler.errors import ConfigError, count_of
 from ctk.toolkit.cli.commands.diagnose import answer_of_diagnosis
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
@@ -178,7 +178,7 @@ def _lines(command: str, found: "CommandSearch", folder: Path | None) -> Iterato
         yield f"proof      {good if found.confirmed else f'none: {found.reason}'}"
     yield from (f"excluded   {each}" for each in found.excluded)
     graphs = f"{found.graphs} graph{'s' * (found.graphs != 1)}"
-    yield f"cost       {found.runs} runs of the command, {graphs}"
+    yield f"cost       {count_of(found.runs, 'run')} of the command, {graphs}"
     yield from [f"written    {folder}"] * (folder is not None)
     step = _next_step(shlex.split(command))
     yield from [f"next       {step}"] * bool(step)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_folder
@@ -82,11 +82,13 @@ def place_of(path: Path, root: Path) -> Path:
 def headline(root: Path, entries: "list[CaseEntry]", operations: "list[OperationEntry]") -> str:
     """Return how many cases there are, how many fail and how many cannot be used."""
     count = len(operations)
-    more = f"; {count} operation(s), {sum(bool(each.go_on) for each in operations)} to resume"
+    resumable = sum(bool(each.go_on) for each in operations)
+    more = f"; {count_of(count, 'operation')}, {resumable} to resume" if count else ""
     failing = sum(entry.failure is not None for entry in entries)
     broken = sum(entry.problem is not None for entry in entries)
     unusable = f", {broken} unusable" if broken else ""
-    return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}{more if count else ''}"
+    cases = count_of(len(entries), "case")
+    return f"{cases} in {root}, {failing} failing{unusable}{more}"
 
 
 def rows_of(root: Path, entries: "list[CaseEntry]") -> Table:

@@ -217,7 +217,7 @@ def describe_compared(summary: "RunSummary") -> str:
 
 
 def describe_end(summary: "RunSummary") -> str:
-    """Return how the script ended, and what was compared until then."""
+    """Return how the script ended, and how many calls were compared before."""
     if summary.error is not None:
         end = f"raised {type(summary.error).__name__}: {summary.error}".splitlines()[0]
     else:

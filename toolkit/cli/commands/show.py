@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.errors import CaseError, ConfigError, count_of
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.cli.commands.show_package import show_package
 from ctk.toolkit.cli.commands.show_why import show_why
@@ -263,7 +263,7 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     by = ", ".join(dict.fromkeys(each.target for each in found))
     failed = [f"{each.case} raises {each.error}" for each in found if each.error]
     data = {"graphs": [asdict(each) | {"rest": each.rest} for each in found]}
-    headline = f"{len(found)} graph(s) compiled with {by} in {whole:.2f} s"
+    headline = f"{count_of(len(found), 'graph')} compiled with {by} in {whole:.2f} s"
     if failed:
         return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {failed[0]}", data, tuple(rows))
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(rows))
@@ -312,7 +312,7 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     if failed:
         said = f"cannot tell all: {type(failed[0]).__name__}: {failed[0]}".partition("\n")[0]
         return Answer(ExitCode.CANNOT_TELL, said, data, tuple(body))
-    headline = f"{len(data['kernels'])} kernel(s)"
+    headline = count_of(len(data["kernels"]), "kernel")
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(body))
 
 
@@ -340,7 +340,7 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
         found = [explain_operator(recorder.log, rule, chosen)]
     else:
         found = explain_rule(recorder.log, rule)
-    headline = f"{rule}: fired {sum(each.fired for each in found)} time(s)"
+    headline = f"{rule}: fired {count_of(sum(each.fired for each in found), 'time')}"
     data = {"rule": rule, "runs": [document_data(each) for each in found]}
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
+from ctk.compiler.errors import count_of
 from ctk.toolkit.bisect.culprit import in_one_line, option_words
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.case.judgement import Verdict
@@ -80,11 +81,11 @@ def _answer_lines(record: Record) -> Iterator[str]:
 
 
 def _cost(record: Record) -> str:
-    questions = f", {record.questions} questions" if record.questions else ""
+    questions = f", {count_of(record.questions, 'question')}" if record.questions else ""
     if record.remembered:
-        questions += f", {record.remembered} answers remembered"
+        questions += f", {count_of(record.remembered, 'answer')} remembered"
     options = f", {record.option_compiles} for options" if record.option_compiles else ""
-    return f"{record.compiles} compiles{options}{questions}, {record.seconds:.1f} s"
+    return f"{count_of(record.compiles, 'compile')}{options}{questions}, {record.seconds:.1f} s"
 
 
 def headline(record: Record) -> str:

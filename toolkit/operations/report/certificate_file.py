@@ -20,7 +20,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.fx.types import type_text
 from ctk.compiler.fx.walk import graphs_by_path, input_names
 from ctk.toolkit.case.case import Case
@@ -200,7 +200,7 @@ def answer_of(record: CertificateRecord) -> str:
     tried = len(record.refusals) + record.left_out
     how = ending(record.stopped_by, record.unfinished)
     state = how if record.is_minimal else f"not minimal ({how})"
-    return f"{state}: {tried} edits tried, {asked} of them asked about, none reproduces"
+    return f"{state}: {count_of(tried, 'edit')} tried, {asked} of them asked about, none reproduces"
 
 
 def verdict_of(refusal: Refusal) -> str:

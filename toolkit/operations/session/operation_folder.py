@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
@@ -135,7 +135,7 @@ def open_journal(
         go_on = resume_command(header, folder, untold)
         report_resumable(folder, go_on)
         if journal.remembered:
-            say(f"{journal.remembered} answers and results of an earlier run are remembered")
+            say(f"remembered from an earlier run: {count_of(journal.remembered, 'answer')}")
         yield journal, folder, go_on
 
 
