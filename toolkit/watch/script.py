@@ -89,10 +89,7 @@ def run_script(
             around.enter_context(apply_script_environment(script, args, is_module=is_module))
             around.enter_context(collect_reasons(found))
             try:
-                if is_module:
-                    runpy.run_module(str(path), run_name="__main__", alter_sys=True)
-                else:
-                    runpy.run_path(str(script), run_name="__main__")
+                _run_as_main(path, is_module=is_module)
             finally:
                 _join_threads(present)
                 children = read_children(Path(handle.session.book))
@@ -104,8 +101,25 @@ def run_script(
         exit_code, error = 1, _trim_traceback(raised)
     finally:
         handle.uninstall()
+    handle.session.book = ""
+    return _summarize(handle, exit_code, error, found, children)
+
+
+def _run_as_main(path: str | Path, *, is_module: bool) -> None:
+    if is_module:
+        runpy.run_module(str(path), run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(str(Path(path).expanduser()), run_name="__main__")
+
+
+def _summarize(
+    handle: Installed,
+    exit_code: int,
+    error: BaseException | None,
+    found: Collected,
+    children: Children,
+) -> RunSummary:
     session = handle.session
-    session.book = ""
     folder = session.made_folder if session.graphs else None
     why = () if session.graphs or children.graphs else _explain_no_graph(handle, found)
     calls = CallCounts()
