@@ -211,7 +211,9 @@ def _agreement(calls: Sequence[Played]) -> str:
     errors = [call.error for call in calls if call.error is not None]
     if len(errors) == len(calls):
         return f"eager and compiled raise {errors[-1]}"
-    compared = f"{count_of(len(calls) - len(errors), 'call')} of the program with the results of eager"
+    compared = (
+        f"{count_of(len(calls) - len(errors), 'call')} of the program with the results of eager"
+    )
     return f"{compared}; the others raise {errors[-1]}, as in eager" if errors else compared
 
 
