@@ -85,6 +85,10 @@ class NoGraphError(CaptureError):
     """Dynamo captured no graph of a program: all of it runs in eager."""
 
 
+class BuildError(ProgramError):
+    """A user's program raises while it is loaded, or while it builds its model or inputs."""
+
+
 class EagerError(ProgramError):
     """A program raises in eager, so that no compiler is at fault."""
 

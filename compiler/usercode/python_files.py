@@ -17,11 +17,13 @@ only.
 """
 
 import builtins
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from itertools import count
@@ -57,6 +59,35 @@ def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def load_module(name: str, folder: Path) -> ModuleType:
+    """Import a module of a folder by its dotted name (`pack.helper`), as its files import it."""
+    return import_module(f"{_folder_package(folder.resolve())}.{name}")
+
+
+def plain_name(module: str) -> str:
+    """Return the dotted name of a module in its folder: `pack.helper` for one of `load_module`."""
+    name = module.partition(".")[2] if is_of_folder(module) else module
+    return re.sub(r"__\d+$", "", name)
+
+
+def find_loaded(name: str) -> ModuleType | None:
+    """Return the loaded module of a plain name; of several the one that was loaded last."""
+    if name in sys.modules:
+        return sys.modules[name]
+    modules = [(key, module) for key, module in sys.modules.items() if is_of_folder(key)]
+    return next((module for key, module in reversed(modules) if plain_name(key) == name), None)
+
+
+def import_root(path: Path) -> Path:
+    """Return the folder from which a loaded file was imported: above its packages."""
+    for key, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and key != "__main__" and Path(file).resolve() == path.resolve():
+            depth = plain_name(key).count(".") + (path.name == "__init__.py")
+            return path.resolve().parents[depth]
+    return path.resolve().parent
 
 
 def is_loaded(path: Path) -> bool:
@@ -137,6 +168,14 @@ def is_neighbour(name: str, folder: Path) -> bool:
         return False
     files = _find_files(name)
     return files is None or (files != [] and not any(map(is_installed, files)))
+
+
+def is_importable(module: str) -> bool:
+    """Return whether Python itself finds a module; of `a.b`, because a lookup runs code, `a`."""
+    try:
+        return _find_files(module.partition(".")[0]) is not None
+    except ImportError:
+        return False
 
 
 def is_installed(path: Path) -> bool:

@@ -193,7 +193,9 @@ def files_of(path: Path, folder: Path | None = None) -> tuple[Path, ...]:
     """
     path = path.resolve()
     folder = (folder or path.parent).resolve()
-    return reachable([path], lambda file: _imports_of(file, folder))
+    packages = [each / "__init__.py" for each in path.parents if each.is_relative_to(folder)][:-1]
+    starts = [path, *(each for each in packages if each.is_file())]
+    return reachable(starts, lambda file: _imports_of(file, folder))
 
 
 def _imports_of(file: Path, folder: Path) -> Iterator[Path]:

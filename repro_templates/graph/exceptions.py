@@ -55,6 +55,18 @@ OPERATORS = (
 UNNAMED = "an exception that TorchScript does not name"
 """TorchScript's interpreter often keeps neither type nor words of an operator's error."""
 
+MISSING = {
+    "ImportError", "ModuleNotFoundError", "FileNotFoundError", "InvalidCxxCompiler",
+    "TritonMissing", "GPUTooOldForTriton",
+}  # fmt: skip
+"""Exceptions of a machine that lacks a module, a file, a compiler."""
+
+_MISSING = re.compile(
+    r"'_OpNamespace' .* has no attribute|not compiled with CUDA|No CUDA GPUs|no NVIDIA driver"
+    r"|NVIDIA driver on your system is too old|invalid device ordinal"
+)
+"""Words of exceptions about a missing operator or GPU."""
+
 _GOT = re.compile(r"\bgot ([A-Za-z_]+)\((['\"])(.*?)\2,?\)", re.DOTALL)
 _TORCHSCRIPT = re.compile(r"TorchScript interpreter.*\n(\w+): (.*)", re.DOTALL)
 _KERNEL_FILE = re.compile(r"^kernel, \S+:\d+, ")
@@ -117,6 +129,11 @@ def alike(eager: Raised, compiled: Raised) -> bool:
     if len(words & others) >= _ALIKE * shorter:
         return True
     return compiled.is_check and bool(_topics(eager) & _topics(compiled))
+
+
+def is_missing(error: Raised) -> bool:
+    """Return whether a machine lacks a module, a file, an operator or a device of the program."""
+    return error.name in MISSING or _MISSING.search(error.message) is not None
 
 
 def unwrap(error: BaseException) -> list[BaseException]:

@@ -1,13 +1,16 @@
 """Load the compiler under test, and functions that options name, in a repro's own process."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
+from ctk.compiler.observe import first_line
 from ctk.compiler.usercode.python_files import load_file
+
+T = TypeVar("T")
 
 
 class CannotTell(Exception):
@@ -16,6 +19,21 @@ class CannotTell(Exception):
 
 class Excused(Exception):
     """The results differ, and the compiler is not the cause; its text has the reason."""
+
+
+def require(what: str, build: Callable[..., T], *arguments: object) -> T:
+    """Return what a function builds: the program, its inputs, a file.
+
+    Raises:
+        CannotTell: It raises. No compiler has run yet, so the reason is this machine.
+    """
+    try:
+        return build(*arguments)
+    except (CannotTell, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also sys.exit
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise CannotTell(f"{what} cannot be loaded: {reason}") from error
 
 
 def registered_backend(target: str, folder: Path) -> str:
@@ -28,14 +46,15 @@ def registered_backend(target: str, folder: Path) -> str:
 def loaded_function(reference: str, folder: Path) -> Any:
     """Return the function of `module:function` or `sources/file.py:function` (in `folder`)."""
     place, _, name = reference.rpartition(":")
-    try:
+
+    def load() -> Any:
         is_file = place.endswith(".py")
         found: Any = load_file(folder / place) if is_file else importlib.import_module(place)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, OSError) as error:
-        raise CannotTell(f"{reference} is missing: {error}") from error
-    return found
+        return found
+
+    return require(reference, load)
 
 
 def replaced(value: object, found: Mapping[str, object]) -> Any:

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, unwrap
+from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, is_missing, unwrap
 from ctk.repro_templates.graph.judging import EXCUSES, judge_runs
-from ctk.repro_templates.graph.loading import CannotTell, Excused
+from ctk.repro_templates.graph.loading import CannotTell, Excused, require
 from ctk.repro_templates.graph.running import Modes, Run, State, in_float64, run_once, under
 from ctk.repro_templates.numbers.float64 import widen, wider
 from ctk.repro_templates.numbers.layout import layout_kinds
@@ -38,6 +38,8 @@ POLL_SECONDS = 0.1
 CAME_TO_ITS_END = 86
 RAISED = 87
 """Exit codes of a child that survived its compiled program."""
+UNDECIDED = 88
+"""Exit code of a child in which the program cannot be built."""
 
 Failure = tuple[str, str, str]
 """Kind, name of the result or exception, and detail."""
@@ -79,9 +81,18 @@ class GraphProgram:
 def main(program: GraphProgram) -> int:
     """Print the verdict; return the exit code."""
     torch.set_default_dtype(getattr(torch, program.modes["default_dtype"]))
+    program = replace(
+        program,
+        module=partial(require, "the program", program.module),
+        inputs=partial(require, "inputs()", program.inputs),
+        compiled=partial(require, "the target", program.compiled),
+    )
     if CHILD in sys.argv:
         try:
             run(program, program.compiled())
+        except CannotTell as reason:
+            print(reason, file=sys.stderr)
+            return UNDECIDED
         except Exception:  # its exceptions are seen without a child
             return RAISED
         return CAME_TO_ITS_END
@@ -127,6 +138,8 @@ def find_failure(program: GraphProgram) -> Failure | None:
     if program.measure:
         return program.measure(program)
     eager, wanted = run_or_error(program)
+    if eager is None:
+        check_exception(program.expected, wanted)
     if program.crash and (crash := program.crash()):
         return crash
     if eager is None:
@@ -165,6 +178,18 @@ def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:
         raise
     except Exception as error:
         return None, describe_error(error)
+
+
+def check_exception(expected: Mapping[str, Any], eager: Raised) -> None:
+    """Raise `CannotTell` if eager raises for another reason than the program itself.
+
+    The script was written where eager gave results, or raised another exception.
+    """
+    kind, name = expected["kind"], expected["exception"]
+    is_own = kind in (None, *OUTCOMES, *DEADLY)
+    is_other = kind == "missing-error" and name not in (None, eager.name)
+    if not is_own or is_other or (is_missing(eager) and eager.name != name):
+        raise CannotTell(f"eager raises {eager}")
 
 
 def find_other_outcome(program: GraphProgram, wanted: Raised) -> Failure | None:
@@ -268,8 +293,8 @@ def describe(error: BaseException, expected: Mapping[str, Any]) -> Failure:
     is_dynamo = "TorchDynamoException" in kinds_of(error) and not is_backend
     if is_dynamo and name != expected["exception"]:
         raise CannotTell(f"Dynamo cannot capture the program again: {error_line(error)}")
-    if isinstance(error, ImportError) and name != expected["exception"]:
-        raise CannotTell(f"something is not installed: {error_line(error)}")
+    if is_missing(describe_error(error)) and name != expected["exception"]:
+        raise CannotTell(f"something is missing here: {error_line(error)}")
     kind = "compile-error" if is_backend else "runtime-error"
     if expected["kind"] in ERRORS:
         kind = expected["kind"]  # torch.compile compiles at the first call: they look alike
@@ -315,6 +340,8 @@ def end_of_child(timeout_seconds: float, memory_nbytes: int | None) -> Failure |
     finally:
         child.kill()
         child.wait()
+    if code == UNDECIDED:
+        raise CannotTell("the program cannot be built in a child process")
     if code < 0:
         return "signal", str(-code), "the compiled program was killed"
     if code not in (CAME_TO_ITS_END, RAISED):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused, count_of
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.graph.exceptions import Raised, alike
+from ctk.repro_templates.graph.exceptions import Raised, alike, is_missing
 from ctk.repro_templates.graph.judging import EXCUSES, RunAnswer, RunJudgement, judge_runs
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.compare import compare_values
@@ -68,6 +68,8 @@ class Comparison:
         call: Its number from 1; 0 when none does.
         more: The change of that call against the program's own, of `CHANGES`; empty for none.
         detail: Why it passes, is flaky or excused; for a failure, notes on its reference.
+        raised: The exception of eager if no call gives results: nothing is compared. Also if a
+            call lacks a module, a file, an operator or a device.
     """
 
     answer: RunAnswer
@@ -75,6 +77,7 @@ class Comparison:
     call: int = 0
     more: str = ""
     detail: str = ""
+    raised: Raised | None = None
 
     @property
     def is_excused(self) -> bool:
@@ -194,7 +197,9 @@ def compare_plays(
         difference = CallDifference("state", "call1.state.torch.generator", detail)
         return Comparison("fails", (difference,), call=1)
     doubtful.sort(key=lambda calls: calls.is_excused)
-    return next(iter(doubtful), Comparison("passes", detail=_agreement(eager.first)))
+    raised = _exception_of_all(eager.first)
+    passed = Comparison("passes", detail=_agreement(eager.first), raised=raised)
+    return next(iter(doubtful), passed)
 
 
 def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:
@@ -205,6 +210,13 @@ def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:
     if len(compiled) < 2 or not all(call.run.drew_random for call in compiled):
         return False
     return not any(call.run.drew_random for call in (*eager.first, *eager.again))
+
+
+def _exception_of_all(calls: Sequence[Played]) -> Raised | None:
+    """Return the exception that every call raises, or that a missing part of the program raises."""
+    errors = [call.error for call in calls if call.error is not None]
+    missing = next((error for error in errors if is_missing(error)), None)
+    return missing or (errors[-1] if errors and len(errors) == len(calls) else None)
 
 
 def _agreement(calls: Sequence[Played]) -> str:

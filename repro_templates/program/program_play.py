@@ -33,6 +33,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value, extent, is_freed
 from ctk.compiler.torch_compat.process.process_state import outside_function_modes
 from ctk.repro_templates.graph.exceptions import Raised, describe_error
+from ctk.repro_templates.graph.loading import require
 from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
 from ctk.repro_templates.graph.running import (
     Run,
@@ -431,10 +432,15 @@ def around_call(how: How, number: int, tape: Tape | None) -> Generator[None, Non
 
 
 def playable_of(names: Mapping[str, Any]) -> Playable:
-    """Return the program in a file's names: `model()`, `inputs()`, `warmups()`, `between`."""
-    model, before = names["model"](), generator_states()
-    last = arguments_of(names["inputs"]())
-    earlier = [arguments_of(each) for each in names["warmups"]()] if "warmups" in names else []
+    """Return the program in a file's names: `model()`, `inputs()`, `warmups()`, `between`.
+
+    Raises:
+        CannotTell: One of them raises.
+    """
+    model, before = require("model()", names["model"]), generator_states()
+    last = arguments_of(require("inputs()", names["inputs"]))
+    calls = require("warmups()", names["warmups"]) if "warmups" in names else ()
+    earlier = [arguments_of(each) for each in calls]
 
     def again() -> Arguments:
         with torch.random.fork_rng(devices=[]):

@@ -18,8 +18,9 @@ import torch
 
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
+from ctk.repro_templates.graph.exceptions import Raised, is_missing
 from ctk.repro_templates.graph.loading import CannotTell, Excused
-from ctk.repro_templates.graph.verdict import AGREES, held_nbytes, report
+from ctk.repro_templates.graph.verdict import AGREES, OUTCOMES, held_nbytes, report
 from ctk.repro_templates.program.program_compare import CallDifference
 from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of
 from ctk.repro_templates.program.program_sides import (
@@ -76,13 +77,26 @@ def difference_text(repro: ProgramRepro) -> str | None:
     if sides.is_excused:
         raise Excused(f"{sides.answer}: {sides.detail}")
     if sides.answer == "passes":
+        check_compared(sides.raised, repro.expected)
         return None
     wanted = [
         difference for difference in sides.differences if is_wanted(difference, repro.expected)
     ]
     first = (*wanted, *sides.differences)[0]
+    if not wanted and first.exception and is_missing(Raised(first.exception, first.detail)):
+        raise CannotTell(f"something is missing here: {first.exception}: {first.detail}")
     seen = f"{first.kind} at {first.name}: {' '.join(first.detail.split())}"
     return seen if wanted else f"another failure: {seen}"
+
+
+def check_compared(raised: Raised | None, expected: Mapping[str, Any]) -> None:
+    """Raise `CannotTell` if eager raises in every call, and did not for the author."""
+    if raised is None:
+        return
+    if expected["kind"] not in OUTCOMES or (
+        is_missing(raised) and raised.name != expected["exception"]
+    ):
+        raise CannotTell(f"eager raises {raised}")
 
 
 def is_wanted(found: CallDifference, expected: Mapping[str, Any]) -> bool:

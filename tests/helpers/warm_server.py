@@ -175,6 +175,7 @@ def run_and_end() -> None:
     except SystemExit as leaving:
         status = leaving.code
     except BaseException as error:
+        sys.last_value = error  # as the interpreter does
         sys.excepthook(type(error), error, error.__traceback__)
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
     if not isinstance(status, int | None):

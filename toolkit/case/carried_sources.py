@@ -10,18 +10,23 @@ A module (`my_passes:fold`) is imported by name if possible, else loaded from th
 holds only the code that the names need (`usercode.slicing`).
 """
 
-import importlib.util
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from ctk.compiler.errors import CaseError, StorageError
+from ctk.compiler.usercode.python_files import find_loaded, is_importable
 from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder, replace_file
 from ctk.toolkit.case.formats.scrub import find_scrubbed_lines, scrub
-from ctk.toolkit.case.graphs.callables import is_file, registering_files
+from ctk.toolkit.case.graphs.callables import (
+    is_file,
+    namespaces_of,
+    own_files,
+    registering_files,
+)
 from ctk.toolkit.case.manifest import Manifest, map_strings
 from ctk.toolkit.case.usercode.named_sources import place_sources, references_in, source_files
 from ctk.toolkit.case.usercode.slicing import slice_files
@@ -39,6 +44,7 @@ class SourcePlan:
         listed: The places of `Case.sources` and of the files that target and options name; the
             other copies are their neighbours.
         registering: The places of files that register operators of the graph.
+        modules: The places of the user's modules that the graph calls, by name.
     """
 
     target: str
@@ -47,6 +53,14 @@ class SourcePlan:
     listed: tuple[str, ...] = ()
     texts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     registering: tuple[str, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def search(self) -> tuple[str, ...]:
+        """The folders from which a script imports the copies."""
+        roots = (root_of_copy(name, Path(place)) for name, place in self.modules.items())
+        others = [FOLDER] if self.copies else []
+        return tuple(dict.fromkeys([*others, *(root.as_posix() for root in roots)]))
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -66,8 +80,8 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     for path in case.sources:
         if not path.is_file():
             raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
-    operators = _registering(case)
-    files = _files(case, operators)
+    operators, own = _registering(case), own_files(case.graph)
+    files = _files(case, [*operators, *(path for path, _ in own.values())])
     placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
     cut = _cut(case, files, placed, operators)
     copies = {place: path for place, path in placed.items() if path in cut}
@@ -81,7 +95,9 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     texts = {place: cut[path] for place, path in copies.items()}
     names = {path.name for path in operators}
     registering = tuple(place for place in listed if copies[place].name in names)
-    return SourcePlan(target, config, copies, listed, texts, registering)
+    by_path = {path: place for place, path in copies.items()}
+    own_places = {name: by_path[path] for name, (path, _) in own.items() if path in by_path}
+    return SourcePlan(target, config, copies, listed, texts, registering, own_places)
 
 
 def _registering(case: Case) -> dict[Path, set[str]]:
@@ -99,14 +115,17 @@ def _cut(
 ) -> dict[Path, bytes]:
     """Return the content to copy of each file: all of it if only the case lists the file."""
     names: dict[Path, set[str]] = {path: set() for path in files}
-    spaces = {space for found in operators.values() for space in found}
+    own = own_files(case.graph).values()
+    for path, functions in own:
+        names[path] |= functions
+    named = [*operators, *(path for path, _ in own)]
+    spaces = namespaces_of(case.graph).union(*operators.values())
     for reference in references_in(case.target, case.config):
         place = _copy_of(reference, placed)
         if place and placed[place] in names:
             names[placed[place]].add(reference.attribute.partition(".")[0])
     wanted = {
-        path: frozenset(found) if found or path in operators else None
-        for path, found in names.items()
+        path: frozenset(found) if found or path in named else None for path, found in names.items()
     }
     try:
         return slice_files(wanted, spaces)
@@ -163,13 +182,34 @@ def _scrub_source(data: bytes) -> bytes:
     return (after + note if numbers else after).encode()
 
 
+def root_of_copy(module: str, copy: Path) -> Path:
+    """Return the folder from which a module is imported whose file is given."""
+    return copy.parents[module.count(".") + (copy.name == "__init__.py")]
+
+
+def copies_of_modules(imports: Iterable[str], sources: Iterable[Path]) -> dict[str, Path]:
+    """Return the folder of each module of which a case carries a copy."""
+    found: dict[str, Path] = {}
+    for module in imports:
+        parts = module.split(".")
+        for path in sources:
+            own = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
+            if not is_file(module) and list(own[-len(parts) :]) == parts:
+                found[module] = root_of_copy(module, path)
+    return found
+
+
 def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
     """Return modules and files to import; a deleted file is replaced by its copy."""
     copies = {path.name: str(path) for path in case.sources}
-    return tuple(
-        each if not is_file(each) or Path(each).is_file() else copies.get(Path(each).name, each)
-        for each in imports
-    )
+
+    def absolute(name: str) -> str:
+        if is_file(name):
+            return name if Path(name).is_file() else copies.get(Path(name).name, name)
+        own = None if is_importable(name) else find_loaded(name)
+        return str(getattr(own, "__file__", None) or name)
+
+    return tuple(map(absolute, imports))
 
 
 def absolute_references(case: Case) -> tuple[str, dict[str, object]]:
@@ -187,7 +227,7 @@ def resolve_references(manifest: Manifest, folder: Path) -> tuple[str, dict[str,
 
     def resolve(reference: Reference) -> str:
         place = reference.place if reference.is_file else f"{FOLDER}/{reference.place}.py"
-        if place in places and (reference.is_file or not _is_importable(reference.place)):
+        if place in places and (reference.is_file or not is_importable(reference.place)):
             return f"{places[place]}:{reference.attribute}"
         is_in_home = reference.place.startswith("~/")
         references = Path(reference.place).expanduser() if is_in_home else reference.place
@@ -210,14 +250,6 @@ def _map_references(
         return (reference and change(reference)) or text
 
     return renamed(target), cast("dict[str, object]", map_strings(config, renamed))
-
-
-def _is_importable(module: str) -> bool:
-    """Return whether Python finds a module; submodules count, because a lookup runs code."""
-    try:
-        return "." in module or importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _copy_of(reference: Reference, copies: Mapping[str, Path]) -> str | None:

@@ -53,8 +53,10 @@ def named_inputs(case: Case) -> dict[str, object]:
     """
     names = input_names(case.graph)
     if len(names) != len(case.inputs):
+        inputs = "1 input" if len(case.inputs) == 1 else f"{len(case.inputs)} inputs"
+        placeholders = "1 placeholder" if len(names) == 1 else f"{len(names)} placeholders"
         raise CaseError(
-            f"case {case.name} has {len(case.inputs)} inputs for {len(names)} placeholders "
+            f"case {case.name} has {inputs} for {placeholders} "
             f"({', '.join(names)}); give one value per placeholder, or capture it again"
         )
     return dict(zip(names, case.inputs, strict=True))

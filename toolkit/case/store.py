@@ -26,6 +26,7 @@ from ctk.toolkit.case.carried_sources import (
     SourcePlan,
     absolute_files,
     absolute_references,
+    copies_of_modules,
     copy_sources,
     plan_sources,
     resolve_references,
@@ -230,7 +231,9 @@ def load_case(
     if not trust:
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
-    load_imports(manifest.imports, allowed, folder.resolve(), set(words.calls))
+    sources = tuple((folder / source).resolve() for source in manifest.sources)
+    copies = copies_of_modules(manifest.imports, sources)
+    allowed |= load_imports(manifest.imports, allowed, folder.resolve(), set(words.calls), copies)
     replace_missing(manifest.groups)
     graph, inputs = _graph_and_inputs(folder, manifest, data, allowed, trust=trust, device=device)
     return Case(
@@ -241,7 +244,7 @@ def load_case(
         modes=manifest.modes,
         signature=manifest.signature,
         name=manifest.name,
-        sources=tuple((folder / source).resolve() for source in manifest.sources),
+        sources=sources,
         dynamic=manifest.dynamic,
         synthetic=manifest.synthetic,
         roles=manifest.roles,

@@ -46,7 +46,9 @@ def ask_in_isolation(
             target = with_absolute_file(target)
             seen = player.play(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
-            return Compared(judge_answer(seen), call, has_compiled=False, more=seen.more)
+            return Compared(
+                judge_answer(seen), call, has_compiled=False, more=seen.more, raised=seen.raised
+            )
 
         return answer_by(play, question)
 

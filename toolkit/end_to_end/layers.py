@@ -39,8 +39,12 @@ def ask(question: ProgramQuestion) -> EndToEnd:
 def answer_by(play: Play, question: ProgramQuestion) -> EndToEnd:
     """Return the answer of the plays of a program: with its target, and down the ladder."""
     found = play(question.target, question.config)
+    judgement = found.judgement
+    if judgement.verdict is Verdict.PASSES and found.raised:
+        detail = f"eager raises {found.raised}: no result is compared"
+        judgement = Judgement(Verdict.INVALID, detail=detail)
     whole = EndToEnd(
-        found.judgement,
+        judgement,
         found.call,
         program=question.program.name,
         target=question.target,

@@ -76,12 +76,14 @@ class Compared:
         call: The number of that call, from 1; 0 for none.
         has_compiled: Whether a graph was compiled in that call; False if unknown.
         more: The change of that call against the program's own, of `CHANGES`; empty for none.
+        raised: The exception of eager if both sides raise it and give no results; else empty.
     """
 
     judgement: Judgement
     call: int
     has_compiled: bool
     more: str = ""
+    raised: str = ""
 
 
 class ProgramPlays:
@@ -124,7 +126,8 @@ class ProgramPlays:
                 played = self._play(self.eager.how, compile_counting, stance)
             plays = compare_plays(self.eager, played, strides=self.question.strides)
         has_compiled = plays.call in compiled_in
-        return Compared(judge_plays(plays, played), plays.call, has_compiled, plays.more)
+        judgement, raised = judge_plays(plays, played), str(plays.raised or "")
+        return Compared(judgement, plays.call, has_compiled, plays.more, raised)
 
     def _at_home(self) -> AbstractContextManager[None]:
         return search_last(self.question.program.path.parent)

@@ -13,6 +13,22 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.targets.base import Target
 
+_NO_VERDICT = """
+def end_without_verdict():
+    \"\"\"Report an import or a file that fails before the verdict.\"\"\"
+    error = getattr(sys, "last_value", None)
+    reason = "the script ended itself" if error is None else f"{{type(error).__name__}}: {{error}}"
+    print(f"CANNOT TELL: {{' '.join(reason.split())}}; this script was written with torch {torch}")
+    sys.stdout.flush()
+    os._exit(125)
+
+
+if __name__ == "__main__":
+    atexit.register(end_without_verdict)
+"""
+NO_VERDICT_IMPORTS = ("import atexit", "import os", "import sys")
+VERDICT_NEXT = "    atexit.unregister(end_without_verdict)"
+
 _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
 
 
@@ -23,6 +39,11 @@ class Versions:
     torch: str
     python: str
     platform: str
+
+
+def no_verdict_text(versions: Versions) -> str:
+    """Return the code by which a script that ends before its verdict exits with 125."""
+    return _NO_VERDICT.strip().format(torch=versions.torch)
 
 
 def current_versions() -> Versions:

@@ -20,13 +20,20 @@ from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS
-from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls
+from ctk.toolkit.case.graphs.callables import is_file, modules_of_calls, modules_of_torch
 from ctk.toolkit.case.graphs.process_groups import groups_of
 from ctk.toolkit.case.inputs import named_inputs
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
-from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
+from ctk.toolkit.repro.header import (
+    NO_VERDICT_IMPORTS,
+    VERDICT_NEXT,
+    Versions,
+    current_versions,
+    docstring_of,
+    no_verdict_text,
+)
 from ctk.toolkit.repro.inputs import inputs_body, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
@@ -158,30 +165,32 @@ def render_script(
     backend = target.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
     imports = (*module.imports, *([FREEZING_IMPORT] if freezes else []))
-    beginning = _beginning(carried.imports, imports, own, versions)
+    beginning = _beginning(carried.imports, imports, own, versions, plan.search)
     docstring = docstring_of(case, plan, target, culprit_pass, clean_run, versions, failure)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
     return ReproScript("\n\n\n".join(parts) + "\n", sources.data)
 
 
-def _beginning(carried: Sequence[str], program: Sequence[str], own: str, versions: Versions) -> str:
+def _beginning(
+    carried: Sequence[str],
+    program: Sequence[str],
+    own: str,
+    versions: Versions,
+    folders: Sequence[str],
+) -> str:
     """Return the import statements: the standard library, then torch and the program's own."""
     plain = {line for line in carried if not _IS_TORCH.match(line)}
-    plain |= {"import os", "import sys"}
-    if "Path(" in own:
-        plain.add("from pathlib import Path")
+    plain |= {*NO_VERDICT_IMPORTS, "from pathlib import Path"}
     if "importlib." in own:
         plain.add("import importlib")
     math = [name for name in ("inf", "nan") if re.search(rf"\b{name}\b", own)]
     if math:
         plain.add(f"from math import {', '.join(math)}")
     torch_lines = {line for line in carried if _IS_TORCH.match(line)} | {"import torch", *program}
-    lines = [*sorted(plain, key=_import_order), "", *_CACHES, "", "try:"]
-    lines += [f"    {line}" for line in sorted(torch_lines, key=_import_order)]
-    lines += ["except ImportError as error:"]
-    origin = f"; this script was written with torch {versions.torch}"
-    lines += [f'    print(f"CANNOT TELL: {{error}}{origin}")', "    sys.exit(125)"]
-    return "\n".join(lines)
+    lines = [*sorted(plain, key=_import_order), "", *_CACHES]
+    lines += [f'sys.path.append(str(Path(__file__).resolve().parent / "{f}"))' for f in folders]
+    late = sorted(torch_lines, key=_import_order)
+    return "\n".join((*lines, "\n", no_verdict_text(versions), "", *late))
 
 
 def _import_order(line: str) -> tuple[bool, str]:
@@ -207,7 +216,8 @@ def _settings(case: Case, plan: SourcePlan, target: Target, *, has_data: bool) -
 def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
     """Return the function that builds the program; operators of the user are registered first."""
     lines = ["def module():", '    """Build the program with its constants."""']
-    modules = (call for call in modules_of_calls(case.graph) if not is_file(call))
+    modules = [call for call in modules_of_calls(case.graph) if not is_file(call)]
+    modules = dict.fromkeys([*modules, *modules_of_torch(case.graph)])
     imports = [f"importlib.import_module({literal(each)})" for each in modules]
     imports += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
     lines += [f"    {line}  # its operators" for line in imports]
@@ -236,8 +246,6 @@ def _compile_function(
     options = f"DEFAULTS | {options}" if target.defaults else f"{options} or None"
     lines = [f"def compiled({'program=None' if is_timed else ''}):"]
     lines += ['    """Return the module compiled by the target."""']
-    if plan.copies:
-        lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
     lines.append("    torch.compiler.reset()")
     if freezes:
         lines.extend(FREEZING)
@@ -308,7 +316,7 @@ def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
     lines += used
     inner = textwrap.indent("\n".join(lines), " " * 8)
     program = f"    program = GraphProgram(\n{inner}\n    )"
-    return f'if __name__ == "__main__":\n{program}\n    sys.exit(main(program))'
+    return f'if __name__ == "__main__":\n{program}\n{VERDICT_NEXT}\n    sys.exit(main(program))'
 
 
 def _functions(plan: SourcePlan, target: Target) -> list[str]:

@@ -260,7 +260,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, error: BaseException) -> 
 def test_a_case_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match=r"config\.hook .*'module:function'"):
         save_case(linear_case(config={"hook": print}), tmp_path / "case")
-    with pytest.raises(CaseError, match="1 inputs for 3 placeholders"):
+    with pytest.raises(CaseError, match="1 input for 3 placeholders"):
         save_case(linear_case(inputs=(1,)), tmp_path / "case")
     assert list(tmp_path.iterdir()) == []
 

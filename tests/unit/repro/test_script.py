@@ -109,7 +109,7 @@ def test_nothing_half_written(folder: Path) -> None:
     before = (folder / "repro.py").read_text()
     with pytest.raises(CaseError, match=r"input .* is a object"):
         write_repro(dataclasses.replace(case, inputs=(object(),)), folder)
-    with pytest.raises(CaseError, match="2 inputs for 1 placeholders"):
+    with pytest.raises(CaseError, match="2 inputs for 1 placeholder "):
         write_repro(dataclasses.replace(case, inputs=(1, 2)), folder)
     with pytest.raises(CaseError, match="does not exist"):
         write_repro(dataclasses.replace(case, sources=(folder / "gone.py",)), folder)

@@ -13,14 +13,14 @@ So an untrusted `graph.json` cannot reach `os.system`, `torch.load` or a file. C
 6. `module:function`: a function of the user (`allow_in_graph`), only from a module that the case
    lists in `imports` and the user allowed.
 
-No module is imported for a name except in case 6 (`load_imports`), and unregistered operators are
-not looked up.
+No module is imported for a name except in case 6 (`load_imports`), and modules of torch for an
+operator of torch that is not registered yet (`late_operators`).
 """
 
 import contextlib
 import importlib
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,22 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import arguments, operators
-from ctk.compiler.usercode.python_files import is_of_folder, load_file
+from ctk.compiler.torch_compat.fx.late_operators import modules_that_register, register_late
+from ctk.compiler.usercode.python_files import (
+    find_loaded,
+    is_importable,
+    is_of_folder,
+    load_file,
+    load_module,
+    plain_name,
+)
 from ctk.compiler.usercode.references import search_last
+from ctk.repro_templates.graph.code_owner import is_users
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.strict_json import look_up
 from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.case.graphs.callable_places import PLACES
-
-_ON_DEMAND = ("torch.ao.quantization.fx._decomposed",)
-"""Modules of torch that register operators and that `import torch` does not load."""
+from ctk.toolkit.case.trust.demands import is_torch_name
 
 _FILE_WORDS = ("file", "path")
 
@@ -86,7 +93,8 @@ def _op_from_name(parts: list[str]) -> Any:
         raise CaseError(
             f"{quote_value(shown)} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
         )
-    is_known = operators.is_registered(f"{parts[0]}::{parts[1]}")
+    qualified = f"{parts[0]}::{parts[1]}"
+    is_known = operators.is_registered(qualified) or register_late(qualified)
     found: Any = getattr(torch.ops, parts[0]) if is_known else None
     for part in parts[1:]:
         found = getattr(found, part, None)
@@ -134,7 +142,7 @@ def _user_function_name(target: object) -> str:
     loaded = sys.modules.get(module) if isinstance(module, str) else None
     is_found = isinstance(name, str) and getattr(loaded, name, None) is target
     if is_found and module != "__main__" and str(module).split(".")[0] != "torch":
-        return f"{module}:{name}"
+        return f"{plain_name(str(module))}:{name}"
     raise CaseError(
         f"{target!r} cannot be kept in a case: it is neither on ctk's list nor a function at the "
         "top level of a module that can be imported; move it into a module, or register it as a "
@@ -149,8 +157,8 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
             f"the case calls {quote_value(name)}; that runs code of module {module!r}. If you "
             f"trust it, allow it: load_case(folder, allow_imports=({quote_value(module)},))"
         )
-    found = getattr(sys.modules.get(module), function, None) if function.isidentifier() else None
-    if callable(found) and getattr(found, "__module__", None) == module:
+    found = getattr(find_loaded(module), function, None) if function.isidentifier() else None
+    if callable(found) and plain_name(getattr(found, "__module__", None) or "") == module:
         return found
     raise CaseError(f"module {module!r} has no function {quote_value(function)} of its own")
 
@@ -170,7 +178,9 @@ def module_of_target(name: str) -> str | None:
     file = operators.registering_file(qualified)
     module = operators.custom_op_module(qualified) or _module_of(file)
     if module is not None and module.split(".")[0] == "torch":
-        return module if module in _ON_DEMAND else None
+        return None
+    if module is not None and (is_of_folder(module) and "." in plain_name(module)):
+        return plain_name(module)
     if module is not None and module != "__main__" and not is_of_folder(module):
         return module
     return file if file is not None and is_file(file) else None
@@ -185,6 +195,42 @@ def _module_of(file: str | None) -> str | None:
 def is_file(module: str) -> bool:
     """Return whether a result of `module_of_target` is the path of a file."""
     return module.endswith(".py")
+
+
+def own_files(gm: GraphModule) -> dict[str, tuple[Path, set[str]]]:
+    """Return the user's own modules that define or register the functions of a graph.
+
+    Returns:
+        For each module, by its plain name: its file, and the names of its functions in the graph.
+    """
+    found: dict[str, tuple[Path, set[str]]] = {}
+    for name, module in _modules_by_call(gm):
+        loaded = find_loaded(module)
+        if loaded is not None and loaded.__file__ and is_users(loaded):
+            _, names = found.setdefault(module, (Path(loaded.__file__).resolve(), set()))
+            names.update([name.partition(":")[2]] if ":" in name else [])
+    return found
+
+
+def namespaces_of(gm: GraphModule) -> set[str]:
+    """Return the namespaces of the operators of a graph that are not torch's own."""
+    names: set[str] = set()
+    for target in _targets_of_calls(gm):
+        with contextlib.suppress(CaseError):
+            names.add(target_to_name(target))
+    return {name.split(".")[2] for name in names if ":" not in name and not is_torch_name(name)}
+
+
+def modules_of_torch(gm: GraphModule) -> tuple[str, ...]:
+    """Return the modules of torch that register the operators which it registers in Python."""
+    found = (operators.qualified_name_of(t) for t in _targets_of_calls(gm) if _is_operator(t))
+    names = dict.fromkeys(name.partition(".")[0] for name in found)
+    late = (name for name in names if operators.registering_file(name) is not None)
+    return tuple(dict.fromkeys(module for name in late for module in modules_that_register(name)))
+
+
+def _is_operator(target: object) -> bool:
+    return operators.kind_of(target) in ("overload", "packet")
 
 
 def names_of_calls(gm: GraphModule) -> tuple[str, ...]:
@@ -230,32 +276,50 @@ def _targets_of_calls(gm: GraphModule) -> Iterator[object]:
 
 
 def load_imports(
-    listed: Collection[str], allow_imports: Collection[str], folder: Path, calls: Iterable[str]
-) -> None:
-    """Import the modules that a case lists and the user allowed.
+    listed: Collection[str],
+    allow_imports: Collection[str],
+    folder: Path,
+    calls: Iterable[str],
+    copies: Mapping[str, Path],
+) -> set[str]:
+    """Import the modules that a case lists and the user allowed; return their names.
 
     A file can register its operators once per process, so it is skipped if all are registered.
 
     Args:
         listed: Modules, and files below the folder.
+        copies: The folder from which a module is imported, if Python itself does not find it.
 
     Raises:
         CaseError: An allowed module cannot be imported.
     """
-    is_complete = all(map(_is_there, calls))
-    for name in listed:
-        if name not in allow_imports or (is_file(name) and is_complete):
-            continue
+    is_complete, names = all(map(_is_there, calls)), set[str]()
+    for name in filter(allow_imports.__contains__, listed):
         try:
-            with search_last(Path.cwd()):
-                load_file(folder / name) if is_file(name) else importlib.import_module(name)
+            if not is_file(name):
+                names.add(name)
+                _import(name, copies.get(name))
+            elif not is_complete:
+                names.add(plain_name(load_file(folder / name).__name__))
         except Exception as error:  # the user's module may raise anything
             raise CaseError(
                 f"module {name!r}, which the case needs, cannot be imported: {error!r}"
             ) from error
+    return names
+
+
+def _import(name: str, copy: Path | None) -> None:
+    with search_last(Path.cwd()):
+        if copy is None or is_importable(name):
+            importlib.import_module(name)
+            return
+    if find_loaded(name) is None:
+        load_module(name, copy)
 
 
 def _is_there(name: str) -> bool:
+    if ":" in name:
+        return hasattr(find_loaded(name.partition(":")[0]), name.partition(":")[2])
     parts = name.split(".")
     is_operator = name.startswith("torch.ops.") and parts[2] != "higher_order" and len(parts) > 3
     return not is_operator or operators.is_registered("::".join(parts[2:4]))

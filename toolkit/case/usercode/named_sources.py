@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctk import compiler, toolkit
-from ctk.compiler.usercode.python_files import is_installed
+from ctk.compiler.usercode.python_files import import_root, is_installed
 from ctk.compiler.usercode.references import Reference, files_of, search_last
 from ctk.repro_templates.graph.running import leaves
 
@@ -26,17 +26,16 @@ def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
 def place_sources(files: Sequence[Path]) -> dict[str, Path]:
     """Return where to copy files, with the neighbours they import, below a folder `sources`.
 
-    A folder's files keep their relative paths. A file whose path is taken by another one goes to a
-    folder of its own, with its neighbours:
+    A folder's files keep their relative paths; the modules of a package lie in the package.
+    A file whose path is taken by another one goes to a folder of its own, with its neighbours:
 
         a/fold.py, a/helper.py  ->  fold.py, helper.py
         b/pad.py, b/helper.py   ->  1/pad.py, 1/helper.py
     """
     placed: dict[str, Path] = {}
     for number, file in enumerate(files):
-        group = {
-            path.relative_to(file.resolve().parent).as_posix(): path for path in files_of(file)
-        }
+        root = import_root(file)
+        group = {path.relative_to(root).as_posix(): path for path in files_of(file, root)}
         is_taken = any(placed.get(place, path) != path for place, path in group.items())
         prefix = f"{number}/" if is_taken else ""
         placed |= {f"{prefix}{place}": path for place, path in group.items()}

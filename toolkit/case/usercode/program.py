@@ -29,7 +29,7 @@ from typing import cast
 
 import torch
 
-from ctk.compiler.errors import ProgramError, nearest
+from ctk.compiler.errors import BuildError, ProgramError, nearest
 from ctk.compiler.torch_compat.fx.libraries import register_once
 from ctk.compiler.torch_compat.process.settings import is_setting, may_be
 from ctk.compiler.usercode.python_files import is_loaded, load_file
@@ -80,8 +80,9 @@ def load_program(spec: str) -> UserProgram:
     is seeded before.
 
     Raises:
-        ProgramError: The file or a function is missing, one of them raises, or a function returns a
-            value of a wrong type. The message names the line in the file.
+        ProgramError: The file or a function is missing, or a function returns a value of a wrong
+            type.
+        BuildError: The file or a function raises. The message names the line in the file.
     """
     path, build, example = parse_spec(spec)
     with search_last(path.parent), seed_all():
@@ -149,7 +150,7 @@ def _load_module(path: Path) -> ModuleType:
         with again:
             return load_file(path, fresh=True)
     except (Exception, SystemExit) as error:
-        raise ProgramError(
+        raise BuildError(
             f"{path.name} fails when it is loaded: {user_traceback(error, path)}"
         ) from error
 
@@ -170,9 +171,7 @@ def _call(function: Callable[..., object], name: str, path: Path, *arguments: ob
     try:
         return function(*arguments)
     except (Exception, SystemExit) as error:
-        raise ProgramError(
-            f"{name}() in {path.name} raised {user_traceback(error, path)}"
-        ) from error
+        raise BuildError(f"{name}() in {path.name} raised {user_traceback(error, path)}") from error
 
 
 def _arguments(value: object, name: str, path: Path) -> Arguments:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.usercode.closure import parse_file, reachable
+from ctk.compiler.usercode.python_files import import_root
 from ctk.compiler.usercode.references import files_of
 from ctk.toolkit.case.trust.demands import TORCH_NAMESPACES
 from ctk.toolkit.case.usercode.source_file import Import, SourceFile, read_source, text_of
@@ -63,12 +64,13 @@ def slice_files(
         OSError: A file cannot be read.
     """
     found: dict[Path, bytes] = {}
-    folders = {path.parent for path in wanted}
+    roots = {path: import_root(path) for path in wanted}
+    folders = dict.fromkeys(roots.values())
     is_nested = any(one != other and one in other.parents for one in folders for other in folders)
-    for folder in dict.fromkeys(path.parent for path in wanted):
+    for folder in folders:
         slicer = _Slicer(folder, is_nested, words=set(operators))
         for path, names in wanted.items():
-            if path.parent == folder:
+            if roots[path] == folder:
                 slicer.ask(path, names)
         found |= slicer.texts()
     return found
@@ -89,6 +91,9 @@ class _Slicer:
 
     def ask(self, path: Path, names: Iterable[str] | None) -> None:
         file = self._file(path)
+        for package in path.relative_to(self.folder).parents:
+            if (init := self.folder / package / "__init__.py").is_file() and package.parts:
+                self._file(init)
         if names is None or not file.is_python:
             file.is_whole = True
         else:

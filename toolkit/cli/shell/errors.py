@@ -16,10 +16,12 @@ from pathlib import Path
 import typer
 
 from ctk.compiler.errors import (
+    BuildError,
     CaptureError,
     CodegenUnsupported,
     CtkError,
     DoesNotReproduce,
+    EagerError,
     LostAccelerator,
     StorageError,
     UnsupportedPlatform,
@@ -33,6 +35,8 @@ from ctk.toolkit.operations.doctor import REASON_LENGTH, TORCH_ADVICE
 
 CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,
+    BuildError,
+    EagerError,
     CaptureError,
     DoesNotReproduce,
     StorageError,

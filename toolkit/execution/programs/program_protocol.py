@@ -80,6 +80,7 @@ class PlayAnswer:
         excuse: The verdict if they differ, and the compiler is not the cause.
         detail: The reason of the excuse.
         more: The change of the differing call against the program's own, of `CHANGES`.
+        raised: The exception of eager if both sides raise it and give no results; else empty.
     """
 
     differences: tuple[PlayedDifference, ...] = ()
@@ -89,3 +90,4 @@ class PlayAnswer:
     detail: str = ""
     breaks: tuple[str, ...] = ()
     more: Line = ""
+    raised: Line = ""

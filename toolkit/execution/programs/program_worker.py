@@ -109,7 +109,8 @@ def play_both_sides(question: PlayQuestion) -> PlayAnswer:
     if sides.is_excused:
         return PlayAnswer(excuse=VERDICT_OF[sides.answer], detail=sides.detail)
     seen = tuple(_convert_difference(difference) for difference in sides.differences)
-    return PlayAnswer(seen, breaks=tuple(dict.fromkeys(breaks)), more=sides.more)
+    raised, breaks = str(sides.raised or ""), list(dict.fromkeys(breaks))
+    return PlayAnswer(seen, breaks=tuple(breaks), more=sides.more, raised=raised)
 
 
 def _convert_difference(found: CallDifference) -> PlayedDifference:

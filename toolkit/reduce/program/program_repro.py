@@ -15,7 +15,14 @@ from ctk.toolkit.execution.programs.program_protocol import Plan
 from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, rename_names
 from ctk.toolkit.reduce.program.syntax import split_future
 from ctk.toolkit.repro.carry import carry
-from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
+from ctk.toolkit.repro.header import (
+    NO_VERDICT_IMPORTS,
+    VERDICT_NEXT,
+    Versions,
+    current_versions,
+    no_verdict_text,
+    shorten_paths,
+)
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
 from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, ScriptLimits
 from ctk.toolkit.targets import target_of
@@ -30,13 +37,12 @@ _LINE = (
     f"# {'-' * 98}\n# From here on: how the program is played and judged, the toolkit's own code."
 )
 _CACHES = (
-    "import os",
     'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
     'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
 )
 _SEEDED = ("import random", "import torch", "random.seed(0)", "torch.manual_seed(0)")
 _SEEDED_NUMPY = ("import numpy.random", "numpy.random.seed(0)")
-_BESIDE = ("import sys", "sys.path.append(os.path.dirname(os.path.abspath(__file__)))")
+_BESIDE = ("sys.path.append(os.path.dirname(os.path.abspath(__file__)))",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,9 @@ def render_program(
     backend = target.repro_backend
     carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
     tree = ast.parse(failure.text)
-    ours = "\n".join((*carried.imports, carried.source, ending))
+    versions = versions or current_versions()
+    unless = no_verdict_text(versions)
+    ours = "\n".join((*NO_VERDICT_IMPORTS, unless, *carried.imports, carried.source, ending))
     names = clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
     program = ast.unparse(rename_names(tree, names)) if names else failure.text.strip()
     future, body = split_future(program)
@@ -94,8 +102,9 @@ def render_program(
     has_numpy = any(b"numpy" in file.read_bytes() for file in files)
     numpys = _SEEDED_NUMPY if has_numpy or "numpy" in failure.text else ()
     parts = [
-        _header(failure, clean_run, versions or current_versions()),
+        _header(failure, clean_run, versions),
         *([future] if future else []),
+        "\n".join((*NO_VERDICT_IMPORTS, "\n", unless)),
         "\n".join((*_CACHES, *(_BESIDE if files[1:] else ()), *_SEEDED, *numpys)),
         body,
         f"\n{_LINE}",
@@ -158,6 +167,7 @@ def _ending(failure: ProgramFailure) -> str:
             f"    expected = {expected!r}",
             f"    judged = {judged!r}",
             "    repro = ProgramRepro(globals(), compiled, how, expected, **judged)",
+            VERDICT_NEXT,
             "    sys.exit(main_of_program(repro))",
         )
     )
