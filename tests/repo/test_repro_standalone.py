@@ -20,8 +20,8 @@ from ctk.toolkit.repro.run import (
     clean_environment,
     run_repro,
     write_repro,
-    write_verified_repro,
 )
+from ctk.toolkit.repro.verified import write_verified_repro
 
 
 def distributions_of(name: str) -> set[str]:

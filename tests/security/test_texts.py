@@ -13,6 +13,7 @@ from ctk.toolkit.case.carried_sources import SourcePlan
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.plain_text import many_lines, one_line
 from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.repro.header import CleanRun
 from ctk.toolkit.repro.script import literal, render_script
 from tests.helpers.case_folders import linear_case
 from tests.helpers.cli import ctk
@@ -89,7 +90,7 @@ def script_of(text: str) -> ast.Module:
     wrong = Signature(kind="accuracy", where=text, output=text, message=text)
     case = linear_case(name=text, signature=wrong, config={"note": text}, synthetic=(text,))
     plan = SourcePlan(case.target, dict(case.config), {})
-    source = render_script(case, plan, culprit_pass=text, clean_run=text).text
+    source = render_script(case, plan, culprit_pass=text, clean_run=CleanRun(text, (), True)).text
     source.encode()
     return ast.parse(source)
 

@@ -121,8 +121,9 @@ def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> None:
     """
     for node in gm.graph.nodes:
         node.meta.pop(KEY, None)
+        node.meta.pop("unbacked_bindings", None)  # symbols of the capture, which `made` lacks
     mode: Any = made.fake_mode
-    with contextlib.suppress(Exception), process_state_kept(), mode:
+    with contextlib.suppress(Exception), process_state_kept(), mode, fake.unbound_symbols(mode):
         _Annotator(gm, mode).run(*made.fakes, enable_io_processing=False)
 
 

@@ -15,7 +15,8 @@ from ctk.toolkit.operations.options import ReproOptions
 from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.judge import conclude
-from ctk.toolkit.repro.run import ReproRun, write_verified_repro
+from ctk.toolkit.repro.run import ReproRun
+from ctk.toolkit.repro.verified import write_verified_repro
 
 
 @dataclass(frozen=True, slots=True)

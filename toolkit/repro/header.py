@@ -11,25 +11,40 @@ import torch
 from ctk.toolkit.case.carried_sources import SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.graphs.callables import foreign_operators
 from ctk.toolkit.targets.base import Target
 
 _NO_VERDICT = """
+@atexit.register
 def end_without_verdict():
     \"\"\"Report an import or a file that fails before the verdict.\"\"\"
+    if __name__ != "__main__":
+        return
     error = getattr(sys, "last_value", None)
     reason = "the script ended itself" if error is None else f"{{type(error).__name__}}: {{error}}"
     print(f"CANNOT TELL: {{' '.join(reason.split())}}; this script was written with torch {torch}")
     sys.stdout.flush()
     os._exit(125)
-
-
-if __name__ == "__main__":
-    atexit.register(end_without_verdict)
 """
 NO_VERDICT_IMPORTS = ("import atexit", "import os", "import sys")
+NOT_RUN = "not run"
 VERDICT_NEXT = "    atexit.unregister(end_without_verdict)"
 
 _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanRun:
+    """The result of a run in a clean process.
+
+    Attributes:
+        needs: The modules that it had besides torch's and those of its folder.
+        shows: Whether it showed the failure.
+    """
+
+    text: str
+    needs: tuple[str, ...]
+    shows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +81,7 @@ def docstring_of(
     plan: SourcePlan,
     target: Target,
     culprit_pass: str | None,
-    clean_run: str,
+    clean_run: CleanRun | None,
     versions: Versions,
     failure: str | None,
 ) -> str:
@@ -74,8 +89,7 @@ def docstring_of(
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
     headline = case.name if failure else headline
-    needs = f"torch and {target.needs}" if target.needs else "torch only"
-    run = f"python repro.py  (needs {needs})"
+    run = f"python repro.py  (needs {needs_text(target, clean_run)})"
     made_up = ", ".join(case.synthetic)
     fields = {
         "Failure": failure or (str(signature) if signature else "not judged"),
@@ -85,7 +99,8 @@ def docstring_of(
         "Versions": f"torch {versions.torch}, Python {versions.python}, {versions.platform}",
         "Run": run,
         "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
-        "Clean run": clean_run,
+        "Clean run": clean_run.text if clean_run else NOT_RUN,
+        "Missing": _cannot_travel(case),
         "Inputs": f"synthetic: {made_up} (not the program's own values)" if made_up else None,
     }
     lines = [_field(key, shorten_paths(one_line(text))) for key, text in fields.items() if text]
@@ -93,6 +108,22 @@ def docstring_of(
     text = f"{title}\n\n" + "\n".join(lines) + "\n"
     escaped = text.replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{escaped}"""'
+
+
+def needs_text(target: Target, clean_run: CleanRun | None) -> str:
+    """Return the packages that a script needs: `torch only` if a run with torch alone failed."""
+    modules = clean_run.needs if clean_run else tuple(filter(None, [target.needs]))
+    if not modules:
+        return "torch only" if clean_run and clean_run.shows else "torch"
+    return f"{', '.join(('torch', *modules[:-1]))} and {modules[-1]}"
+
+
+def _cannot_travel(case: Case) -> str | None:
+    """Return which operators of a graph a C++ library registers: a script does not carry it."""
+    names = foreign_operators(case.graph)
+    if not names:
+        return None
+    return f"the C++ library that registers {', '.join(names)}; load it in module()"
 
 
 def _field(key: str, text: str) -> str:

@@ -43,13 +43,16 @@ class ModuleText:
     handed: Mapping[int, tuple[int, int]] | None = None
 
 
-def module_text(case: Case, sources: Sources) -> ModuleText:
+def module_text(case: Case, sources: Sources, *, hands_over: bool = False) -> ModuleText:
     """Write the graph of a case and its sub-graphs as classes.
+
+    Args:
+        hands_over: Hand the graph to the target without Dynamo, even if Dynamo may capture it.
 
     Raises:
         CaseError: A part of the graph cannot be written; the message names the node.
     """
-    is_handed = only_dynamo_writes(case.graph)
+    is_handed = hands_over or only_dynamo_writes(case.graph)
     text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic, as_graphs=is_handed)
     start = re.search(r"^(class|def) ", text, re.MULTILINE)  # builders of sub-graphs come first
     assert start is not None, "graph_to_python writes at least one class"

@@ -5,7 +5,6 @@ and 125 without a verdict.
 """
 
 import contextlib
-import datetime
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Literal
 
 from safetensors.torch import save
@@ -23,8 +23,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import raise_storage_errors, replace_file, write_text
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.commands import run_group
-from ctk.toolkit.repro.header import shorten_paths
-from ctk.toolkit.repro.script import DATA_FILE, NOT_RUN, ScriptLimits, render_script
+from ctk.toolkit.repro.header import CleanRun
+from ctk.toolkit.repro.script import DATA_FILE, ScriptLimits, render_script
 
 Outcome = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -72,7 +72,8 @@ def write_repro(
     limits: ScriptLimits | None = None,
     *,
     failure: str | None = None,
-    clean_run: str = NOT_RUN,
+    clean_run: CleanRun | None = None,
+    hands_over: bool = False,
 ) -> Path:
     """Write `repro.py` with its data file and `sources/` into an existing folder.
 
@@ -81,6 +82,7 @@ def write_repro(
         limits: Of a program that hangs or whose memory grows.
         failure: The failure in the header; None: the signature of the case.
         clean_run: The result of a run in a clean process, for the header.
+        hands_over: As for `module_text`.
 
     Raises:
         CaseError: The graph, an input or a source cannot be written.
@@ -93,6 +95,7 @@ def write_repro(
         clean_run=clean_run,
         limits=limits,
         failure=failure,
+        hands_over=hands_over,
     )
     copy_sources(plan, folder)
     data = folder / DATA_FILE
@@ -105,24 +108,12 @@ def write_repro(
     return folder / REPRO
 
 
-def write_verified_repro(
-    case: Case,
-    folder: Path,
-    culprit_pass: str | None = None,
-    limits: ScriptLimits | None = None,
-) -> tuple[Path, ReproRun]:
-    """Write a repro, run it in a clean process, and record the result in its header."""
-    path = write_repro(case, folder, culprit_pass, limits)
-    result = run_repro(path)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    status = f"inputs synthetic: {result.outcome}" if case.synthetic else result.outcome
-    verdict = result.verdict or f"no verdict, exit code {result.exit_code}"
-    clean_run = f"{status} on {today} ({shorten_paths(verdict)})"
-    return write_repro(case, folder, culprit_pass, limits, clean_run=clean_run), result
-
-
 def run_repro(
-    path: Path, *, python: str = sys.executable, timeout_seconds: float = 600.0
+    path: Path,
+    *,
+    python: str = sys.executable,
+    timeout_seconds: float = 600.0,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> ReproRun:
     """Run a repro in a clean process, in its folder, without debugging variables of ctk and torch.
 
@@ -132,12 +123,13 @@ def run_repro(
     Args:
         python: The interpreter; it needs torch, and the target of the case.
         timeout_seconds: Wall-clock limit, for the script and all processes that it starts.
+        variables: Set for the script, over those that are kept.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a daemon holds a pipe
         with run_group(  # compilers start children, which end with the group
             [python, path.name],
             folder=path.resolve().parent,
-            environ={**clean_environment(os.environ), **_ISOLATION},
+            environ={**clean_environment(os.environ), **_ISOLATION, **variables},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

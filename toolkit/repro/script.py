@@ -29,6 +29,7 @@ from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import (
     NO_VERDICT_IMPORTS,
     VERDICT_NEXT,
+    CleanRun,
     Versions,
     current_versions,
     docstring_of,
@@ -60,7 +61,6 @@ CARRIED = (
 )
 """The modules that define the names of a script."""
 
-NOT_RUN = "not run"
 _IS_TORCH = re.compile(r"(from|import) torch\b")
 _NAMES_DTYPES = re.compile(
     r"\btorch\.(b?float|complex|u?int|half|double|bool|q|(set|get)_default)|Tensor[\"']"
@@ -119,10 +119,11 @@ def render_script(
     plan: SourcePlan,
     *,
     culprit_pass: str | None = None,
-    clean_run: str = NOT_RUN,
+    clean_run: CleanRun | None = None,
     versions: Versions | None = None,
     limits: ScriptLimits | None = None,
     failure: str | None = None,
+    hands_over: bool = False,
 ) -> ReproScript:
     """Return the script of a case.
 
@@ -131,13 +132,14 @@ def render_script(
         clean_run: The result of a run in a clean process, for the header.
         limits: Of time and memory; None: those of the failure.
         failure: Text of the failure for the header; None: the signature of the case.
+        hands_over: As for `module_text`.
 
     Raises:
         CaseError: The graph or an input cannot be written.
     """
     seeds = tuple(dict.fromkeys((case.modes.seed, *RECIPE_SEEDS)))
     sources = Sources(default_dtype=getattr(torch, case.modes.default_dtype), seeds=seeds)
-    module = module_text(case, sources)
+    module = module_text(case, sources, hands_over=hands_over)
     marks = plan_marks(case, module.arguments)
     body = inputs_body(case, sources, marks)
     versions = versions or current_versions()
@@ -256,7 +258,7 @@ def _compile_function(
         lines.append("    if program is not None:")
         lines.append("        return torch.compile(program, backend=backend, options=options)")
     if module.handed is not None:
-        lines.append("    # Dynamo cannot capture some operators of this graph again.")
+        lines.append("    # Dynamo would not capture this graph again as it is.")
         lines.append(f"    return Handed(module(), backend, options, {module.handed!r})")
         return "\n".join(lines)
     arguments = f"{program}, backend=backend, fullgraph=True, options=options"

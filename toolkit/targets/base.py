@@ -64,7 +64,7 @@ class Target(Protocol):
 
     Attributes:
         name: The spec that users write and manifests store: `inductor`, `my_backends:fancy`.
-        needs: Packages that a repro needs besides torch, for people; empty for none.
+        needs: The module that a repro needs besides torch; empty for none.
         takes_functions: Whether options that name a function must hold the function itself; else
             the target loads `place:function` on its own.
         is_kept: Whether its compiles go into the persistent cache of ctk.
@@ -86,7 +86,7 @@ class Target(Protocol):
     """
 
     name: str
-    needs: str = "the package ctk"
+    needs: str = "ctk"
     takes_functions: bool = False
     is_kept: bool = False
     is_quick: bool = False

@@ -90,7 +90,7 @@ class BackendTarget(Target):
         self.name, self._backend = spec, backend
         place = spec.rpartition(":")[0]
         is_installed = not place or place.endswith(".py")
-        self.needs = "" if is_installed else f"the module {place}"
+        self.needs = "" if is_installed else place.partition(".")[0]
         self.repro_backend = loaded_function if place else registered_backend
 
     def compile(

@@ -96,10 +96,17 @@ def to_fake(value: object, mode: Any) -> object:
 @contextlib.contextmanager
 def fake_compute(mode: Any) -> Generator[None]:
     """Run operators on fake tensors of `mode`, not tracking gradients and unbacked symbols."""
-    shape_env = mode.shape_env
-    ignore = getattr(shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
-    with mode, torch.no_grad(), ignore():
+    with mode, torch.no_grad(), unbound_symbols(mode):
         yield
+
+
+def unbound_symbols(mode: Any) -> AbstractContextManager[object]:
+    """Let operators make symbols that no node of a traced graph binds (torch 2.11, 2.13).
+
+    A later trace with the same shapes would miss them otherwise: of `item`, an int of `while_loop`.
+    """
+    ignore = getattr(mode.shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
+    return ignore()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ import torch
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.repro import run
-from ctk.toolkit.repro.run import clean_environment, read_run, run_repro, write_verified_repro
+from ctk.toolkit.repro.run import clean_environment, read_run, run_repro
+from ctk.toolkit.repro.verified import write_verified_repro
 from tests.helpers.repros import make_case
 
 

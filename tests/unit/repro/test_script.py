@@ -15,7 +15,7 @@ from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.repro.header import Versions, shorten_paths
+from ctk.toolkit.repro.header import CleanRun, Versions, shorten_paths
 from ctk.toolkit.repro.run import write_repro
 from ctk.toolkit.repro.script import literal, render_script
 from tests.helpers.repros import make_case, verdict_of
@@ -165,7 +165,9 @@ def test_golden_script(golden: Callable[[str, str], None]) -> None:
         case,
         plan_sources(case, modules=True),
         culprit_pass="joint/fold",
-        clean_run="reproduced on 2024-02-29 (FAILURE: accuracy at out0: max abs 0.77)",
+        clean_run=CleanRun(
+            "reproduced on 2024-02-29 (FAILURE: accuracy at out0: max abs 0.77)", ("ctk",), True
+        ),
         versions=Versions("2.13.0", "3.11.7", "Linux x86_64"),
     )
     assert all(len(line) <= 100 for line in script.text.splitlines())

@@ -228,8 +228,8 @@ def test_options_go_to_backends_that_take_them(backends: str):
 
 def test_what_a_repro_needs_is_known_without_loading_the_target():
     assert [target_of(name).needs for name in ("inductor", "aot_eager", "x.py:f")] == ["", "", ""]
-    assert target_of("no_such_module:backend").needs == "the module no_such_module"
-    assert target_of("ctk").needs == target_of("torchscript").needs == "the package ctk"
+    assert target_of("no_such_module:backend").needs == "no_such_module"
+    assert target_of("ctk").needs == target_of("torchscript").needs == "ctk"
     assert all(target_of(target.name) is target for target in TARGETS)
 
 

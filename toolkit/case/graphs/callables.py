@@ -212,6 +212,17 @@ def own_files(gm: GraphModule) -> dict[str, tuple[Path, set[str]]]:
     return found
 
 
+def foreign_operators(gm: GraphModule) -> list[str]:
+    """Return the operators of a graph that no module registers, as far as known: C++ does."""
+    found: list[str] = []
+    for target in _targets_of_calls(gm):
+        with contextlib.suppress(CaseError):
+            name = target_to_name(target) if _is_operator(target) else ""
+            if name and not is_torch_name(name) and module_of_target(name) is None:
+                found.append("::".join(name.split(".")[2:4]))
+    return list(dict.fromkeys(found))
+
+
 def namespaces_of(gm: GraphModule) -> set[str]:
     """Return the namespaces of the operators of a graph that are not torch's own."""
     names: set[str] = set()

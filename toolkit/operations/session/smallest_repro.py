@@ -15,8 +15,9 @@ from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.oracle.questions.user_command import CommandOracle
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.repro.run import REPRO, Outcome, ReproRun, write_repro, write_verified_repro
+from ctk.toolkit.repro.run import REPRO, Outcome, ReproRun, write_repro
 from ctk.toolkit.repro.script import limits_of
+from ctk.toolkit.repro.verified import write_verified_repro
 
 logger = logging.getLogger("ctk")
 

@@ -1,7 +1,6 @@
 """Write the script of a program that fails: `repro.py`, which needs torch and the target only."""
 
 import ast
-import datetime
 import json
 import textwrap
 from dataclasses import dataclass, field
@@ -14,17 +13,21 @@ from ctk.toolkit.case.formats.files import make_folder, write_text
 from ctk.toolkit.execution.programs.program_protocol import Plan
 from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, rename_names
 from ctk.toolkit.reduce.program.syntax import split_future
+from ctk.toolkit.repro.bare import run_bare
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import (
     NO_VERDICT_IMPORTS,
+    NOT_RUN,
     VERDICT_NEXT,
+    CleanRun,
     Versions,
     current_versions,
+    needs_text,
     no_verdict_text,
-    shorten_paths,
 )
-from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
+from ctk.toolkit.repro.run import REPRO, ReproRun
 from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, ScriptLimits
+from ctk.toolkit.repro.verified import clean_run_of, target_modules
 from ctk.toolkit.targets import target_of
 
 PROGRAM = "program.py"
@@ -73,17 +76,14 @@ def write_program_repro(
         place.write_bytes(file.read_bytes())
     write_text(folder / PROGRAM, failure.text)
     path = folder / REPRO
-    write_text(path, render_program(failure, "not run"))
-    seen = run_repro(path, timeout_seconds=timeout_seconds)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    verdict = seen.verdict or f"no verdict, exit code {seen.exit_code}"
-    clean_run = f"{seen.outcome} on {today} ({shorten_paths(verdict)})"
-    write_text(path, render_program(failure, clean_run))
-    return path, seen
+    write_text(path, render_program(failure))
+    seen = run_bare(path, target_modules(failure.plan.target), timeout_seconds=timeout_seconds)
+    write_text(path, render_program(failure, clean_run_of(seen)))
+    return path, seen.run
 
 
 def render_program(
-    failure: ProgramFailure, clean_run: str, versions: Versions | None = None
+    failure: ProgramFailure, clean_run: CleanRun | None = None, versions: Versions | None = None
 ) -> str:
     """Return the text of the script; `versions` are of this process if None."""
     ending = _ending(failure)
@@ -115,16 +115,16 @@ def render_program(
     return "\n\n".join(parts) + "\n"
 
 
-def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
+def _header(failure: ProgramFailure, clean_run: CleanRun | None, versions: Versions) -> str:
     target = target_of(failure.plan.target)
     lines = [
         f"A program that compiles wrongly: {failure.signature.kind} at {failure.signature.output}",
         f"seen:     {failure.signature.message}",
         *([f"blame:    {failure.blame}"] if failure.blame else []),
         f"run:      python {REPRO}   (0: no failure, 1: the failure, 125: cannot tell)",
-        f"ran:      {clean_run}",
+        f"ran:      {clean_run.text if clean_run else NOT_RUN}",
         f"made of:  torch {versions.torch}, Python {versions.python}, {versions.platform}",
-        f"target:   {failure.plan.target}{f'; needs {target.needs}' if target.needs else ''}",
+        f"target:   {failure.plan.target}; needs {needs_text(target, clean_run)}",
     ]
     wrapped = [each for line in lines for each in textwrap.wrap(line, 97, subsequent_indent="  ")]
     return "\n".join(f"# {line}" for line in wrapped)

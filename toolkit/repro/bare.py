@@ -1,0 +1,117 @@
+"""Run a repro where only torch and named packages can be imported, and find which it needs.
+
+    needs torch only     no other package and none of the user's folders was there, and it failed
+    needs torch, numpy   the first run missed numpy, the second one had it
+
+A `sitecustomize.py` hides the other packages, in the script and in the processes that it starts.
+"""
+
+import contextlib
+import importlib.metadata
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctk.toolkit.repro.run import ReproRun, run_repro
+
+_MISSING = re.compile(r"No module named '([A-Za-z_]\w*)")
+_SITE = """
+import sys
+import sysconfig
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+ALLOWED, HERE = {allowed!r}, Path.cwd()
+STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+
+
+def is_hidden(name, spec):
+    places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
+    if not places or name in ALLOWED:
+        return False
+    place = Path(places[0]).resolve()
+    is_installed = not {{"site-packages", "dist-packages"}}.isdisjoint(place.parts)
+    is_of_python = place.is_relative_to(STDLIB) and not is_installed
+    return not (is_of_python or place.is_relative_to(HERE))
+
+
+class Named:
+    find_distributions = PathFinder.find_distributions
+
+    def __init__(self, finders):
+        self.finders = finders
+
+    def find_spec(self, name, path=None, target=None):
+        for finder in self.finders:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return None if path is None and is_hidden(name, spec) else spec
+        return None
+
+    def invalidate_caches(self):
+        PathFinder.invalidate_caches()
+
+
+sys.meta_path[:] = [Named(list(sys.meta_path))]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BareRun:
+    """A run of a repro, and the modules that it had besides torch's and its own."""
+
+    run: ReproRun
+    needs: tuple[str, ...]
+
+
+def run_bare(path: Path, modules: Sequence[str], *, timeout_seconds: float = 600.0) -> BareRun:
+    """Run a repro with torch and modules that it needs; allow a missing one in another run.
+
+    Args:
+        modules: Modules that it needs, as far as known.
+    """
+    needs = [*modules]
+    while True:
+        run = _run_with(path, needs, timeout_seconds)
+        found = _MISSING.search(run.verdict)
+        if found is None:
+            return BareRun(run, tuple(needs))
+        if found[1] in needs:  # perhaps on the user's PYTHONPATH
+            return BareRun(run_repro(path, timeout_seconds=timeout_seconds), tuple(needs))
+        needs.append(found[1])
+
+
+def _run_with(path: Path, modules: Iterable[str], timeout_seconds: float) -> ReproRun:
+    allowed = _names_of("torch") | {name for each in modules for name in _names_of(each)}
+    with tempfile.TemporaryDirectory() as folder:
+        text = _SITE.format(allowed=sorted(allowed))
+        (Path(folder) / "sitecustomize.py").write_text(text, encoding="utf-8")
+        variables = {"PYTHONPATH": folder, "PYTHONNOUSERSITE": "1"}
+        return run_repro(path, timeout_seconds=timeout_seconds, variables=variables)
+
+
+def _names_of(module: str) -> set[str]:
+    """Return the names to import of a module's distribution and of all that it requires."""
+    owners = importlib.metadata.packages_distributions().get(module, [module])
+    found, todo = dict[str, None](), list(owners)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found[name] = None
+            todo += _requirements(name)
+    return {module} | {top for name in found for top in _tops(name)}
+
+
+def _requirements(name: str) -> Iterator[str]:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for text in importlib.metadata.requires(name) or ():
+            if "extra ==" not in text:
+                yield re.split(r"[^\w.-]", text, maxsplit=1)[0]
+
+
+def _tops(name: str) -> Iterator[str]:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files(name) or ():
+            yield file.parts[0].partition(".")[0]
