@@ -87,7 +87,7 @@ def test_all_of_torchs_operators(tmp_path: Path) -> None:
 
 
 def late_operators() -> list[Any]:
-    """Return the overloads that torch registers in Python, some of them when it first needs them."""
+    """Return the operators that torch registers in Python, some when it first needs them."""
     import torch._inductor.inductor_prims
     import torch.ao.quantization.fx._decomposed
     import torch.nn.attention.varlen  # it registers an operator
