@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctk.compiler.usercode.closure import reachable
 from ctk.toolkit.repro.run import ReproRun, run_repro
 
 _MISSING = re.compile(r"No module named '([A-Za-z_]\w*)")
@@ -23,7 +24,7 @@ import sysconfig
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-ALLOWED, HERE = {allowed!r}, Path.cwd()
+ALLOWED, INSTALLED, HERE = {allowed!r}, {installed!r}, Path.cwd()
 STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 
 
@@ -38,8 +39,6 @@ def is_hidden(name, spec):
 
 
 class Named:
-    find_distributions = PathFinder.find_distributions
-
     def __init__(self, finders):
         self.finders = finders
 
@@ -49,6 +48,11 @@ class Named:
             if spec is not None:
                 return None if path is None and is_hidden(name, spec) else spec
         return None
+
+    def find_distributions(self, *context):
+        for found in PathFinder.find_distributions(*context):
+            if (found.metadata["Name"] or "").lower().replace("_", "-") in INSTALLED:
+                yield found
 
     def invalidate_caches(self):
         PathFinder.invalidate_caches()
@@ -84,31 +88,26 @@ def run_bare(path: Path, modules: Sequence[str], *, timeout_seconds: float = 600
 
 
 def _run_with(path: Path, modules: Iterable[str], timeout_seconds: float) -> ReproRun:
-    allowed = _names_of("torch") | {name for each in modules for name in _names_of(each)}
+    installed = {name for each in ("torch", *modules) for name in _distributions_of(each)}
+    allowed = {*modules, "torch"} | {top for name in installed for top in _tops(name)}
     with tempfile.TemporaryDirectory() as folder:
-        text = _SITE.format(allowed=sorted(allowed))
+        text = _SITE.format(allowed=sorted(allowed), installed=sorted(installed))
         (Path(folder) / "sitecustomize.py").write_text(text, encoding="utf-8")
         variables = {"PYTHONPATH": folder, "PYTHONNOUSERSITE": "1"}
         return run_repro(path, timeout_seconds=timeout_seconds, variables=variables)
 
 
-def _names_of(module: str) -> set[str]:
-    """Return the names to import of a module's distribution and of all that it requires."""
+def _distributions_of(module: str) -> set[str]:
+    """Return the distribution of a module and all that it requires, by their normal names."""
     owners = importlib.metadata.packages_distributions().get(module, [module])
-    found, todo = dict[str, None](), list(owners)
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found[name] = None
-            todo += _requirements(name)
-    return {module} | {top for name in found for top in _tops(name)}
+    return set(reachable([name.lower().replace("_", "-") for name in owners], _requirements))
 
 
 def _requirements(name: str) -> Iterator[str]:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for text in importlib.metadata.requires(name) or ():
             if "extra ==" not in text:
-                yield re.split(r"[^\w.-]", text, maxsplit=1)[0]
+                yield re.split(r"[^\w.-]", text, maxsplit=1)[0].lower().replace("_", "-")
 
 
 def _tops(name: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.torch_compat.fx.late_operators import modules_that_register, register_late
+from ctk.compiler.torch_compat.fx.libraries import register_once
 from ctk.compiler.usercode.python_files import (
     find_loaded,
     is_importable,
@@ -305,11 +306,12 @@ def load_imports(
         CaseError: An allowed module cannot be imported.
     """
     is_complete, names = all(map(_is_there, calls)), set[str]()
+    called = {call.partition(":")[0] for call in calls if ":" in call}
     for name in filter(allow_imports.__contains__, listed):
         try:
             if not is_file(name):
                 names.add(name)
-                _import(name, copies.get(name))
+                _import(name, copies.get(name), is_called=name in called)
             elif not is_complete:
                 names.add(plain_name(load_file(folder / name).__name__))
         except Exception as error:  # the user's module may raise anything
@@ -319,13 +321,16 @@ def load_imports(
     return names
 
 
-def _import(name: str, copy: Path | None) -> None:
+def _import(name: str, copy: Path | None, *, is_called: bool) -> None:
+    """Import a module; one whose functions are called comes from the case, not from another one."""
     with search_last(Path.cwd()):
         if copy is None or is_importable(name):
             importlib.import_module(name)
             return
-    if find_loaded(name) is None:
-        load_module(name, copy)
+    if is_called or find_loaded(name) is None:
+        with register_once():
+            found = load_module(name, copy).__name__
+        sys.modules[found] = sys.modules.pop(found)  # the last one counts
 
 
 def _is_there(name: str) -> bool:
