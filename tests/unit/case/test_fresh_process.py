@@ -20,7 +20,8 @@ from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.case.trust.demands import TORCH_NAMESPACES
-from tests.helpers.case_zoo import capture
+from ctk.toolkit.importers import load_cases
+from ctk.toolkit.options import CaseOptions
 from tests.helpers.project import ROOT
 from tests.helpers.torch_samples import calls, cases
 
@@ -136,7 +137,7 @@ def step_of(make: type[Any], options: Mapping[str, Any]) -> list[Case]:
     for each in weights:
         each.grad = torch.ones_like(each)
     optimizer.step()
-    return capture(lambda: optimizer.step())
+    return load_cases(lambda: optimizer.step(), (), CaseOptions())
 
 
 @pytest.mark.filterwarnings("ignore")
