@@ -316,9 +316,10 @@ def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
         lines += ["# inputs that are sizes of others"]
         lines += [f"sizes={literal(sizes)},"]
     lines += used
-    inner = textwrap.indent("\n".join(lines), " " * 8)
-    program = f"    program = GraphProgram(\n{inner}\n    )"
-    return f'if __name__ == "__main__":\n{program}\n{VERDICT_NEXT}\n    sys.exit(main(program))'
+    inner = textwrap.indent("\n".join(lines), " " * 12)
+    call = f"        GraphProgram(\n{inner}\n        )"  # a name could be that of a user's module
+    ending = f"    sys.exit(main(\n{call}\n    ))"
+    return f'if __name__ == "__main__":\n{VERDICT_NEXT}\n{ending}'
 
 
 def _functions(plan: SourcePlan, target: Target) -> list[str]:
