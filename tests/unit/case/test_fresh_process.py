@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,11 @@ from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
+from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.case.trust.demands import TORCH_NAMESPACES
-from ctk.toolkit.importers import load_cases
-from ctk.toolkit.options import CaseOptions
 from tests.helpers.project import ROOT
 from tests.helpers.torch_samples import calls, cases
 
@@ -137,7 +136,15 @@ def step_of(make: type[Any], options: Mapping[str, Any]) -> list[Case]:
     for each in weights:
         each.grad = torch.ones_like(each)
     optimizer.step()
-    return load_cases(lambda: optimizer.step(), (), CaseOptions())
+    found: list[Case] = []
+
+    def backend(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        found.append(Case(copy_graph_module(gm), tuple(inputs)))
+        return gm.forward
+
+    torch.compile(lambda: optimizer.step(), backend=backend)()
+    torch.compiler.reset()
+    return found
 
 
 @pytest.mark.filterwarnings("ignore")
