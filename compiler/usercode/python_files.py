@@ -73,7 +73,7 @@ def plain_name(module: str) -> str:
 
 
 def find_loaded(name: str) -> ModuleType | None:
-    """Return the loaded module of a plain name; of several the one that was loaded last."""
+    """Return the loaded module of a plain name; of several, the last one."""
     if name in sys.modules:
         return sys.modules[name]
     modules = [(key, module) for key, module in sys.modules.items() if is_of_folder(key)]

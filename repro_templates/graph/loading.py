@@ -22,7 +22,7 @@ class Excused(Exception):
 
 
 def require(what: str, build: Callable[..., T], *arguments: object) -> T:
-    """Return what a function builds: the program, its inputs, a file.
+    """Call a function that builds a part of the script: the program, its inputs, a file.
 
     Raises:
         CannotTell: It raises. No compiler has run yet, so the reason is this machine.

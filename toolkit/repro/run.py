@@ -123,7 +123,7 @@ def run_repro(
     Args:
         python: The interpreter; it needs torch, and the target of the case.
         timeout_seconds: Wall-clock limit, for the script and all processes that it starts.
-        variables: Set for the script, over those that are kept.
+        variables: Set for the script, over the kept ones.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a daemon holds a pipe
         with run_group(  # compilers start children, which end with the group

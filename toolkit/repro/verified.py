@@ -1,4 +1,4 @@
-"""Write a repro that was run: the header holds the result, and what the run needed."""
+"""Write a repro after a run of it: the header holds the result, and the modules that it needed."""
 
 import datetime
 from pathlib import Path
