@@ -4,16 +4,20 @@ Cheapest questions first; later ones are asked only when they matter:
 
 1. All results equal bit for bit: passes; nothing else is run.
 2. The float64 reference, then the comparison: no mismatch passes.
-3. A mismatch in numbers is believed only when the program is repeatable: eager, run again with the
+3. Elements that follow the contents of fresh memory in eager are `uninitialized` (excuses.py);
+   they are left out of the questions below.
+4. A mismatch in numbers is believed only when the program is repeatable: eager, run again with the
    same seed, must agree with itself, else the answer is flaky. This is also asked before eager's
    own error excuses a difference: a program that is not repeatable differs from its reference by
    chance.
-4. If the program draws random numbers, the compiled call must have drawn the same: both started
+5. If the program draws random numbers, the compiled call must have drawn the same: both started
    from the same seed, so both must leave torch's generators in the same state. If not, only results
    that do not depend on the seed count (equal bit for bit in eager with another seed);
    no such mismatch is flaky, never a guess.
+6. Statistics that eager updates twice in a checkpoint are `documented` (documented.py).
+7. Elements that eager itself reaches with other roundings are `ill-conditioned` (excuses.py).
 
-Mismatches of dtype, shape and structure do not depend on numbers: 3 and 4 do not apply to them. Nor
+Mismatches of dtype, shape and structure do not depend on numbers: 3 to 7 do not apply to them. Nor
 do those of layout (layout.py), which are looked at last: a failure in values comes first.
 
 Strides of equal values are a failure only if a fake tensor promised them to the compiler, wrongly:
@@ -25,6 +29,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ctk.compiler.observe import first_line
+from ctk.repro_templates.graph.excuses import (
+    NO_VARIATION,
+    Variation,
+    Vary,
+    explain_by_checkpoint,
+    vary_memory,
+    vary_rounding,
+)
 from ctk.repro_templates.graph.running import Run, same_states
 from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
 from ctk.repro_templates.numbers.errors import Mismatch, identical
@@ -39,6 +51,9 @@ NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""
 
 EXCUSED = "differs from eager, but is not farther than eager from the float64 run"
+KEPT = ("in", "held")
+"""Beginnings of the names of tensors that a program keeps."""
+
 OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
 
 
@@ -71,7 +86,7 @@ def judge_runs(
     eager: Run,
     compiled: Run,
     *,
-    eager_again: Callable[[int], Run],
+    vary: Vary,
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
     layouts: Collection[str] = LAYOUT,
     fakes: Callable[[], Mapping[str, object]] | None = None,
@@ -80,12 +95,12 @@ def judge_runs(
 
     Args:
         compiled: The run under test, from the same seed.
-        eager_again: Runs eager once more, with the seed raised by so much; may raise.
+        vary: Runs eager once more, under other conditions; may raise.
         reference: Returns the float64 results, or None and why there are none.
         layouts: The kinds of layout mismatch that count.
         fakes: Returns the results as fake tensors, by name; None: all strides count.
     """
-    values = _judge_values(eager, compiled, eager_again=eager_again, reference=reference)
+    values = _judge_values(eager, compiled, vary=vary, reference=reference)
     both = eager.layout, compiled.layout
     found = compare_layouts(eager.values, compiled.values, both, layouts)
     free = _find_free_strides(found, compiled.values, fakes) if fakes is not None else ()
@@ -113,7 +128,7 @@ def _judge_values(
     eager: Run,
     compiled: Run,
     *,
-    eager_again: Callable[[int], Run],
+    vary: Vary,
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
 ) -> RunJudgement:
     if runs_identical(eager.values, compiled.values):
@@ -126,14 +141,45 @@ def _judge_values(
     certain = _certain(runs)
     if certain and len(certain) == len(runs):
         return RunJudgement("fails", certain, note)
-    if unsteady := _unsteady(eager, eager_again):
+    fresh = vary_memory(eager, compiled, apart, exact, vary)
+    if fresh is not None:
+        if not fresh.left:
+            return RunJudgement("uninitialized", apart, fresh.detail)
+        compiled, runs = fresh.compiled, fresh.left
+        certain = _certain(runs)
+    elif unsteady := _unsteady(eager, vary):
         chance = RunJudgement("flaky", apart, unsteady)
         return RunJudgement("fails", certain, note) if certain else chance
     if not runs:
         return RunJudgement("passes", detail=EXCUSED)
-    believed = _believe(eager, compiled, runs, eager_again)
-    chance = RunJudgement("flaky", runs, OTHER_DRAWS)
-    return RunJudgement("fails", believed, note) if believed else chance
+    believed = _believe(eager, compiled, runs, vary)
+    if not believed:
+        return RunJudgement("flaky", runs, OTHER_DRAWS)
+    return _excuse(eager, compiled, RunJudgement("fails", believed, note), exact, vary)
+
+
+def _excuse(
+    eager: Run,
+    compiled: Run,
+    found: RunJudgement,
+    exact: Mapping[str, object] | None,
+    vary: Vary,
+) -> RunJudgement:
+    """Leave out the mismatches that eager makes itself; without any other they are excused."""
+    wrong, answer, detail = found.mismatches, found.answer, found.detail
+    if any(mismatch.name.startswith(KEPT) for mismatch in wrong):
+        once = explain_by_checkpoint(eager, compiled, wrong, vary)
+        if once is not None:
+            compiled, wrong, answer, detail = once.compiled, once.left, "documented", once.detail
+    numbers = [mismatch for mismatch in wrong if mismatch.kind in NUMBERS]
+    rounded = vary_rounding(eager, compiled, numbers, exact, vary) if numbers else None
+    if rounded is not None:
+        left = {mismatch.name for mismatch in rounded.left}
+        wrong = tuple(m for m in wrong if m.kind not in NUMBERS or m.name in left)
+        answer, detail = "ill-conditioned", rounded.detail
+    if wrong:
+        return replace(found, mismatches=wrong)
+    return RunJudgement(answer, found.mismatches, detail)
 
 
 def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
@@ -141,10 +187,10 @@ def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
     return tuple(mismatch for mismatch in found if mismatch.kind not in NUMBERS)
 
 
-def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
+def _unsteady(eager: Run, vary: Vary) -> str:
     """Return why the program is not repeatable in eager under one seed; empty if it is."""
     try:
-        again = eager_again(0)
+        again = vary(NO_VARIATION)
     except Exception as error:
         return f"a second eager run raises {type(error).__name__}: {first_line(error)}"
     runs = compare_runs(eager.values, again.values)
@@ -152,13 +198,13 @@ def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
 
 
 def _believe(
-    eager: Run, compiled: Run, found: tuple[Mismatch, ...], eager_again: Callable[[int], Run]
+    eager: Run, compiled: Run, found: tuple[Mismatch, ...], vary: Vary
 ) -> tuple[Mismatch, ...]:
     """Return the mismatches that other random draws cannot explain."""
     if not eager.drew_random or same_states(eager.generators, compiled.generators):
         return found
     try:
-        other = eager_again(1).values
+        other = vary(Variation(seed=1)).values
     except Exception:  # a seed with which eager raises has no steady results
         return _certain(found)
     return tuple(

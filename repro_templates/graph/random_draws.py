@@ -51,7 +51,7 @@ def recording(tape: Tape) -> AbstractContextManager[None]:
     """Return a context that appends each draw of its body to `tape`; raises as `same_draws`."""
 
     def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        name, before = _name(op), generator_states()
+        name, before = operator_name(op), generator_states()
         result = op(*args, **kwargs)
         if name in DRAWS:
             tape.append((name, _tensor(clone_value(result))))
@@ -69,7 +69,7 @@ def replaying(tape: Tape) -> AbstractContextManager[None]:
     rest = iter(tape)
 
     def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        name = _name(op)
+        name = operator_name(op)
         if name == "native_dropout":
             return _dropout(_next(rest, name, args[0].shape), args)
         if name not in DRAWS:
@@ -100,7 +100,8 @@ def _dropout(mask: Tensor, args: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
     return values * mask * scale, mask
 
 
-def _name(op: Any) -> str:
+def operator_name(op: Any) -> str:
+    """Return the name of an operator without its overload."""
     return str(getattr(getattr(op, "overloadpacket", op), "__name__", op))
 
 

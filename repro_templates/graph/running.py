@@ -33,6 +33,7 @@ class Run:
     Attributes:
         values: The results by name, in the order outputs, inputs, held tensors, gradients.
         layout: Strides, shared memory and `requires_grad` of the results.
+        allocated: The operators that allocated fresh memory, if it was filled.
         is_seeded: Whether all were seeded before; false when the call was the first to use CUDA.
     """
 
@@ -41,6 +42,7 @@ class Run:
     drew_random: bool
     is_seeded: bool = True
     layout: Layout = NO_LAYOUT
+    allocated: tuple[str, ...] = ()
 
 
 def run_once(

@@ -19,6 +19,7 @@ import torch
 
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, is_missing, unwrap
+from ctk.repro_templates.graph.excuses import Variation, varied
 from ctk.repro_templates.graph.judging import EXCUSES, judge_runs
 from ctk.repro_templates.graph.loading import CannotTell, Excused, require
 from ctk.repro_templates.graph.running import Modes, Run, State, in_float64, run_once, under
@@ -153,7 +154,7 @@ def find_failure(program: GraphProgram) -> Failure | None:
     finding = judge_runs(
         eager,
         compiled,
-        eager_again=lambda more: run(program, program.module(), more=more),
+        vary=partial(vary_eager, program),
         reference=partial(reference, program, eager),
         layouts=layout_kinds(program.expected["kind"]),
         fakes=None if program.expected["kind"] or program.modes["strides"] else dict,
@@ -167,6 +168,14 @@ def find_failure(program: GraphProgram) -> Failure | None:
     ]
     failure = next(iter(wanted or finding.mismatches), None)
     return (failure.kind, failure.name, failure.detail) if failure else None
+
+
+def vary_eager(program: GraphProgram, variation: Variation) -> Run:
+    """Run the program in eager once more under other conditions."""
+    allocated: list[str] = []
+    around = varied(variation, allocated)
+    found = run(program, program.module(), more=variation.seed, around=around)
+    return replace(found, allocated=tuple(allocated))
 
 
 def run_or_error(program: GraphProgram) -> tuple[Run | None, Raised]:

@@ -102,8 +102,8 @@ def integer_errors(
         A mismatch when more than ten times as many elements, or ten times as large differences, are
         wrong as eager has; else None.
     """
-    eager, compiled = _dense(eager), _dense(compiled)
-    truth = eager if reference is None else _dense(reference)
+    eager, compiled = as_dense(eager), as_dense(compiled)
+    truth = eager if reference is None else as_dense(reference)
     wrong, own = compiled != truth, eager != truth
     e, c, r = (tensor.to(torch.float64) for tensor in (eager, compiled, truth))
     errors, eager_errors = (c - r).abs(), (e - r).abs()
@@ -181,13 +181,14 @@ def _sample(tensor: Tensor) -> Tensor:
 
 def _wide(tensor: Tensor) -> Tensor:
     """Return the numbers in float64; complex ones get a last dimension of two."""
-    dense = _dense(tensor)
+    dense = as_dense(tensor)
     if dense.is_complex():
         return torch.view_as_real(dense.to(torch.complex128).resolve_conj())
     return dense.to(torch.float64)
 
 
-def _dense(tensor: Tensor) -> Tensor:
+def as_dense(tensor: Tensor) -> Tensor:
+    """Return a tensor without its gradient, scales and sparse layout."""
     tensor = tensor.detach()
     tensor = tensor.dequantize() if tensor.is_quantized else tensor
     return tensor if tensor.layout is torch.strided else tensor.to_dense()

@@ -32,7 +32,9 @@ from torch import Tensor
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value, extent, is_freed
 from ctk.compiler.torch_compat.process.process_state import outside_function_modes
+from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.repro_templates.graph.exceptions import Raised, describe_error
+from ctk.repro_templates.graph.excuses import NO_VARIATION, Variation, varied
 from ctk.repro_templates.graph.loading import require
 from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
 from ctk.repro_templates.graph.running import (
@@ -116,6 +118,8 @@ class How:
             does not define its calls.
         fresh: Whether each call is compiled again: no guard decides whether a graph is reused.
         nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
+        settings: Settings of torch for the compiled side, by name.
+        varied: Roundings, or contents of fresh memory, in eager.
         tapes: Random numbers for a float64 reference; empty: it draws its own.
     """
 
@@ -126,6 +130,8 @@ class How:
     fresh: bool = False
     in_float64: bool = False
     nudged: int = 0
+    varied: Variation = NO_VARIATION
+    settings: tuple[tuple[str, object], ...] = ()
     records: bool = False
     tapes: tuple[Tape, ...] = ()
 
@@ -166,6 +172,9 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
     Raises:
         PrecisionRefused: A float64 play is requested, and the program has no such form.
     """
+    if how.settings and compiled is not None:
+        with set_options(dict(how.settings)):
+            return play(program, replace(how, settings=()), compiled)
     change = widen_data if how.in_float64 else None
     if how.nudged:
         change = partial(neighbours, towards=how.nudged * math.inf)
@@ -260,7 +269,9 @@ def _make_calls(
     with torch.set_grad_enabled(is_wanted), default_dtype(dtype):
         for number, (given, more) in enumerate(calls):
             tape: Tape | None = [] if how.records else None
-            with seed_all(SEED + 1 + number), around_call(how, number, tape):
+            fresh: list[str] = []
+            seed = SEED + 1 + number + how.varied.numpy_seed
+            with seed_all(SEED + 1 + number, seed), around_call(how, number, tape, fresh):
                 before = generator_states()
                 if number == last and program.between is not None:
                     program.between(program.model)
@@ -270,7 +281,8 @@ def _make_calls(
                 seed_generators(how.seed)
                 found = one_call(call, program.model, given, backward=how.backward, earlier=earlier)
             drew = drew or found.run.drew_random
-            played.append(replace(found, drew=drew, tape=tape, more=more))
+            run = replace(found.run, allocated=tuple(fresh))
+            played.append(replace(found, run=run, drew=drew, tape=tape, more=more))
             if found.error is not None and found.error.name == BROKEN_DEVICE:
                 break
     return played
@@ -400,7 +412,7 @@ def propagate(result: object) -> None:
 
 
 @contextlib.contextmanager
-def seed_all(seed: int = SEED) -> Generator[None, None, None]:
+def seed_all(seed: int = SEED, numpy_seed: int | None = None) -> Generator[None, None, None]:
     """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
     # numpy imports it at its first use
     numpy: Any = importlib.import_module("numpy.random") if "numpy" in sys.modules else None
@@ -410,7 +422,7 @@ def seed_all(seed: int = SEED) -> Generator[None, None, None]:
             torch.manual_seed(seed)
             random.seed(seed)
             if numpy:
-                numpy.seed(seed)
+                numpy.seed(seed if numpy_seed is None else numpy_seed)
             yield
     finally:
         random.setstate(kept)
@@ -419,9 +431,16 @@ def seed_all(seed: int = SEED) -> Generator[None, None, None]:
 
 
 @contextlib.contextmanager
-def around_call(how: How, number: int, tape: Tape | None) -> Generator[None, None, None]:
-    """Record the random numbers of a call, or run it in float64 with those of another."""
+def around_call(
+    how: How, number: int, tape: Tape | None, fresh: list[str]
+) -> Generator[None, None, None]:
+    """Record the random numbers of a call, run it in float64 with those of another, or vary it.
+
+    Args:
+        fresh: Gets the operators that allocate memory, if its contents vary.
+    """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(varied(how.varied, fresh))
         if tape is not None:
             stack.enter_context(recording(tape))
         if how.in_float64:

@@ -40,7 +40,8 @@ def pack_call(call: Played) -> tuple[object, ...]:
     run, error = call.run, call.error
     said = None if error is None else (error.name, error.message, error.is_check, error.is_own)
     layout = (tuple(run.layout.shared), tuple(run.layout.differentiable))
-    pairs = (tuple(run.values.items()), run.generators, run.drew_random, run.is_seeded)
+    values = tuple(run.values.items())
+    pairs = values, run.generators, run.drew_random, run.is_seeded, run.allocated
     tape = None if call.tape is None else tuple(call.tape)
     rest = (call.is_compiling, call.drew, tape, call.more, call.touches)
     return pairs, layout, call.form, said, *rest
@@ -48,8 +49,9 @@ def pack_call(call: Played) -> tuple[object, ...]:
 
 def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
     """Return the call that `packed_call` packed."""
-    values, generators, drew_random, is_seeded = pairs
-    run = Run(dict(values), generators, drew_random, is_seeded, Layout(*map(frozenset, layout)))
+    values, generators, drew_random, is_seeded, allocated = pairs
+    lays = Layout(*map(frozenset, layout))
+    run = Run(dict(values), generators, drew_random, is_seeded, lays, tuple(allocated))
     error = None if said is None else Raised(*said)
     is_compiling, drew, tape, more, touches = rest
     tape = None if tape is None else list(tape)

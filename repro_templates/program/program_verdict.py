@@ -19,6 +19,7 @@ import torch
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.repro_templates.graph.exceptions import Raised, is_missing
+from ctk.repro_templates.graph.excuses import Variation
 from ctk.repro_templates.graph.loading import CannotTell, Excused
 from ctk.repro_templates.graph.verdict import AGREES, OUTCOMES, held_nbytes, report
 from ctk.repro_templates.program.program_compare import CallDifference
@@ -60,7 +61,10 @@ def main_of_program(repro: ProgramRepro) -> int:
     if sys.argv[1:2] == [SIDE]:
         asked = read_values(Path(sys.argv[2]))
         tapes = tuple(list(tape) for tape in asked["tapes"])
-        how = replace(How(**json.loads(asked["how"])), more=tuple(asked["more"]), tapes=tapes)
+        plain: dict[str, Any] = json.loads(asked["how"])
+        changes = Variation(**plain.pop("varied"))
+        plain["settings"] = tuple(map(tuple, plain["settings"]))
+        how = replace(How(**plain), more=tuple(asked["more"]), tapes=tapes, varied=changes)
         write_outcome(partial(play_side, repro, asked["compiled"], how), Path(sys.argv[3]))
         return 0
     return report(partial(difference_text, repro), AGREES)

@@ -22,7 +22,12 @@ from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last
 from ctk.repro_templates.graph.running import STATES, under
 from ctk.repro_templates.program.program_aliases import ALIASES
-from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
+from ctk.repro_templates.program.program_compare import (
+    Comparison,
+    EagerPlays,
+    compare_documented,
+    compare_plays,
+)
 from ctk.repro_templates.program.program_play import CHANGES, Compile, How, Played, play
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import VERDICT_OF, Judgement
@@ -120,11 +125,17 @@ class ProgramPlays:
 
             return counting
 
-        stance = torch.compiler.set_stance("default", force_backend=count_compile)
-        with capturing_for(target, config), self._at_home():
+        def play_compiled(how: How) -> list[Played]:
+            calls[0] = 0
+            stance = torch.compiler.set_stance("default", force_backend=count_compile)
             with limit_compiled():
-                played = self._play(self.eager.how, compile_counting, stance)
-            plays = compare_plays(self.eager, played, strides=self.question.strides)
+                return self._play(how, compile_counting, stance)
+
+        strides = self.question.strides
+        with capturing_for(target, config), self._at_home():
+            played = play_compiled(self.eager.how)
+            plays = compare_plays(self.eager, played, strides=strides)
+            plays = compare_documented(self.eager, plays, play_compiled, strides=strides)
         has_compiled = plays.call in compiled_in
         judgement, raised = judge_plays(plays, played), str(plays.raised or "")
         return Compared(judgement, plays.call, has_compiled, plays.more, raised)

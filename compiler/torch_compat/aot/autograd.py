@@ -51,6 +51,11 @@ def is_from_saved_tensor_hook(error: BaseException) -> bool:
     return any(frame.f_code in codes for frame, _ in frames)
 
 
+def is_recomputing() -> bool:
+    """Return whether a forward operator runs within a backward pass, as in a checkpoint."""
+    return torch._C._current_graph_task_id() != -1 and torch.is_grad_enabled()
+
+
 def _same(value: Tensor) -> Tensor:
     return value
 

@@ -251,6 +251,7 @@ class Declared:
     random: bool
     views: bool
     returns: int
+    pointwise: bool
 
 
 def declared_by(target: object) -> Declared | None:
@@ -263,7 +264,8 @@ def _declarations(target: Any) -> Declared:
     schema = target._schema
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags
-    return Declared(schema.is_mutable, random, views, len(schema.returns))
+    pointwise = torch.Tag.pointwise in target.tags
+    return Declared(schema.is_mutable, random, views, len(schema.returns), pointwise)
 
 
 def argument_names(ns: str, operator: str) -> list[str]:

@@ -54,7 +54,8 @@ def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
         headline = f"{line_of(judgement)} [{case.name}, {case.target}]"
     else:
         assert whole is not None, "one of the two was asked"
-        headline = f"{line_of(judgement)} [{whole.program}, {whole.target}: {whole.where}]"
+        place = f": {whole.where}" if judgement.fails else ""
+        headline = f"{line_of(judgement)} [{whole.program}, {whole.target}{place}]"
     data = {
         "graphs": [graph_data(graph) for graph in found.graphs],
         "end_to_end": document_data(whole),

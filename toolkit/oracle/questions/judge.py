@@ -22,6 +22,7 @@ from functools import partial
 from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike, describe_error, is_of_a_leaf
+from ctk.repro_templates.graph.excuses import Variation, varied
 from ctk.repro_templates.graph.judging import RunJudgement, judge_runs
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.graph.verdict import error_line
@@ -33,7 +34,13 @@ from ctk.toolkit.case.judgement import VERDICT_OF, Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site, root_error
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.execution.declared_operators import run_as_declared
-from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_reference
+from ctk.toolkit.execution.execute import (
+    Outcome,
+    run_compiled,
+    run_eager,
+    run_private,
+    run_reference,
+)
 from ctk.toolkit.execution.fake_run import run_fake
 from ctk.toolkit.execution.private_copy import find_raising_operator
 from ctk.toolkit.oracle.questions.performance import judge_measured
@@ -96,7 +103,7 @@ def _judge(
     finding = judge_runs(
         eager.run,
         compiled.run,
-        eager_again=partial(_eager_again, case),
+        vary=partial(_vary_eager, case),
         reference=partial(_reference, case, eager),
         layouts=layout_kinds(expected.kind if expected else None),
         fakes=None if case.modes.strides else partial(run_fake, case),
@@ -190,13 +197,15 @@ def mismatch_signature(mismatch: Mismatch) -> Signature:
     return Signature(mismatch.kind, output=mismatch.name, message=mismatch.detail)
 
 
-def _eager_again(case: Case, more: int) -> Run:
-    """Run eager once more with the seed raised by `more`, and raise its exception if it fails."""
-    modes = dataclasses.replace(case.modes, seed=case.modes.seed + more)
-    outcome = run_eager(dataclasses.replace(case, modes=modes))
-    if outcome.run is None:
-        raise outcome.error or RuntimeError("the run has no results")
-    return outcome.run
+def _vary_eager(case: Case, variation: Variation) -> Run:
+    """Run eager once more under other conditions, and raise its exception if it fails."""
+    report_alive()
+    modes = dataclasses.replace(case.modes, seed=case.modes.seed + variation.seed)
+    allocated: list[str] = []
+    around = varied(variation, allocated)
+    outcome = run_private(case.graph, case.inputs, modes, around=around)
+    assert outcome.run is not None
+    return dataclasses.replace(outcome.run, allocated=tuple(allocated))
 
 
 def _reference(case: Case, eager: Outcome) -> tuple[Mapping[str, object], str]:

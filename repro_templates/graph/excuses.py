@@ -1,0 +1,352 @@
+"""Find the cause of a mismatch outside of the compiler: ask eager again, under other conditions.
+
+Two questions, each a few more eager runs (`Variation`):
+
+* ill-conditioned: eager with other roundings (graph/rounding.py). A wrong element is covered if
+  eager's own values there, from run to run, reach as far as the compiled value: FACTOR times their
+  spread for floats; for NaN, infinities and integers one of the runs has it as well.
+* uninitialized: eager with other contents of fresh memory (graph/fresh_memory.py). An element
+  that follows the contents is covered: no operator has written it.
+
+The judgement goes by element. A covered element of the compiled value is replaced by eager's, and
+the values are compared again: a wrong element beside covered ones is still a failure.
+
+    eager      3.7e7  2.0   argmax 3        roundings  inf, 1.9e7 | 2.0, 2.0 | 3, 7, 3
+    compiled   inf    2.5   argmax 7        covered    yes        | no       | yes
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ctk.repro_templates.graph.documented import CHECKPOINT, recomputing_once
+from ctk.repro_templates.graph.fresh_memory import CONTENTS, filled_memory
+from ctk.repro_templates.graph.rounding import random_rounding
+from ctk.repro_templates.graph.running import Run
+from ctk.repro_templates.numbers.compare import compare_runs
+from ctk.repro_templates.numbers.errors import FACTOR, Mismatch, as_dense, identical
+
+RUNS = 16
+"""Most runs with other roundings: of three equally likely integers one is missed in 0.2 %."""
+
+FEWEST = 3
+"""Runs after which the answer may be known."""
+
+ENOUGH = 6
+"""Runs after which an element that has not moved is taken to stay."""
+
+HOPELESS = 100.0
+"""A value so many times further away than it may be is not covered by more runs."""
+
+STILL = 0.01
+"""A number that moves by a smaller share of its size comes nowhere near infinity."""
+
+SOME = 4
+"""Number of different integers from which on those between them are as likely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """The way in which eager is run once more.
+
+    Attributes:
+        seed: The seed is raised by so much.
+        rounding: Number of the random roundings, from 1; 0: eager's own.
+        contents: Index of the contents of fresh memory; None: as they are.
+        recomputes: Whether the recomputation of a checkpoint updates statistics.
+        numpy_seed: The seed of numpy is raised by so much.
+        only: Place of the only allocation with contents, in the order of the run; None: all.
+    """
+
+    seed: int = 0
+    rounding: int = 0
+    contents: int | None = None
+    only: int | None = None
+    recomputes: bool = True
+    numpy_seed: int = 0
+
+
+NO_VARIATION = Variation()
+
+Vary = Callable[[Variation], Run]
+"""Runs eager once more; may raise."""
+
+
+def varied(variation: Variation, allocated: list[str]) -> AbstractContextManager[None]:
+    """Return the context of a varied run; the allocating operators are added to `allocated`."""
+    if variation.contents is not None:
+        return filled_memory(variation.contents, allocated, variation.only)
+    if not variation.recomputes:
+        return recomputing_once()
+    return random_rounding(variation.rounding) if variation.rounding else nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """The rest of a difference, once another cause has explained its part.
+
+    Attributes:
+        compiled: The compiled run, with eager's value for each covered element.
+        left: The mismatches that are not explained.
+        detail: The cause, with its figures.
+    """
+
+    compiled: Run
+    left: tuple[Mismatch, ...]
+    detail: str
+
+
+def vary_rounding(
+    eager: Run,
+    compiled: Run,
+    found: Sequence[Mismatch],
+    exact: Mapping[str, object] | None,
+    vary: Vary,
+) -> Excuse | None:
+    """Return the mismatches that other roundings of eager do not explain; None if all are left.
+
+    Args:
+        found: Mismatches in numbers.
+        exact: The float64 run, if there is one.
+    """
+    names = list(dict.fromkeys(mismatch.name for mismatch in found))
+    values = {name: (eager.values.get(name), compiled.values.get(name)) for name in names}
+    runs: list[Run] = []
+    patched, left = compiled, tuple(found)
+    for number in range(1, RUNS + 1):
+        try:
+            runs.append(vary(Variation(rounding=number)))
+        except Exception:  # with other roundings the program may raise: this run has no values
+            continue
+        if len(runs) < FEWEST:
+            continue
+        seen = {name: [run.values.get(name) for run in runs] for name in names}
+        covered = {name: cover(*pair, seen[name]) for name, pair in values.items()}
+        patched = replace(compiled, values={**compiled.values, **covered})
+        left = compare_runs(eager.values, patched.values, exact)
+        if not left:
+            break
+        if len(runs) >= ENOUGH and all(is_hopeless(*values[m.name], seen[m.name]) for m in left):
+            break
+    if len(runs) < FEWEST or left == tuple(found):
+        return None
+    gone = [m for m in found if m.name not in {each.name for each in left}] or list(found)
+    first = gone[0]
+    seen_there = [run.values.get(first.name) for run in runs]
+    return Excuse(patched, left, describe_spread(first, *values[first.name], seen_there))
+
+
+def cover(eager: object, compiled: object, seen: Sequence[object]) -> object:
+    """Return a compiled value with eager's elements where runs of eager reach as far."""
+    e, c = as_numbers(eager), as_numbers(compiled)
+    runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
+    if e is None or c is None or not _fits(c, e) or not runs:
+        return compiled
+    mask = reach(e, c, torch.stack([e, *runs]))
+    if not isinstance(compiled, Tensor):
+        return eager if bool(mask.all()) else compiled
+    assert isinstance(eager, Tensor)
+    own, other = as_dense(eager), as_dense(compiled)
+    if own.dtype.is_complex:
+        mask = mask.all(-1)
+    return torch.where(mask.to(own.device), own, other)
+
+
+def reach(eager: Tensor, compiled: Tensor, seen: Tensor) -> Tensor:
+    """Return which elements of a compiled value eager reaches.
+
+    Args:
+        seen: Eager's values, its first run included, stacked.
+    """
+    is_among = ((seen == compiled) | (seen.isnan() & compiled.isnan())).any(0)
+    low, high, width = spread_of(seen)
+    if not eager.dtype.is_floating_point:
+        kinds = (seen.sort(0).values.diff(dim=0) != 0).sum(0) + 1
+        return is_among | ((kinds >= SOME) & (compiled >= low - width) & (compiled <= high + width))
+    near = (compiled >= low - FACTOR * width) & (compiled <= high + FACTOR * width)
+    beyond = ((seen == torch.inf).any(0) & (compiled >= low)) | (
+        (seen == -torch.inf).any(0) & (compiled <= high)
+    )
+    small, large, apart = spread_of(seen.reciprocal())  # infinity is 0 there
+    divided = (small <= FACTOR * apart) & (large >= -FACTOR * apart) & compiled.isinf()
+    return is_among | divided | (compiled.isfinite() & (near | (beyond & seen.isfinite().any(0))))
+
+
+def spread_of(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the smallest and the largest finite number of each element, and their distance.
+
+    Where finite numbers come and go, the largest of them is the distance.
+    """
+    if not seen.dtype.is_floating_point:
+        low, high = seen.amin(0), seen.amax(0)
+        return low, high, high - low
+    finite = seen.isfinite()
+    low = torch.where(finite, seen, torch.inf).amin(0)
+    high = torch.where(finite, seen, -torch.inf).amax(0)
+    size = torch.maximum(low.abs(), high.abs())
+    width = torch.where(finite.all(0), high - low, torch.maximum(high - low, size))
+    return low, high, torch.where(finite.any(0), width, 0.0)
+
+
+def is_hopeless(eager: object, compiled: object, seen: Sequence[object]) -> bool:
+    """Return whether more runs will not reach a compiled value: eager hardly moves most of it."""
+    e, c = as_numbers(eager), as_numbers(compiled)
+    runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
+    if e is None or c is None or not _fits(c, e) or not runs:
+        return True
+    stacked = torch.stack([e, *runs])
+    is_open = ~reach(e, c, stacked)
+    low, high, width = spread_of(stacked)
+    if not e.dtype.is_floating_point:
+        return _are_most(width == 0, is_open)
+    moves = (width > 0) | ~stacked.isfinite().all(0)
+    far = (c - e).abs() > HOPELESS * FACTOR * width
+    still = width < STILL * torch.maximum(low.abs(), high.abs())
+    lost = torch.where(stacked.isfinite().all(0), torch.where(c.isfinite(), far, still), ~moves)
+    return _are_most(lost, is_open)
+
+
+def _are_most(lost: Tensor, is_open: Tensor) -> bool:
+    return 2 * int((lost & is_open).sum()) > int(is_open.sum())
+
+
+def vary_memory(
+    eager: Run,
+    compiled: Run,
+    found: Sequence[Mismatch],
+    exact: Mapping[str, object] | None,
+    vary: Vary,
+) -> Excuse | None:
+    """Return the mismatches that do not follow the contents of fresh memory; None if none does."""
+    runs: list[Run] = []
+    for contents in range(len(CONTENTS)):
+        try:
+            runs.append(vary(Variation(contents=contents)))
+        except Exception:  # an index that was never written may point anywhere
+            continue
+        if not runs[0].allocated:
+            return None
+    if len(runs) < 2:
+        return None
+    follows = {m.name: _follow(m.name, runs) for m in found}
+    if not any(mask is not None and bool(mask.any()) for mask in follows.values()):
+        return None
+    names = {name: mask for name, mask in follows.items() if mask is not None}
+    values = {name: _replaced(name, eager, compiled, mask) for name, mask in names.items()}
+    patched = replace(compiled, values={**compiled.values, **values})
+    left = compare_runs(eager.values, patched.values, exact)
+    name = next(name for name, mask in names.items() if bool(mask.any()))
+    count, total = int(names[name].sum()), names[name].numel()
+    where = _find_allocation(name, runs, vary)
+    detail = f"{count} of {total} elements of {name} are memory of {where} that is never written"
+    return Excuse(patched, left, detail)
+
+
+def _follow(name: str, runs: Sequence[Run]) -> Tensor | None:
+    """Return which elements of a value differ between the runs; None if it has no elements."""
+    values = [as_numbers(run.values.get(name)) for run in runs]
+    first = values[0]
+    if first is None:
+        return None
+    others = [each for each in values[1:] if each is not None and _fits(each, first)]
+    if len(others) != len(values) - 1:
+        return None
+    same = [(each == first) | (each.isnan() & first.isnan()) for each in others]
+    return ~torch.stack(same).all(0)
+
+
+def _replaced(name: str, eager: Run, compiled: Run, mask: Tensor) -> object:
+    own, other = eager.values[name], compiled.values.get(name)
+    if not (isinstance(own, Tensor) and isinstance(other, Tensor)) or own.shape != other.shape:
+        return own if bool(mask.all()) and type(own) is type(other) else other
+    if own.is_complex():
+        mask = mask.any(-1)
+    dense, compiled_dense = as_dense(own), as_dense(other)
+    if own.dtype != other.dtype:
+        return other
+    return torch.where(mask.to(own.device), dense, compiled_dense)
+
+
+def _find_allocation(name: str, runs: Sequence[Run], vary: Vary) -> str:
+    """Return the operator whose memory a value shows."""
+    names = runs[0].allocated
+    if len(set(names)) == 1:
+        return names[0]
+    for place, operator in enumerate(names):
+        try:
+            pair = [vary(Variation(contents=index, only=place)) for index in (0, 1)]
+        except Exception:  # as above
+            continue
+        mask = _follow(name, pair)
+        if mask is not None and bool(mask.any()):
+            return operator
+    return ", ".join(dict.fromkeys(names))
+
+
+def explain_by_checkpoint(
+    eager: Run, compiled: Run, found: Sequence[Mismatch], vary: Vary
+) -> Excuse | None:
+    """Return the mismatches that remain where eager updates statistics once; None if all do."""
+    try:
+        once = vary(Variation(recomputes=False))
+    except Exception:  # it needs the second update
+        return None
+    names = {mismatch.name for mismatch in found}
+    same = [name for name in names if identical(eager.values.get(name), once.values.get(name))]
+    left = [m for m in compare_runs(once.values, compiled.values) if m.name in names]
+    left += [m for m in found if m.name in same]
+    if len({m.name for m in left}) == len(names):
+        return None
+    gone = {name: eager.values[name] for name in names - {m.name for m in left}}
+    patched = replace(compiled, values={**compiled.values, **gone})
+    return Excuse(patched, tuple(m for m in found if m.name not in gone), str(CHECKPOINT))
+
+
+def describe_spread(
+    found: Mismatch, eager: object, compiled: object, seen: Sequence[object]
+) -> str:
+    """Describe how far eager moves and how far the compiled value is, at the worst element."""
+    e, c = as_numbers(eager), as_numbers(compiled)
+    assert e is not None and c is not None
+    runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
+    index = found.worst_index or ()
+    at = index if len(index) == e.dim() else (0,) * e.dim()
+    values = [float(each[at]) for each in runs]
+    where = f"{found.name}{list(at)}" if at else found.name
+    low, high = min(values), max(values)
+    nans = sum(value != value for value in values)
+    finite = [value for value in values if value == value]
+    low, high = (min(finite), max(finite)) if finite else (low, high)
+    span = f"between {low:.6g} and {high:.6g}" if finite else "to NaN"
+    span += f", {nans} times to NaN" if nans and finite else ""
+    return (
+        f"{len(runs)} other roundings of its operators move eager's {where} {span};"
+        f" eager gives {float(e[at]):.6g}, the compiled program {float(c[at]):.6g}"
+    )
+
+
+def as_numbers(value: object) -> Tensor | None:
+    """Return a value as float64 or int64 numbers on the CPU; None if it has none.
+
+    Complex numbers get a last dimension of two.
+    """
+    if isinstance(value, bool | int | float | complex):
+        value = torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+    if not isinstance(value, Tensor) or value.is_meta or value.numel() == 0:
+        return None
+    try:
+        dense = as_dense(value).cpu()
+    except Exception:  # a tensor of a class of its own
+        return None
+    if dense.is_complex():
+        return torch.view_as_real(dense.to(torch.complex128).resolve_conj())
+    return dense.to(torch.float64 if dense.is_floating_point() else torch.int64)
+
+
+def _fits(value: Tensor | None, other: Tensor | None) -> bool:
+    if value is None or other is None:
+        return False
+    return value.shape == other.shape and value.dtype == other.dtype
