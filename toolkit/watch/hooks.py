@@ -135,8 +135,8 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
     handle = Installed(WatchSession(wanted))
     handle.session.book = book
     undo = ExitStack()
-    undo.callback(dynamo.wrap_backend_lookup(handle.count_lookup, handle))
     undo.callback(dynamo.wrap_backend_calls(handle.watch_backend))
+    undo.callback(dynamo.wrap_backend_lookup(handle.count_lookup, handle))
     undo.callback(watch_calls(handle.session_of, _name_of))
     handle.undo = undo.close
     return handle

@@ -4,9 +4,10 @@
 
 import functools
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Container, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from types import FunctionType
 from typing import Any, cast
 
@@ -93,27 +94,44 @@ def wrap_backend_calls(wrap: Callable[[Any], Callable[..., Any]]) -> Callable[[]
     """Let Dynamo compile each graph with `wrap(backend)`; return the undo function.
 
     Compiled functions keep the backend of the program, so that they are pickled, copied, compared
-    and inspected as without the hook (torch 2.11, 2.13).
+    and inspected as without the hook (torch 2.11, 2.13). The patched class is imported by the first
+    lookup: a process that is importing `torch._dynamo` cannot import it yet.
     """
-    module: Any = importlib.import_module("torch._dynamo.repro.after_dynamo")
-    configured: Any = module.WrapBackendDebug
-    original = configured.__call__
+    undo, active = ExitStack(), [True]
 
-    def call(self: Any, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
-        backend = self._torchdynamo_orig_backend
-        wrapped = wrap(backend) if active[0] else backend
-        if wrapped is not backend:
-            self = configured(wrapped, self._compiler_name)
-        return original(self, gm, example_inputs, **kwargs)
+    def patch() -> None:
+        module: Any = importlib.import_module(_BACKEND_CALLS)
+        configured: Any = module.WrapBackendDebug
+        original = configured.__call__
 
-    active = [True]
-    undo_call = replace_attribute(configured, "__call__", call)
+        def call(self: Any, gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+            backend = self._torchdynamo_orig_backend
+            wrapped = wrap(backend) if active[0] else backend
+            if wrapped is not backend:
+                self = configured(wrapped, self._compiler_name)
+            return original(self, gm, example_inputs, **kwargs)
 
-    def undo() -> None:
-        active[0] = False
-        undo_call()
+        undo.callback(replace_attribute(configured, "__call__", call))
 
-    return undo
+    if _BACKEND_CALLS in sys.modules:
+        patch()
+    else:
+        module: Any = importlib.import_module("torch._dynamo.eval_frame")
+        lookup, pending = module.get_compiler_fn, [patch]
+
+        def first_lookup(backend: object) -> object:
+            with _LOOKUP:
+                while pending and active[0]:
+                    pending.pop()()
+            return lookup(backend)
+
+        undo.callback(replace_attribute(module, "get_compiler_fn", first_lookup))
+    undo.callback(lambda: active.__setitem__(0, False))
+    return undo.close
+
+
+_BACKEND_CALLS = "torch._dynamo.repro.after_dynamo"
+"""The module of the class by which Dynamo calls every backend."""
 
 
 def backend_lookup_owner() -> object | None:

@@ -120,7 +120,7 @@ def test_children_that_are_not_watched_are_counted(folder: Path):
     (folder / "child.py").write_text("print()\n")
     code, said = answer(folder, SUBPROCESS, "-I", "-E", "-S", "-u")
     assert code == 125 and said["children"]["not_watched"] == 3
-    assert "3 Python child process(es) were not watched" in said["answer"]
+    assert "3 Python child processes were not watched" in said["answer"]
 
 
 def test_children_start_and_end_as_without_ctk(folder: Path):
@@ -193,7 +193,7 @@ def test_what_is_missing_of_a_child_is_told(folder: Path):
     (missing,) = said["missing"]
     assert (missing["graph"], missing["what"]) == ("graph0", "case")
     assert "No space left on device" in missing["why"]
-    assert "the dumps of 1 are missing or incomplete" in said["answer"]
+    assert "the dumps of 1 graph are missing or incomplete" in said["answer"]
 
 
 OWN_WATCH = """
