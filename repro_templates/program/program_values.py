@@ -19,6 +19,7 @@ from ctk.compiler.fx.clone import extent
 from ctk.repro_templates.graph.exceptions import Raised
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.layout import Layout
+from ctk.repro_templates.numbers.plain_parts import take_apart
 from ctk.repro_templates.program.program_play import Played
 
 LONGEST_BITS = 10_000
@@ -61,7 +62,7 @@ def unpack_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Pl
 def write_values(values: Mapping[str, object], path: Path) -> None:
     """Write values by name."""
     memory: list[bytes] = []
-    entries = {name: entry_of(value, memory) for name, value in values.items()}
+    entries = {name: entry_of(value, memory) for name, value in take_apart(values).items()}
     header = json.dumps(entries).encode()
     path.write_bytes(b"".join((str(len(header)).encode(), b"\n", header, *memory)))
 

@@ -44,7 +44,7 @@ class TestRepro:
     def test_program_that_fails_in_eager(self, tmp_path: Path) -> None:
         text = GOOD.replace("torch.randn(2, 4)", "torch.randn(2, 5)")
         said = ctk("repro", write(tmp_path, "wrong_shape.py", text))
-        assert said.code == 0  # it raises alike when it is compiled
+        assert said.code == 125  # nothing was compared
         assert "Traceback" not in said.err
 
 
@@ -92,7 +92,7 @@ class TestCheck:
     def test_good_program(self, good: Path) -> None:
         said = ctk("check", good)
         assert said.code == 0
-        assert re.match(r"no failure: 1 graph\(s\), \d+ steps, \d+ values compared", said.first)
+        assert re.match(r"no failure: 1 graph, \d+ steps, \d+ values compared", said.first)
 
     def test_wrong_pass_is_named_on_the_first_line(self, broken: Path) -> None:
         said = ctk("check", broken)

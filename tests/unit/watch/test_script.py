@@ -75,7 +75,7 @@ def test_failures_of_a_script_are_counted(tmp_path: Path):
     assert failure.graph == "graph0" and failure.folder == only_folder(tmp_path / "dump")
     assert "accuracy" in failure.summary
     assert manifest(tmp_path / "dump")["target"] == "sources/script.py:bad"
-    assert "guard it with if __name__" in str(summary.error)
+    assert "--trust" in str(summary.error)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -37,6 +37,7 @@ from ctk.compiler.usercode.references import near_file, search_last, user_traceb
 from ctk.repro_templates.graph.running import leaves
 from ctk.repro_templates.program.program_arguments import Arguments, arguments_of
 from ctk.repro_templates.program.program_play import seed_all, settings_of
+from ctk.toolkit.case.usercode.references import reference_to
 
 USAGE = "a program is FILE.py or FILE.py:build,example"
 
@@ -257,11 +258,21 @@ def _config(module: ModuleType, path: Path) -> dict[str, object]:
         try:
             json.dumps(item)
         except (TypeError, ValueError) as error:
-            function = next((each for each in leaves(item) if callable(each)), None)
-            name = getattr(function, "__name__", "NAME")
-            remedy = f'give the function as "{path.name}:{name}"' if function else str(error)
+            functions = (each for each in leaves(item) if callable(each))
+            names = filter(None, (_reference(each, module, path) for each in functions))
+            named = next(names, None)
+            remedy = f'give the function as "{named}"' if named else f"needs JSON values: {error}"
             raise ProgramError(f"{key} of config() in {path.name}: {remedy}") from error
     return options
+
+
+def _reference(function: object, module: ModuleType, path: Path) -> str | None:
+    """Return the name of a user's function for an option; None for others."""
+    name = getattr(function, "__name__", None)
+    if isinstance(name, str) and vars(module).get(name) is function:
+        return f"{path.name}:{name}"
+    is_builtin = getattr(function, "__module__", "builtins") == "builtins"
+    return None if is_builtin else reference_to(function)
 
 
 def _describe(value: object) -> str:

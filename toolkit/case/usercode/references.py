@@ -66,12 +66,15 @@ def _with_references(value: object) -> object:
     return value
 
 
+_OTHER_PACKAGES = frozenset({"__main__", "ctk"})
+
+
 def _modules_of_user() -> list[ModuleType]:
     """Return the modules of the user's own files, the running script last: it need not run then."""
     own = [
         module
         for name, module in list(sys.modules.items())
-        if name.partition(".")[0] not in ("__main__", "ctk")
+        if name.partition(".")[0] not in _OTHER_PACKAGES
         and (file := getattr(module, "__file__", None)) is not None
         and not is_installed(Path(file))
     ]
