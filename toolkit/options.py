@@ -281,6 +281,7 @@ class AskOptions(CaseOptions):
     Attributes:
         timeout_seconds: Longest that one question may take; None for the default.
         memory_nbytes: Most memory that one question may hold; None for the default.
+        compile_above: Seconds of a compile from which on its time is the question; None: the results.
         accept_documented: Whether a difference that torch documents has exit code 0, or 1; its
             verdict is the same.
     """
@@ -306,6 +307,17 @@ class AskOptions(CaseOptions):
             section="limits",
             typed=str | None,
             parse=parse_memory,
+        ),
+    ] = None
+    compile_above: Annotated[
+        float | None,
+        Flag(
+            ("--compile-above",),
+            "A compile that takes so long is the failure, if its time grows faster than its graph "
+            "(slow-compile); results are not compared.",
+            metavar="SECONDS",
+            minimum=0.01,
+            section="failure",
         ),
     ] = None
     accept_documented: Annotated[

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ctk.repro_templates.graph.compile_time import compile_seconds, is_slow_compile
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.measuring import (
     Call,
@@ -49,6 +50,41 @@ def peak_failure(program: GraphProgram, factor: float) -> Failure | None:
         return extra_memory(eager, compiled, factor, on_gpu=uses_gpu(inputs))
 
     return find_measured_failure(program, "peak-memory", compare)
+
+
+def slow_compile_failure(
+    program: GraphProgram, limit: float, compile_as: Callable[..., Callable[..., object]]
+) -> Failure | None:
+    """Return the failure of a program whose compile is slow; None if it is not.
+
+    Args:
+        limit: Least seconds that count as slow.
+        compile_as: Compiles another program as the program is compiled.
+    """
+
+    def seconds(module: Callable[[], torch.nn.Module]) -> float:
+        def compile_and_call() -> Call:
+            inputs = [*program.inputs().values()]
+            call = repeatable_of(program, compile_as(module()), inputs)
+            call()
+            return call
+
+        return compile_seconds(compile_and_call)
+
+    with under(program.modes, program.states):
+        try:
+            empty = min(seconds(Empty) for _ in range(2))  # the first one imports
+            found = seconds(program.module)
+            if is_slow_compile(found, empty, limit):
+                found = min(found, seconds(program.module))  # other load only adds to a time
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also sys.exit, if the compiler calls it
+            return describe(error, program.expected)
+    print(f"the compile takes {found:.2f} s, that of an almost empty program {empty:.2f} s")
+    if not is_slow_compile(found, empty, limit):
+        return None
+    return "slow-compile", "the compile", f"{found:.2f} s; {empty:.2f} s for an almost empty program"
 
 
 def find_measured_failure(

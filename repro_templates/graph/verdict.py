@@ -31,7 +31,7 @@ OUTCOMES = ("missing-error", "other-error")
 """Failures of a program that raises in eager: its exception is its result."""
 DEADLY = ("signal", "exit", "timeout", "memory")
 """Failures that a child process shows."""
-MEASURED = ("slow", "peak-memory")
+MEASURED = ("slow", "peak-memory", "slow-compile")
 """Failures that only measuring shows."""
 AGREES = "the compiled program agrees with eager"
 CHILD = "--child"
@@ -97,7 +97,7 @@ def main(program: GraphProgram) -> int:
         except Exception:  # its exceptions are seen without a child
             return RAISED
         return CAME_TO_ITS_END
-    passes = "the compiled call keeps its limit" if program.measure else AGREES
+    passes = "the compiled program keeps its limit" if program.measure else AGREES
     return report(lambda: failure_text(program), passes)
 
 

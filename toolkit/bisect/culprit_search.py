@@ -34,6 +34,7 @@ from ctk.toolkit.bisect.questions import (
     Questions,
     list_exclusions,
 )
+from ctk.toolkit.bisect.slow_steps import find_slow_step
 from ctk.toolkit.bisect.suspects import from_check, from_errors, trace_to_captured, whole_pass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -97,6 +98,8 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
         return Search(found, compiles=ask.compiles, reason=found.detail, hidden=hidden)
     tell(judgement)
     ask.case = record_decisions(replace(ask.case, signature=judgement.signature))
+    if judgement.signature is not None and judgement.signature.kind == "slow-compile":
+        return find_slow_step(ask, seen)
     for strategy in STRATEGIES:
         found = strategy(ask, seen)
         if found is not None:

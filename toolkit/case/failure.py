@@ -10,7 +10,7 @@ FailureKind = Literal[
     "compile-error", "runtime-error", "missing-error", "other-error",
     "signal", "exit", "timeout", "memory",
     "accuracy", "nan", "dtype", "shape", "stride", "structure", "alias", "requires-grad", "state",
-    "slow", "peak-memory", "oracle",
+    "slow", "peak-memory", "slow-compile", "oracle",
 ]  # fmt: skip
 """`missing-error`: eager raises, the compiled program does not; `other-error`: both raise, and not
 the same. `alias`: other results share memory than in eager; `requires-grad`: a result requires a
@@ -18,7 +18,8 @@ gradient on one side only; `state`: Python state (a list, an attribute) differs 
 `exit` ends the process without an exception (`os._exit`); `memory` is more of it than the limit
 of a child, where eager needs less; `nan` is a NaN or Inf pattern that differs; `structure` is
 another number or nesting of results. `slow` and `peak-memory`: the compiled call takes `limit`
-times eager's time, or memory at its peak; seen only by a measurement. `oracle`: a failure by the
+times eager's time, or memory at its peak; seen only by a measurement. `slow-compile`: the compile
+takes `limit` seconds or more, and its time grows faster than its graph. `oracle`: a failure by the
 user's own command or function.
 """
 
@@ -50,7 +51,8 @@ class Signature:
         output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
             because a reduction renumbers results.
         message: First line of the exception, or the measured errors: information only.
-        limit: For a measured failure: the ratio to eager that counts as one.
+        limit: For a measured failure: the ratio to eager that counts as one; for `slow-compile` the
+            seconds.
     """
 
     kind: FailureKind
@@ -63,8 +65,18 @@ class Signature:
 
     @property
     def is_measured(self) -> bool:
-        """Whether only a measurement of time or memory against eager shows it."""
-        return self.kind in ("slow", "peak-memory")
+        """Whether only a measurement of time or memory shows it."""
+        return self.kind in ("slow", "peak-memory", "slow-compile")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is a time: nothing else may run while it is measured."""
+        return self.kind in ("slow", "slow-compile")
+
+    @property
+    def is_of_call(self) -> bool:
+        """Whether it is the time or memory of a call against eager's: no pass can be blamed."""
+        return self.is_measured and self.kind != "slow-compile"
 
     @property
     def is_deadly(self) -> bool:

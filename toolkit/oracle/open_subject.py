@@ -9,6 +9,7 @@ from ctk.compiler.errors import CtkError, EagerError, NoGraphError
 from ctk.compiler.observe import first_line
 from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
@@ -83,7 +84,7 @@ def open_subject(
     """
     with apply_limits(_limits_of_capture(options)):
         loaded = load_subject(subject, inputs, options)
-    cases = loaded.cases
+    cases = _with_question(loaded.cases, options)
     executor = executor_for(
         cases,
         isolate=options.isolate,
@@ -126,6 +127,14 @@ def _question(loaded: Loaded, options: CaseOptions) -> Callable[[], ProgramQuest
         )
 
     return make
+
+
+def _with_question(cases: list[Case], options: AskOptions) -> list[Case]:
+    """Return the cases; with `--compile-above`, a slow compile is the failure of each."""
+    if options.compile_above is None:
+        return cases
+    slow = Signature("slow-compile", limit=options.compile_above)
+    return [replace(case, signature=slow) for case in cases]
 
 
 def _limits_of_capture(options: AskOptions) -> Watch | None:

@@ -157,7 +157,7 @@ def render_script(
                 module,
                 is_dynamic=marks.free,
                 freezes=freezes,
-                is_timed=case.signature is not None and case.signature.kind == "slow",
+                is_timed=case.signature is not None and case.signature.is_timed,
             ),
         )
     )
@@ -305,6 +305,7 @@ def _measure(signature: Signature | None) -> list[str]:
     calls = {
         "slow": f"slow_failure(program, {signature.limit!r}, compiled)",
         "peak-memory": f"peak_failure(program, {signature.limit!r})",
+        "slow-compile": f"slow_compile_failure(program, {signature.limit!r}, compiled)",
     }
     return [f"measure=lambda program: {calls[signature.kind]},"] if signature.is_measured else []
 

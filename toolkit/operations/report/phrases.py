@@ -40,6 +40,7 @@ MEANINGS: Mapping[FailureKind, str] = {
     "state": "Python state differs from eager's after the call",
     "slow": "the compiled call takes so many times as long as eager's",
     "peak-memory": "the compiled call takes so many times as much memory as eager's, at its peak",
+    "slow-compile": "the compile takes too long, and its time grows faster than its graph",
     "oracle": "a command or function of yours calls it a failure",
 }
 """A sentence for each kind of failure."""

@@ -174,7 +174,7 @@ def _speculating(stack: OracleStack) -> Generator[Oracle]:
         lanes = [Lane(stack.oracle, Unstoppable()) for _ in executor.members]
         with Speculative(lanes, digests) as speculative:
             yield speculative
-    elif judge.case.signature is not None and judge.case.signature.kind == "slow":
+    elif judge.case.signature is not None and judge.case.signature.is_timed:
         yield stack.oracle
     else:
         with speculating(

@@ -39,9 +39,9 @@ from ctk.toolkit.targets import record_decisions
 
 
 def is_measured(run: Operation) -> bool:
-    """Return whether a case records a measured failure."""
+    """Return whether a case records a failure of its call's time or memory."""
     signatures = (case.signature for case in run.subject.cases)
-    return any(signature is not None and signature.is_measured for signature in signatures)
+    return any(signature is not None and signature.is_of_call for signature in signatures)
 
 
 def reduce_for_user(

@@ -126,6 +126,8 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
                 yield "--isolate" if value else "--no-isolate"
             case "timeout_seconds", int() | float():
                 yield from ("--timeout", f"{value:g}")
+            case "compile_above", int() | float():
+                yield from ("--compile-above", f"{value:g}")
             case "memory_nbytes", int():
                 yield from ("--memory", str(value))
             case "jobs", int() if value != 1:

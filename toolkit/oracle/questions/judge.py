@@ -8,7 +8,7 @@ Order of the questions, cheapest first:
 2. Compiling or calling raises: a `compile-error` or `runtime-error`, with or without random ops.
 3. Both give results: repro_templates/graph/judging.py, the rule that a repro carries as well.
 
-Time and memory are measured instead: performance.py. An inconsistent case is INVALID. An eager run
+Time and memory are measured instead: performance.py, compile_time.py. An inconsistent case is INVALID. An eager run
 that breaks CUDA for this process raises `LostAccelerator`, and the caller runs the compiled program
 in another process.
 
@@ -43,6 +43,7 @@ from ctk.toolkit.execution.execute import (
 )
 from ctk.toolkit.execution.fake_run import run_fake
 from ctk.toolkit.execution.private_copy import find_raising_operator
+from ctk.toolkit.oracle.questions.compile_time import judge_compile_time
 from ctk.toolkit.oracle.questions.performance import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import report_alive
@@ -79,7 +80,8 @@ def _judge(
 ) -> Judgement:
     report_alive()
     if expected is not None and expected.is_measured:
-        found = judge_measured(case, expected, observer)
+        measure = judge_measured if expected.is_of_call else judge_compile_time
+        found = measure(case, expected, observer)
         is_answer = isinstance(found, Judgement)
         return found if is_answer else _answer(error_signature(found), expected)
     eager = run_eager(case) if eager_raised is None else _lost_outcome(eager_raised)

@@ -1,0 +1,21 @@
+"""Compile without the caches of earlier compiles, which would hide its time.
+
+Read private names: `torch._inductor.utils.fresh_cache` (torch 2.11, 2.13): a new folder of compiled
+code, and empty caches in this process. Sympy's cache of simplified expressions is emptied too.
+"""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from sympy.core.cache import clear_cache
+from torch._inductor.utils import fresh_cache
+
+
+@contextmanager
+def cold_caches() -> Generator[None]:
+    """Empty the caches of torch's compilers, for the time of one compile."""
+    clear_cache()
+    with fresh_cache():
+        yield
