@@ -281,7 +281,8 @@ class AskOptions(CaseOptions):
     Attributes:
         timeout_seconds: Longest that one question may take; None for the default.
         memory_nbytes: Most memory that one question may hold; None for the default.
-        compile_above: Seconds of a compile from which on its time is the question; None: the results.
+        compile_above: Least seconds of a slow compile, which is then the question; None: the
+            results are.
         accept_documented: Whether a difference that torch documents has exit code 0, or 1; its
             verdict is the same.
     """

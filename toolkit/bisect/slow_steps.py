@@ -21,7 +21,7 @@ LEAST_SHARE = 0.1
 
 
 def find_slow_step(ask: Questions, seen: ObservedCompile) -> Search:
-    """Leave the slow steps out, one at a time; the first without which the case passes is guilty."""
+    """Leave the slow steps out, each alone, until the case passes without one."""
     signature = seen.judgement.signature
     assert signature is not None
     suspects = list_suspects(seen.log, signature.where)

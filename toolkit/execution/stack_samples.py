@@ -2,56 +2,54 @@
 
     with sample_stack() as samples:          every 50 ms
         compile(...)
-    samples.hot_function()                   torch.fx.experimental.symbolic_shapes:simplify
+    samples.hot_function()                   torch.utils._sympy.functions:eval
 
-The hot function is the innermost function of the path that three quarters of the samples share.
-Below it the time branches out; a recursion counts as its outermost functions.
+Half of the samples must be within a hot function, whoever calls it: two phases may both simplify
+sizes. The innermost of these functions is returned.
 """
 
 import sys
 import threading
-from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
 SECONDS = 0.05
-SHARE = 0.75
-"""Share of the samples that a hot path has."""
+SHARE = 0.5
+"""Least share of the samples within a hot function."""
 
-_MACHINERY = ("ctk.toolkit.", "contextlib", "functools", "threading", "torch.utils._config")
+_MACHINERY = ("ctk.toolkit.", "ctk.repro_templates.", "contextlib", "threading")
 _LIBRARIES = ("sympy", "mpmath", "networkx")
-"""Libraries that a compiler calls: their caller is the phase."""
-
-Path = tuple[str, ...]
-"""Functions as `module:name`, outermost first."""
+"""Libraries that a compiler calls: the function that calls them is the phase."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StackSamples:
-    """The sampled paths, and how often each was seen."""
+    """The functions that were on the stack: `module:name`.
 
-    paths: Counter[Path] = field(default_factory=Counter[Path])
+    Attributes:
+        depths: For each function, its greatest depth in each sample that shows it.
+    """
 
-    def hot_path(self) -> Path:
-        """Return the longest path that three quarters of the samples share."""
-        least = SHARE * self.paths.total()
-        found: Path = ()
-        while True:
-            longer = Counter[Path]()
-            for path, count in self.paths.items():
-                if len(path) > len(found) and path[: len(found)] == found:
-                    longer[path[: len(found) + 1]] += count
-            best = longer.most_common(1)
-            if not best or best[0][1] < least:
-                return found
-            found = best[0][0]
+    count: int = 0
+    depths: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+
+    def add(self, functions: list[str]) -> None:
+        """Add the functions of one stack, the outermost first."""
+        self.count += 1
+        for function, depth in {each: depth for depth, each in enumerate(functions)}.items():
+            self.depths.setdefault(function, []).append(depth)
 
     def hot_function(self) -> str:
-        """Return the innermost function of a compiler on the hot path; "" if there is none."""
-        path = [each for each in self.hot_path() if not each.startswith(_MACHINERY)]
-        return next((each for each in reversed(path) if not each.startswith(_LIBRARIES)), "")
+        """Return the innermost hot function of a compiler; "" if there is none."""
+        hot = {
+            function: sum(depths) / len(depths)
+            for function, depths in self.depths.items()
+            if len(depths) >= SHARE * self.count
+            and not function.startswith((*_MACHINERY, *_LIBRARIES))
+        }
+        return max(hot, key=lambda function: hot[function], default="")
 
 
 @contextmanager
@@ -61,9 +59,9 @@ def sample_stack() -> Generator[StackSamples]:
 
     def sample() -> None:
         while not ended.wait(SECONDS):
-            frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]  # the only way to another thread's stack
+            frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]  # documented
             if frame is not None:
-                samples.paths[_path_of(frame)] += 1
+                samples.add(_functions(frame))
 
     sampler = threading.Thread(target=sample, name="ctk-samples", daemon=True)
     sampler.start()
@@ -74,9 +72,10 @@ def sample_stack() -> Generator[StackSamples]:
         sampler.join()
 
 
-def _path_of(frame: FrameType | None) -> Path:
-    path: list[str] = []
+def _functions(frame: FrameType | None) -> list[str]:
+    """Return the functions of a stack, the outermost first."""
+    found: list[str] = []
     while frame is not None:
-        path.append(f"{frame.f_globals.get('__name__', '')}:{frame.f_code.co_name}")
+        found.append(f"{frame.f_globals.get('__name__', '')}:{frame.f_code.co_name}")
         frame = frame.f_back
-    return tuple(reversed(path))
+    return found[::-1]

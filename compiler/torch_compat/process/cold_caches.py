@@ -1,11 +1,11 @@
 """Compile without the caches of earlier compiles, which would hide its time.
 
 Read private names: `torch._inductor.utils.fresh_cache` (torch 2.11, 2.13): a new folder of compiled
-code, and empty caches in this process. Sympy's cache of simplified expressions is emptied too.
+code, and empty caches in this process. Sympy's cache of simplified expressions is emptied as well,
+and the persistent cache of ctk is not used (`CTK_CACHE`).
 """
 
-# pyright: reportPrivateUsage=false
-
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -15,7 +15,14 @@ from torch._inductor.utils import fresh_cache
 
 @contextmanager
 def cold_caches() -> Generator[None]:
-    """Empty the caches of torch's compilers, for the time of one compile."""
+    """Empty the caches of compilers, for the time of one compile."""
     clear_cache()
-    with fresh_cache():
-        yield
+    before = os.environ.get("CTK_CACHE")
+    os.environ["CTK_CACHE"] = "0"
+    try:
+        with fresh_cache():
+            yield
+    finally:
+        del os.environ["CTK_CACHE"]
+        if before is not None:
+            os.environ["CTK_CACHE"] = before

@@ -14,7 +14,7 @@ half of the growth, it is the function in which samples of the stack find the ti
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from torch.fx import Node
 
@@ -23,6 +23,8 @@ from ctk.compiler.fx.extract import extract
 from ctk.compiler.fx.walk import CALLS, output_leaves
 from ctk.compiler.observe import Observer
 from ctk.repro_templates.graph.compile_time import compile_seconds, is_slow_compile
+from ctk.repro_templates.graph.measuring import Call, repeatable
+from ctk.repro_templates.graph.running import STATES
 from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
@@ -92,15 +94,13 @@ class Stopwatch:
         """Compile a case without caches, and call it twice."""
         recorder, outcomes = Recorder(self.veto), list[Outcome]()
 
-        def compile_and_call() -> Callable[[], object]:
-            further: list[Callable[[], object]] = []
-            outcomes.append(
-                run_compiled(
-                    case,
-                    observer=recorder,
-                    then=lambda call, inputs: further.append(lambda: call(*inputs)),
-                )
-            )
+        def compile_and_call() -> Call:
+            further: list[Call] = []
+
+            def keep(call: Callable[..., object], inputs: Sequence[object]) -> None:
+                further.append(repeatable(call, inputs, asdict(case.modes), STATES))
+
+            outcomes.append(run_compiled(case, observer=recorder, then=keep))
             return further[0] if further else lambda: None
 
         with sample_stack() as samples:
@@ -147,8 +147,8 @@ def judge_compile_time(
         return Judgement(Verdict.PASSES, detail=f"the compile takes {told}, {base}")
     growth = measure_growth(case, whole, watch, is_known=bool(expected.message))
     if growth is None:
-        detail = f"the compile takes {told}; its halves cannot be compiled, so its growth is unknown"
-        return Judgement(Verdict.INVALID, detail=detail)
+        unknown = "its halves do not compile alone, so its growth is unknown"
+        return Judgement(Verdict.INVALID, detail=f"the compile takes {told}; {unknown}")
     detail = f"{told}; {growth.words}"
     if not growth.is_steep:
         return Judgement(Verdict.PASSES, detail=f"the compile takes {detail}")

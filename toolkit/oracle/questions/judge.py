@@ -8,9 +8,9 @@ Order of the questions, cheapest first:
 2. Compiling or calling raises: a `compile-error` or `runtime-error`, with or without random ops.
 3. Both give results: repro_templates/graph/judging.py, the rule that a repro carries as well.
 
-Time and memory are measured instead: performance.py, compile_time.py. An inconsistent case is INVALID. An eager run
-that breaks CUDA for this process raises `LostAccelerator`, and the caller runs the compiled program
-in another process.
+Time and memory are measured instead: performance.py, compile_time.py. An inconsistent case is
+INVALID. An eager run that breaks CUDA for this process raises `LostAccelerator`, and the caller
+runs the compiled program in another process.
 
 A crash or a hang of the compiled program ends this process, unless executors/child.py runs it.
 """
