@@ -28,6 +28,7 @@ from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.judge import conclude, judge
+from ctk.toolkit.oracle.slow_prefix import find_slow_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,10 @@ def check_case(
     first: Judgement | None = None
     if executor is not None and executor.isolates:
         first = conclude(executor.ask(Question(case, case.signature, Veto())))
+        prefix = find_slow_prefix(case, first, executor, executor.limit_seconds)
+        if prefix is not None:
+            slow = Judgement(Verdict.REPRODUCES, prefix.signature)
+            return GraphCheck(prefix, slow, (), CompileLog())
         if first.signature is not None and first.signature.is_deadly:
             return GraphCheck(case, first, (), CompileLog())
     recorder = Recorder(keep_calls=True)

@@ -7,7 +7,7 @@ the remembered answers, writes nothing until the first new answer, and continues
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from ctk.toolkit.case.formats.files import replace_file
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.as_json import write_json
 from ctk.toolkit.operations.report.diagnosis import Diagnosis, KeptEntry
@@ -32,6 +33,8 @@ from ctk.toolkit.oracle.answers.journal import Journal
 from ctk.toolkit.oracle.answers.journaled import Journaled, question_key
 from ctk.toolkit.oracle.open_subject import OpenSubject, first_failing
 from ctk.toolkit.oracle.progress import Say
+from ctk.toolkit.oracle.question import Question
+from ctk.toolkit.oracle.slow_prefix import find_slow_prefix
 from ctk.toolkit.processes.signals import defer_interrupts
 from ctk.toolkit.targets import record_decisions
 
@@ -98,7 +101,7 @@ class Operation:
             search = Search(whole.judgement, reason="Dynamo gives no graph of the program")
             self.found = Diagnosis(None, search, 0.0, folder=self.folder, end_to_end=whole)
             return self.write(state="bisected")
-        case, search = first_failing(self.subject.cases, ask, lambda search: search.judgement)
+        case, search = first_failing(self._ending_cases(), ask, lambda search: search.judgement)
         if search.judgement.fails:
             self._failing(case, search.judgement, captured)
             case = record_decisions(replace(case, signature=search.judgement.signature))
@@ -107,6 +110,16 @@ class Operation:
         whole = None if is_told else self.end_to_end()
         self.found = replace(found, case=case, search=search, end_to_end=whole)
         return self.write(state="bisected", kept=self.find_cache_entries(case, search))
+
+    def _ending_cases(self) -> Iterator[Case]:
+        """Yield the cases; in place of one whose compile does not end, its slow beginning."""
+        executor = self.subject.executor
+        for case in self.subject.cases:
+            prefix = None
+            if executor.isolates:
+                first = self.oracle.ask(Question(case, case.signature, Veto()))
+                prefix = find_slow_prefix(case, first, self.oracle, executor.limit_seconds)
+            yield case if prefix is None else prefix
 
     def find_cache_entries(self, case: Case, search: Search) -> KeptEntry | None:
         """Return the entries of the persistent cache for the compile; wrong ones are removed."""
