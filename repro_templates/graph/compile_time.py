@@ -1,6 +1,6 @@
 """Decide whether a compile is slow: its seconds, less those of an almost empty program.
 
-A time says little alone: a compile has costs of its own (a code generator that starts a C++
+A time alone proves little: a compile has costs of its own (a code generator that starts a C++
 compiler), and a large graph may take long. So the first are measured with an almost empty program
 of the same inputs, and must be less than half of the time:
 

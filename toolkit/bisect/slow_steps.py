@@ -1,7 +1,7 @@
 """Find the pass or kernel that makes a compile slow: without it, the compile is fast.
 
-The suspect is the step whose time grows most (oracle/questions/compile_time.py), then those that
-take longest. A phase between the passes, such as the simplification of symbolic sizes, cannot be
+The suspect is the step whose time grows most (oracle/questions/compile_time.py), then the
+longest steps. A phase between the passes, such as the simplification of symbolic sizes, cannot be
 left out. It is named from samples of the stack, and is not confirmed.
 """
 

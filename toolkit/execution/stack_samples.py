@@ -4,7 +4,7 @@
         compile(...)
     samples.hot_function()                   torch.utils._sympy.functions:eval
 
-Half of the samples must be within a hot function, whoever calls it: two phases may both simplify
+Half of the samples must be within a hot function, with any callers: two phases may both simplify
 sizes. The innermost of these functions is returned.
 """
 

@@ -1,8 +1,8 @@
 """Find the beginning of a graph whose compile is slow, where that of the whole does not end.
 
 A compile that a time limit ends may hang, or may take exponentially long: the time alone does not
-tell. So prefixes of the graph are compiled, by a binary search between one that is fast and one
-that does not end:
+decide. So prefixes of the graph are compiled, by a binary search between a fast and an endless
+compile:
 
     40 calls   more than 60 s        20 calls   more than 60 s
     10 calls   0.2 s                 15 calls   3.1 s, and its halves 0.1 s each: slow-compile

@@ -1,4 +1,4 @@
-"""The hot function of sampled stacks: the innermost of a compiler, whoever calls it."""
+"""The hot function of sampled stacks: the innermost of a compiler, with any callers."""
 
 import threading
 

@@ -13,8 +13,11 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.execution.execute import Outcome
 from ctk.toolkit.execution.stack_samples import StackSamples
+from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions import compile_time
 from ctk.toolkit.oracle.questions.compile_time import Stopwatch, Timed, judge_compile_time, part_of
+from ctk.toolkit.oracle.slow_prefix import find_slow_prefix
 from tests.helpers.repros import make_case
 
 Seconds = Callable[[list[str]], float]
@@ -133,3 +136,46 @@ def test_a_compile_is_timed_without_caches() -> None:
     assert [str(each.id) for each in timed[0].log.passes()] == [
         str(each.id) for each in timed[1].log.passes()
     ]
+
+
+def answers(seconds: Seconds, limit: float) -> Callable[[Question], Judgement]:
+    """Return the answers of a child that a time limit ends, for a compile of so many seconds."""
+
+    def ask(question: Question) -> Judgement:
+        assert question.expected is not None
+        taken = seconds([n.name for n in question.case.graph.graph.nodes if n.op in CALLS])
+        if taken >= limit:
+            return Judgement(Verdict.DIFFERENT, Signature("timeout"))
+        if taken >= (question.expected.limit or 0.0):
+            return Judgement(Verdict.REPRODUCES, question.expected, f"{taken:.1f} s")
+        return Judgement(Verdict.PASSES)
+
+    return ask
+
+
+class Answers(InProcess):
+    """An oracle with the answers of a function."""
+
+    def __init__(self, ask: Callable[[Question], Judgement]) -> None:
+        self._ask = ask
+
+    def judge(self, question: Question) -> Judgement:
+        return self._ask(question)
+
+
+ENDED = Judgement(Verdict.REPRODUCES, Signature("timeout"))
+
+
+def test_the_beginning_of_an_endless_compile_is_slow() -> None:
+    oracle = Answers(answers(lambda calls: 0.001 * 2.0 ** len(calls), 40.0))
+    found = find_slow_prefix(chain(40), ENDED, oracle, 40.0)
+    assert found is not None
+    assert found.name == "graph0_first15"
+    assert found.signature is not None
+    assert found.signature.message == "32.8 s; all 40 do not end"
+
+
+@pytest.mark.parametrize("answer", [ENDED, Judgement(Verdict.PASSES)])
+def test_a_hang_has_no_slow_beginning(answer: Judgement) -> None:
+    oracle = Answers(answers(lambda calls: 1e9 * (len(calls) > 30), 40.0))
+    assert find_slow_prefix(chain(40), answer, oracle, 40.0) is None

@@ -52,7 +52,7 @@ STEADY = 40
 """Most calls of a graph whose growth with each single call is measured."""
 
 _LEAST = 0.001
-"""Seconds below which a time is not told from none."""
+"""Seconds below which a time cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True)
