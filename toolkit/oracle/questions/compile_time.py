@@ -2,7 +2,8 @@
 
 An honest compile of a large graph takes long as well, but its halves take about half as long each.
 So a compile above the limit is cut in two, and each half is compiled, with eager's values as its
-inputs (times are less those of an almost empty program):
+inputs. The whole is compared with both together, less one almost empty program, which they have
+twice:
 
     20 calls 23.1 s    halves 0.1 s, 0.2 s     grows faster than its graph: slow-compile
     3000 calls 40 s    halves 19 s, 20 s       in proportion: passes
@@ -13,6 +14,7 @@ The place is the pass or kernel whose seconds grow most from the halves to the w
 half of the growth, it is the function in which samples of the stack find the time.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -88,7 +90,7 @@ class Stopwatch:
     """Times compiles of a case and of its parts, with the same things left out."""
 
     veto: Veto
-    empty: float = 0.0
+    empty: float = math.inf
 
     def time(self, case: Case) -> Timed:
         """Compile a case without caches, and call it twice."""
@@ -108,6 +110,11 @@ class Stopwatch:
         report_alive()
         error = outcomes[0] if outcomes[0].run is None else None
         return Timed(seconds, recorder.log, samples, error)
+
+    def time_empty(self, case: Case) -> None:
+        """Time an almost empty program of the same inputs once more; the least time counts."""
+        empty = replace(case, graph=empty_graph(case), roles={})
+        self.empty = min(self.empty, self.time(empty).seconds)
 
     def own(self, timed: Timed) -> float:
         """Return the seconds less those of an almost empty program."""
@@ -129,8 +136,8 @@ def judge_compile_time(
         return Judgement(Verdict.INVALID, detail=f"eager raises {error_line(eager.error)}")
     watch = Stopwatch(observer.veto if isinstance(observer, Recorder) else Veto())
     try:
-        empty = replace(case, graph=empty_graph(case), roles={})
-        watch.empty = min(watch.time(empty).seconds for _ in range(2))  # the first one imports
+        for _ in range(2):  # the first one imports
+            watch.time_empty(case)
         whole = watch.time(case)
         if is_slow_compile(whole.seconds, watch.empty, expected.limit):
             again = watch.time(case)  # other load only adds to a time
@@ -179,8 +186,9 @@ def measure_growth(
             return None
         told = " and ".join(f"{half.seconds:.2f} s" for half in halves)
         words = f"its halves take {told}" if part is case else f"halves of {_count(part)}: {told}"
-        own, sums = watch.own(timed), sum(map(watch.own, halves))
-        if own >= GROWTH * sums:
+        watch.time_empty(case)
+        own, both = watch.own(timed), sum(half.seconds for half in halves) - watch.empty
+        if timed.seconds >= GROWTH * both:
             more = "" if is_known else _steadily(part, timed, names, watch)
             return Growth(True, f"{words}{more}", _growing(timed, halves))
         heavier = max(range(2), key=lambda number: halves[number].seconds)
