@@ -75,7 +75,7 @@ class TestBadInput:
     def test_program_that_raises(self, tmp_path: Path) -> None:
         program = write(tmp_path, "raises.py", "x = 1\nraise RuntimeError('at import')\n")
         said = ctk("check", program)
-        assert said.code == 2
+        assert said.code == 125
         assert "at import" in said.err
         assert "line 2" in said.err
 

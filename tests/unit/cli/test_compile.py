@@ -150,7 +150,7 @@ def test_refusals(
     (folder / "other.py").write_text(f'{NET}\ndef config():\n    return {{"fuel": 3}}\n')
     before = sorted(folder.iterdir())
     found = ctk("compile", *words)
-    assert found.code == 2, found.err
+    assert found.code == (125 if said == "fails in eager" else 2), found.err
     assert said in found.out + found.err
     assert sorted(path for path in folder.iterdir() if path.name != "__pycache__") == [
         path for path in before if path.name != "__pycache__"

@@ -23,6 +23,10 @@ def off(gm: GraphModule, inputs: object) -> Callable[..., object]:
     return lambda *args: tuple(x + 1 for x in gm(*args))
 
 
+def far_off(gm: GraphModule, inputs: object) -> Callable[..., object]:
+    return lambda *args: tuple(x + 100 for x in gm(*args))
+
+
 def cancelled(x: Tensor) -> Tensor:
     return (x - x.mean()).sum() / x.numel()
 
@@ -52,16 +56,18 @@ def trained() -> Callable[[Tensor], Tensor]:
 @pytest.mark.parametrize(
     ("backend", "verdict"),
     [
-        ("aot_eager", Verdict.PASSES),
+        ("aot_eager", None),
         pytest.param(off, Verdict.REPRODUCES, marks=pytest.mark.slow),
     ],
 )
-def test_a_training_step_may_round_otherwise(backend: Any, verdict: Verdict) -> None:
+def test_a_training_step_may_round_otherwise(backend: Any, verdict: Verdict | None) -> None:
+    """It passes, or is ill-conditioned, if no verdict is given: the machine decides."""
     torch.manual_seed(3)
     asked = program_of(trained(), [torch.randn(16, 8)])
     spec = backend if isinstance(backend, str) else f"{__name__}:{backend.__name__}"
     found = ask(ProgramQuestion(asked, spec))
-    assert found.judgement.verdict is verdict, found
+    seen = found.judgement
+    assert seen.is_no_failure if verdict is None else seen.verdict is verdict, found
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,8 @@ def test_a_training_step_may_round_otherwise(backend: Any, verdict: Verdict) -> 
     [
         (cancelled, backwards, Verdict.PASSES),
         (cancelled, off, Verdict.REPRODUCES),
-        (narrow, off, Verdict.REPRODUCES),
+        (narrow, off, Verdict.ILL_CONDITIONED),  # its own roundings move eager by 1
+        (narrow, far_off, Verdict.REPRODUCES),
     ],
 )
 def test_rounding_is_measured(

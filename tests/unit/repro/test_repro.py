@@ -163,8 +163,8 @@ def test_what_a_script_cannot_tell(backends: Path, folder: Path, tmp_path: Path)
     x = graph.placeholder("x")
     graph.output((graph.call_function(torch.mm, (x, x)),))
     raising = dataclasses.replace(case, graph=GraphModule(torch.nn.Module(), graph))
-    agrees = (0, "NO FAILURE: the compiled program agrees with eager\n")
-    assert verdict_of(raising, folder) == agrees
+    code, said = verdict_of(raising, folder)
+    assert code == 125 and "must be a matrix" in said  # nothing was compared
     missing = dataclasses.replace(case, target="no_such_module_of_ctk:backend")
     code, said = verdict_of(missing, folder)
     assert code == 125

@@ -109,7 +109,7 @@ def test_the_repro_reproduces_and_says_so(program, tmp_path):
 def test_names_of_a_program_that_the_script_has_too_are_changed(program):
     text = SHADOWED.replace("scaled", "leaves")
     failure = ProgramFailure(text, program, EAGER, WRONG)
-    script = render_program(failure, "not run")
+    script = render_program(failure, None)
     assert "import leaves as leaves_" in script and "self.sub(leaves_(x))" in script
 
 
@@ -118,13 +118,13 @@ def test_names_that_the_carried_code_imports_are_renamed_unless_they_mean_the_sa
         "scaled(x)", "replace(x)"
     )
     failure = ProgramFailure(f"from pathlib import Path\n{text}", program, EAGER, WRONG)
-    script = render_program(failure, "not run")
+    script = render_program(failure, None)
     assert "self.sub(replace_(x))" in script and "Path_" not in script and "as torch_" not in script
 
 
 def test_the_target_and_how_it_is_played_stand_in_the_script(program):
     plan = Plan("inductor", {"freezing": True}, dynamic=True, backward=True, calls=3)
-    script = render_program(ProgramFailure(SHADOWED, program, plan, WRONG), "not run")
+    script = render_program(ProgramFailure(SHADOWED, program, plan, WRONG), None)
     compile(script, "repro.py", "exec")
     assert "'freezing': True" in script and '{"dynamic": True}' in script
     assert "How(calls=3, backward=True)" in script
@@ -134,4 +134,6 @@ def test_the_target_and_how_it_is_played_stand_in_the_script(program):
 @pytest.mark.parametrize("target", ["ctk", "torchscript", "inductor", f"{__name__}:backend"])
 def test_whatever_the_target_carries_has_names_of_its_own(program, target):
     plan = Plan(target, more=("sizes", "values"))
-    compile(render_program(ProgramFailure(SHADOWED, program, plan, WRONG), ""), "repro.py", "exec")
+    compile(
+        render_program(ProgramFailure(SHADOWED, program, plan, WRONG), None), "repro.py", "exec"
+    )
