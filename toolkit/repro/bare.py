@@ -8,6 +8,7 @@ A `sitecustomize.py` hides the other packages, in the script and in the processe
 
 import contextlib
 import importlib.metadata
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -93,7 +94,8 @@ def _run_with(path: Path, modules: Iterable[str], timeout_seconds: float) -> Rep
     with tempfile.TemporaryDirectory() as folder:
         text = _SITE.format(allowed=sorted(allowed), installed=sorted(installed))
         (Path(folder) / "sitecustomize.py").write_text(text, encoding="utf-8")
-        variables = {"PYTHONPATH": folder, "PYTHONNOUSERSITE": "1"}
+        places = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]  # of allowed modules
+        variables = {"PYTHONPATH": os.pathsep.join(places), "PYTHONNOUSERSITE": "1"}
         return run_repro(path, timeout_seconds=timeout_seconds, variables=variables)
 
 
