@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.torch_compat.process.process_state import outside_dispatch_modes
 from ctk.repro_templates.graph.settings import default_device, default_dtype, settings
 from ctk.repro_templates.numbers.layout import NO_LAYOUT, Layout, layout_of
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
@@ -134,6 +135,11 @@ def tangent(index: int, output: Tensor) -> Tensor:
     Drawn in float32 and rounded to bfloat16, which float16, float32 and float64 represent:
     otherwise eager in a small dtype would start from other tangents than its reference does.
     """
+    with outside_dispatch_modes():  # the same numbers under other roundings of operators
+        return _drawn_tangent(index, output)
+
+
+def _drawn_tangent(index: int, output: Tensor) -> Tensor:
     generator = torch.Generator("cpu").manual_seed(index)
     if output.dim() == 0 or type(output) not in PLAIN_CLASSES:
         return torch.ones_like(output)

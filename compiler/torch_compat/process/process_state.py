@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
 _SWITCHES = (
     (torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
@@ -149,6 +150,11 @@ def outside_transforms() -> contextlib.AbstractContextManager[object]:
 def outside_function_modes() -> contextlib.AbstractContextManager[object]:
     """Disable modes of torch functions in a `with` block."""
     return torch._C.DisableTorchFunction()
+
+
+def outside_dispatch_modes() -> contextlib.AbstractContextManager[object]:
+    """Disable modes that intercept operators in a `with` block (torch 2.11, 2.13)."""
+    return _disable_current_modes()
 
 
 def is_in_transform(value: torch.Tensor) -> bool:
