@@ -76,8 +76,8 @@ class TestBadInput:
         program = write(tmp_path, "raises.py", "x = 1\nraise RuntimeError('at import')\n")
         said = ctk("check", program)
         assert said.code == 125
-        assert "at import" in said.err
-        assert "line 2" in said.err
+        assert "at import" in said.out + said.err
+        assert "line 2" in said.out + said.err
 
     def test_program_without_model(self, tmp_path: Path) -> None:
         said = ctk("check", write(tmp_path, "empty.py", "def inputs(): return ()\n"))

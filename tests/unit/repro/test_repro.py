@@ -168,7 +168,7 @@ def test_what_a_script_cannot_tell(backends: Path, folder: Path, tmp_path: Path)
     missing = dataclasses.replace(case, target="no_such_module_of_ctk:backend")
     code, said = verdict_of(missing, folder)
     assert code == 125
-    assert "no_such_module_of_ctk:backend is missing" in said
+    assert "no_such_module_of_ctk:backend cannot be loaded" in said
     unknown = dataclasses.replace(case, target="no_such_backend")
     code, said = verdict_of(unknown, folder)
     assert code == 125
