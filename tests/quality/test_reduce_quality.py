@@ -305,7 +305,7 @@ CHEAPER = {
     "plain_inputs": (lambda: traced(lambda x: x.relu(), X.double().t()), has_ops("relu")),
     "halve": (lambda: chain(300, {40: torch.relu}), has_ops("relu")),
     "drop_suffix": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
-    "drop_prefix": (lambda: traced(lambda x: x.sum(0).relu(), X), has_ops("relu")),
+    "drop_prefix": (lambda: traced(lambda x: x.sin().cos().sum(0).relu(), X), has_ops("relu")),
     "remove": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
     "drop_passed_on": (lambda: traced(many_passed_on, *[X] * 4), has_ops("relu", "gelu")),
 }

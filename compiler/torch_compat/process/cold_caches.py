@@ -10,7 +10,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from sympy.core.cache import clear_cache
-from torch._inductor.utils import fresh_cache
 
 
 @contextmanager
@@ -20,6 +19,8 @@ def cold_caches() -> Generator[None]:
     before = os.environ.get("CTK_CACHE")
     os.environ["CTK_CACHE"] = "0"
     try:
+        from torch._inductor.utils import fresh_cache  # imports Dynamo
+
         with fresh_cache():
             yield
     finally:
