@@ -17,11 +17,12 @@ only.
 """
 
 import builtins
+import os
 import re
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -82,12 +83,19 @@ def find_loaded(name: str) -> ModuleType | None:
 
 def import_root(path: Path) -> Path:
     """Return the folder from which a loaded file was imported: above its packages."""
-    for key, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and key != "__main__" and Path(file).resolve() == path.resolve():
-            depth = plain_name(key).count(".") + (path.name == "__init__.py")
-            return path.resolve().parents[depth]
-    return path.resolve().parent
+    path = path.resolve()
+    modules = loaded_modules(installed=is_installed(path))
+    keys = (key for key, file in modules if key != "__main__" and file.resolve() == path)
+    key = next(keys, None)
+    if key is None:
+        return path.parent
+    return path.parents[plain_name(key).count(".") + (path.name == "__init__.py")]
+
+
+def loaded_modules(*, installed: bool) -> list[tuple[str, Path]]:
+    """Return names and files of the loaded modules that are installed, or of the others."""
+    files = ((key, getattr(module, "__file__", None)) for key, module in sys.modules.copy().items())
+    return [(key, Path(file)) for key, file in files if file and _is_installed(file) is installed]
 
 
 def is_loaded(path: Path) -> bool:
@@ -180,8 +188,18 @@ def is_importable(module: str) -> bool:
 
 def is_installed(path: Path) -> bool:
     """Return whether a file belongs to the standard library or to an installed package."""
+    return _is_installed(str(path))
+
+
+@cache
+def _is_installed(path: str) -> bool:
+    return os.path.realpath(path).startswith(_installed_folders())
+
+
+@cache
+def _installed_folders() -> tuple[str, ...]:
     roots = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)
+    return tuple(os.path.join(os.path.realpath(root), "") for root in roots)
 
 
 def _is_public(name: str, folder: Path) -> bool:

@@ -145,7 +145,7 @@ def changed_options() -> dict[str, object]:
     """Return the Inductor options that this process has changed (torch 2.11, 2.13)."""
     config = _inductor("config")
     values = config.get_config_copy()
-    return {name: value for name, value in values.items() if not config._is_default(name)}
+    return {n: value for n, value in values.items() if value != config._config[n].default}
 
 
 def compile_lock() -> AbstractContextManager[object]:

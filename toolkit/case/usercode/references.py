@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from ctk.compiler.usercode.python_files import is_installed, is_of_folder
+from ctk.compiler.usercode.python_files import is_of_folder, loaded_modules
 
 
 def reference_to(value: object) -> str | None:
@@ -72,11 +72,9 @@ _OTHER_PACKAGES = frozenset({"__main__", "ctk"})
 def _modules_of_user() -> list[ModuleType]:
     """Return the modules of the user's own files, the running script last: it need not run then."""
     own = [
-        module
-        for name, module in list(sys.modules.items())
+        sys.modules[name]
+        for name, _ in loaded_modules(installed=False)
         if name.partition(".")[0] not in _OTHER_PACKAGES
-        and (file := getattr(module, "__file__", None)) is not None
-        and not is_installed(Path(file))
     ]
     return [*own, sys.modules["__main__"]]
 
