@@ -3,10 +3,10 @@
 Two phases: the steps that take nodes away, until the graph is minimal; then those of details
 (sizes, values, settings), at the end with all steps. A budget may end the second phase earlier.
 
-Three levels in each (`proposal_search.py`): one sweep `coarse`, one `thorough`, then `single`
-(every edit alone) until a sweep improves nothing. A `single` sweep with more than MANY improvements
-goes back to `thorough`. At the end, edits that a short time limit ended are asked with the whole
-limit.
+Three levels (`proposal_search.py`): one sweep `coarse`, one `thorough`, then `single` (every edit
+alone) until a sweep improves nothing. A `single` sweep with more than MANY improvements goes back
+to `thorough`. The `coarse` sweep of details comes before the single edits of the first phase. At
+the end, edits that a short time limit ended are asked with the whole limit.
 
 The best case so far is always returned; only the first question, about the given case, may raise.
 """
@@ -170,20 +170,19 @@ def _left(problem: Problem, steps: Sequence[Step]) -> tuple[str, ...]:
 def _search(problem: Problem, steps: Sequence[Step], blocks: Level) -> None:
     graph = [step for step in steps if not step.detail]
     details = [step for step in steps if step.detail]
-    _exhaust(problem, graph, graph, blocks)
+    _sweep(problem, graph, coarse)
+    _sweep_blocks(problem, graph, blocks)
+    _sweep(problem, details, coarse)  # a change after the single edits makes all of them new
+    while _polish(problem, graph):
+        _sweep_blocks(problem, graph, blocks)
     problem.finish_graph()
-    if details:
-        _exhaust(problem, details, steps, blocks)
+    _sweep_blocks(problem, details, blocks)
+    while _polish(problem, steps):
+        _sweep_blocks(problem, steps, blocks)
 
 
-def _exhaust(problem: Problem, steps: Sequence[Step], every: Sequence[Step], blocks: Level) -> None:
-    """Search blocks of edits of some steps, then single edits of every step, until none helps."""
-    _sweep(problem, steps, coarse)
-    while True:
-        _sweep(problem, [step for step in steps if step.is_thorough], blocks)
-        if not _polish(problem, every):
-            return
-        steps = every
+def _sweep_blocks(problem: Problem, steps: Sequence[Step], blocks: Level) -> None:
+    _sweep(problem, [step for step in steps if step.is_thorough], blocks)
 
 
 def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
