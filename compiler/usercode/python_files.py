@@ -199,7 +199,7 @@ def _is_installed(path: str) -> bool:
 @cache
 def _installed_folders() -> tuple[str, ...]:
     roots = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return tuple(os.path.join(os.path.realpath(root), "") for root in roots)
+    return tuple(f"{os.path.realpath(root)}{os.sep}" for root in roots)
 
 
 def _is_public(name: str, folder: Path) -> bool:
