@@ -75,7 +75,7 @@ def warm_repros(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     A process that uses CUDA must not be forked from one that may have looked for it.
     """
-    from ctk.toolkit.repro import run
+    from ctk.toolkit.repro import bare, run
 
     clean = run.run_repro
 
@@ -85,6 +85,7 @@ def warm_repros(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     marks = {mark.name for mark in request.node.iter_markers()}
     if marks.isdisjoint({"clean_process", "gpu"}):
         monkeypatch.setattr(run, "run_repro", run_warm)
+        monkeypatch.setattr(bare, "run_repro", run_warm)
 
 
 @pytest.fixture

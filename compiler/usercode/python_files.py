@@ -85,17 +85,17 @@ def import_root(path: Path) -> Path:
     """Return the folder from which a loaded file was imported: above its packages."""
     path = path.resolve()
     modules = loaded_modules(installed=is_installed(path))
-    keys = (key for key, file in modules if key != "__main__" and file.resolve() == path)
+    keys = (key for key, file in modules if key != "__main__" and _real_path(file) == str(path))
     key = next(keys, None)
     if key is None:
         return path.parent
     return path.parents[plain_name(key).count(".") + (path.name == "__init__.py")]
 
 
-def loaded_modules(*, installed: bool) -> list[tuple[str, Path]]:
+def loaded_modules(*, installed: bool) -> list[tuple[str, str]]:
     """Return names and files of the loaded modules that are installed, or of the others."""
     files = ((key, getattr(module, "__file__", None)) for key, module in sys.modules.copy().items())
-    return [(key, Path(file)) for key, file in files if file and _is_installed(file) is installed]
+    return [(key, file) for key, file in files if file and is_installed(file) is installed]
 
 
 def is_loaded(path: Path) -> bool:
@@ -186,14 +186,14 @@ def is_importable(module: str) -> bool:
         return False
 
 
-def is_installed(path: Path) -> bool:
+def is_installed(path: str | Path) -> bool:
     """Return whether a file belongs to the standard library or to an installed package."""
-    return _is_installed(str(path))
+    return _real_path(str(path)).startswith(_installed_folders())
 
 
 @cache
-def _is_installed(path: str) -> bool:
-    return os.path.realpath(path).startswith(_installed_folders())
+def _real_path(path: str) -> str:
+    return os.path.realpath(path)
 
 
 @cache

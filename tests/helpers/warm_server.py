@@ -130,6 +130,11 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     sys.path_importer_cache.clear()
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.argv[:] = request["argv"]
+    for entry in added:
+        site = Path(entry) / "sitecustomize.py"
+        if site.is_file():  # the interpreter runs the first one
+            runpy.run_path(str(site))
+            break
     if os.environ.get("WARM_CHILDREN"):  # what the program starts itself need not be clean either
         sys.executable = request["client"]
 
