@@ -43,7 +43,7 @@ def diagnose(subject: Subject, inputs: Inputs | None, options: DiagnoseOptions) 
     with open_reduction("diagnose", subject, inputs, options) as (run, terms):
         found = run.bisect_cases(captured=run.folder / "case")
         if found.is_shown_by_no_graph:
-            return explain_failing_program(run, run.folder / "minimal", terms.budget)
+            return explain_failing_program(run, run.folder / "minimal", terms.budget_of(run))
         if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:
             return run.finish()
         run.write(search=with_wrong_node(run, found.case, found.search))

@@ -98,6 +98,10 @@ class Terms:
     on_progress: OnProgress | None
     is_brief: bool = False
 
+    def budget_of(self, run: Operation) -> Budget:
+        """Return the budget of a run, which begins with its first failing answer."""
+        return run.allowance.budget if self.is_brief else self.budget
+
 
 @contextmanager
 def open_reduction(
@@ -144,7 +148,7 @@ def _minify_first(run: Operation, terms: Terms) -> Diagnosis:
             return reduce_for_user(run, choice, terms.budget, terms.on_progress)
     diagnosis = run.bisect_cases()
     if diagnosis.is_shown_by_no_graph:
-        return explain_failing_program(run, run.folder / "case", terms.budget)
+        return explain_failing_program(run, run.folder / "case", terms.budget_of(run))
     if not diagnosis.judgement.fails and ask_again(run) is None:
         discard(run)
         return replace(diagnosis, folder=None, state="finished")
@@ -164,7 +168,7 @@ def reduce_failing(
         with_options: Also ask which options of the target matter.
     """
     allowance = run.allowance if terms.is_brief else None
-    budget = allowance.budget if allowance else terms.budget
+    budget = terms.budget_of(run)
     case, search = run.failing
 
     def write_first(smallest: Case) -> None:

@@ -168,7 +168,8 @@ def _option_line(option: OptionRecord) -> str:
 def _minimal_lines(record: Record, folder: Path) -> list[str]:
     minimal, repro, lines = record.minimal, record.repro, list[str]()
     if (program := record.program) is not None:
-        unfinished = "" if program.finished else " (stopped early)"
+        stopped = "the fewest statements" if program.left == ("expressions",) else "stopped early"
+        unfinished = "" if program.finished else f" ({stopped})"
         sizes = f"{program.statements_before} -> {program.statements_after}"
         lines.append(f"minimal    {sizes} statements of the program{unfinished}")
     if minimal is not None:

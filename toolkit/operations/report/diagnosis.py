@@ -31,12 +31,14 @@ class ProgramSize:
         statements_after: Of the smallest one.
         questions: How many were asked.
         finished: Whether nothing smaller is left to try.
+        left: The parts for which the time was too short: `statements`, `expressions`.
     """
 
     statements_before: int
     statements_after: int
     questions: int
     finished: bool
+    left: tuple[str, ...] = ()
 
 
 @document
@@ -149,6 +151,7 @@ class Diagnosis:
     def left(self) -> tuple[str, ...]:
         """The parts for which the time was too short: `sizes`, `values`, `options`."""
         parts = self.reduction.left if self.reduction is not None else ()
+        parts += self.program.left if self.program is not None else ()
         return (*parts, *["options"] * self.left_options)
 
     @property

@@ -144,6 +144,8 @@ class Operation:
         seen = found.judgement.signature if found is not None else None
         if found is not None and (seen is None or not seen.is_cut_off):
             self.journal.note("", found)
+        if found is not None and found.judgement.fails:
+            self._note_first_failure()
         return found
 
     def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
@@ -179,8 +181,7 @@ class Operation:
         """Record that a case fails, and write the case, before the search for the culprit."""
         if self.found is not None:
             return
-        if self.journal.recall(FirstCompile, "") is None:
-            self.journal.note("", FirstCompile(time.monotonic() - self.started))
+        self._note_first_failure()
         failing = record_decisions(replace(case, signature=seen.signature))
         if captured is not None and (not captured.is_dir() or describe(captured).problem):
             self.save(
@@ -190,6 +191,10 @@ class Operation:
         search = Search(seen, reason="the bisection is not done")
         self.found = Diagnosis(failing, search, 0.0, folder=self.folder)
         self.write(state="failing")
+
+    def _note_first_failure(self) -> None:
+        if self.journal.recall(FirstCompile, "") is None:
+            self.journal.note("", FirstCompile(time.monotonic() - self.started))
 
     def write(self, **changes: object) -> Diagnosis:
         """Change the diagnosis, and write `diagnosis.json` unless all answers were remembered."""

@@ -60,9 +60,8 @@ def explain_failing_program(run: Operation, folder: Path, budget: Budget) -> Dia
         small = program.reduction
         if small is None:
             return Known(program.answer)
-        size = ProgramSize(
-            small.statements_before, small.statements_after, small.questions, small.finished
-        )
+        before, after = small.statements_before, small.statements_after
+        size = ProgramSize(before, after, small.questions, small.finished, small.left)
         return Known(program.answer, size, program.run)
 
     known, is_interrupted = _recall_or_search(run, _MADE_SMALL, explain)

@@ -3,10 +3,13 @@
     40 statements: without 20? without 10? ...     blocks of statements, outermost blocks first
     f(g(x)) * 2 + y: f(g(x)) * 2? y? f(g(x))? ...  one edit at a time (`program_edits`)
 
+A budget counts the first search of blocks as that for the fewest nodes, and the rest as details.
+
 Greedy and deterministic; a candidate counts only if it is smaller and fails in the very same way.
 """
 
 import ast
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +40,7 @@ class SmallProgram:
     """The smallest program found.
 
     Attributes:
+        left: The parts for which the time was too short: `statements`, `expressions`.
         lines: For each place (line, column) of the text, the line of the given program.
     """
 
@@ -45,6 +49,7 @@ class SmallProgram:
     statements_after: int
     questions: int
     finished: bool
+    left: tuple[str, ...] = ()
     lines: Mapping[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
 
@@ -64,16 +69,21 @@ def reduce_program(
     """
     search = _Search(parse_program(text), ask, Ledger(budget or Budget()), on_smaller)
     before = statements_in(search.best)
-    finished = True
+    ledger, finished, left = search.ledger, True, tuple[str, ...]()
     try:
-        while search.drop_statements() | search.edit():
+        search.drop_statements()
+        ledger.minimal_at = time.monotonic()
+        while search.edit() | search.drop_statements():
             pass
-    except (OutOfBudget, KeyboardInterrupt):
+    except OutOfBudget as out:
+        finished = False
+        if out.name == "time":
+            left = ("expressions",) if ledger.is_graph_minimal else ("statements", "expressions")
+    except KeyboardInterrupt:
         finished = False
     best = search.best
-    questions = search.ledger.questions
     return SmallProgram(
-        text_of(best), before, statements_in(best), questions, finished, lines_of(best)
+        text_of(best), before, statements_in(best), ledger.questions, finished, left, lines_of(best)
     )
 
 

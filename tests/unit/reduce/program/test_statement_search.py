@@ -96,6 +96,15 @@ def test_limits_end_the_search_with_the_best_so_far():
     assert not found.finished and len(asked.texts) == 3 == found.questions
 
 
+def test_a_time_limit_keeps_the_best_so_far_and_names_what_is_left():
+    words = "torch.fix", "def model", "def inputs"
+    found, asked = small(LONG, *words, graph_end=0.0)
+    assert (found.left, asked.texts) == (("statements", "expressions"), [])
+    found, _ = small(LONG, *words, detail_end=0.0)
+    assert found.left == ("expressions",) and not found.finished
+    assert "UNUSED" not in found.text and ".sin()" in found.text
+
+
 def test_what_is_left_knows_its_lines():
     found, _ = small("import os\nimport torch\n\nA = 1\nB = torch.ones(4)\n", "B = torch")
     assert (found.lines[1, 0], found.lines[2, 0]) == (2, 5)
