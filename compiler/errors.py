@@ -89,6 +89,10 @@ class BuildError(ProgramError):
     """A user's program raises while it is loaded, or while it builds its model or inputs."""
 
 
+class ExportRefused(CtkError):
+    """A program cannot be compiled ahead of time, by the rules of torch.export or of packages."""
+
+
 class EagerError(ProgramError):
     """A program raises in eager, so that no compiler is at fault."""
 

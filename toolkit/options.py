@@ -189,7 +189,7 @@ class CaseOptions:
         str | None,
         Flag(
             ("--target", "-t"),
-            "ctk, inductor, aot_eager, torchscript, MODULE:CALLABLE, or a Dynamo "
+            "ctk, inductor, aot_inductor, aot_eager, torchscript, MODULE:CALLABLE, or a Dynamo "
             "backend's name (default: the case's own; ctk for FILE.py).",
             metavar="TARGET",
         ),

@@ -117,6 +117,8 @@ class How:
         more: Further calls, of `CHANGES`, after those of the program, if its inputs allow it and it
             does not define its calls.
         fresh: Whether each call is compiled again: no guard decides whether a graph is reused.
+        exported: Whether the compiled side is exported: both sides run without gradients, and what
+            `between` changes is exported again.
         nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
         settings: Settings of torch for the compiled side, by name.
         varied: Roundings, or contents of fresh memory, in eager.
@@ -128,6 +130,7 @@ class How:
     seed: int = 0
     more: tuple[str, ...] = ()
     fresh: bool = False
+    exported: bool = False
     in_float64: bool = False
     nudged: int = 0
     varied: Variation = NO_VARIATION
@@ -262,7 +265,7 @@ def _make_calls(
     last = len(own) - 1
     call = compiled(program.model) if compiled else program.model
     is_inference = isinstance(program.model, torch.nn.Module) and not program.model.training
-    is_wanted = torch.is_grad_enabled() and (how.backward or not is_inference)
+    is_wanted = torch.is_grad_enabled() and (how.backward or not is_inference) and not how.exported
     played: list[Played] = []
     earlier: dict[str, Tensor] = {}
     dtype = torch.float64 if how.in_float64 else torch.get_default_dtype()
@@ -275,11 +278,19 @@ def _make_calls(
                 before = generator_states()
                 if number == last and program.between is not None:
                     program.between(program.model)
+                    call = compiled(program.model) if compiled and how.exported else call
                 drew = not same_states(before, generator_states())
                 if how.fresh and compiled:
                     torch.compiler.reset()
                 seed_generators(how.seed)
-                found = one_call(call, program.model, given, backward=how.backward, earlier=earlier)
+                found = one_call(
+                    call,
+                    program.model,
+                    given,
+                    backward=how.backward,
+                    earlier=earlier,
+                    owns_memory=how.exported,
+                )
             drew = drew or found.run.drew_random
             run = replace(found.run, allocated=tuple(fresh))
             played.append(replace(found, run=run, drew=drew, tape=tape, more=more))
@@ -312,11 +323,14 @@ def one_call(
     *,
     backward: bool = False,
     earlier: dict[str, Tensor] | None = None,
+    owns_memory: bool = False,
 ) -> Played:
     """Call once and read everything.
 
     Args:
         earlier: Arguments and results of the call before, by name; replaced by those of this one.
+        owns_memory: Whether the compiled program has copies of the model's tensors: then results
+            that share memory with these are not compared.
 
     Raises:
         CtkError: The target or its options are wrong.
@@ -334,7 +348,7 @@ def one_call(
         error = caught
     said = None if error is None else describe_error(error)
     if said is None or said.name != BROKEN_DEVICE:
-        left = what_is_left(model, given, before, result, error, earlier)
+        left = what_is_left(model, given, before, result, error, earlier, owns_memory=owns_memory)
         returned = {_memory_key(each.value) for each in leaves_of(result)} - {None}
         is_touched = {
             name: _versions(tensors) != versions[name]
@@ -362,18 +376,21 @@ def what_is_left(
     result: object,
     error: BaseException | None = None,
     earlier: dict[str, Tensor] | None = None,
+    *,
+    owns_memory: bool = False,
 ) -> Played:
     """Read the results of a call, and the state of the program.
 
     Args:
         before: States of the generators before it.
-        earlier: As for `one_call`.
+        earlier: As for `one_call`, as is `owns_memory`.
     """
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
     named = arguments_named(given)
     keeps = state_of(model, named)
-    held = {f"held.{name}": tensor for name, tensor in tensors_of(model, named).items()}
+    roots = (named,) if owns_memory else (model, named)
+    held = {f"held.{name}": tensor for name, tensor in tensors_of(*roots).items()}
     known = {f"earlier.{name}": tensor for name, tensor in (earlier or {}).items()}
     keeps |= {name: clone_value(tensor) for name, tensor in known.items()}
     keeps |= {f"state.torch.{name}": value for name, value in ambient_state().items()}

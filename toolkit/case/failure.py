@@ -25,12 +25,12 @@ user's own command or function.
 
 
 FailureOrigin = Literal[
-    "dynamo", "runtime", "operator",
+    "dynamo", "export", "runtime", "operator",
     "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered",
 ]  # fmt: skip
 """The origin of a failure: a `Stage` of the pipeline, or code outside of graphs. `dynamo`: capture,
-guards, resumption, side effects. `runtime`: the wrappers of compiled graphs. `operator`: a custom
-operator.
+guards, resumption, side effects. `export`: torch.export. `runtime`: the wrappers of compiled
+graphs. `operator`: a custom operator.
 """
 
 

@@ -17,6 +17,9 @@ program is played again with less of the compiler, on the **ladder**:
     aot_eager_decomp_partition   and decompositions, the partition   -> layer `dispatch`
     the target                   and its own passes and kernels      -> layer `runtime`
 
+A target of exported programs (`aot_inductor`) has a ladder of one rung: `export`, torch.export
+alone, whose layer is `export`.
+
 The lowest rung that differs in the same way is the layer, if it and the rung below it give the
 same answers when they are played again. Each rung is a backend of torch that generates no code, so
 a ladder costs about as much as two more compiles.

@@ -14,6 +14,7 @@ from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import Compared, ProgramPlays, ProgramQuestion
+from ctk.toolkit.targets import target_of
 
 LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
     ("eager", "dynamo", "Dynamo alone"),
@@ -21,6 +22,9 @@ LADDER: tuple[tuple[str, FailureOrigin, str], ...] = (
     ("aot_eager_decomp_partition", "dispatch", "Dynamo, AOT dispatch and decompositions"),
 )
 """Backends of torch, from the least of a compiler to the most, with layer and description."""
+
+EXPORTED: tuple[tuple[str, FailureOrigin, str], ...] = (("export", "export", "torch.export alone"),)
+"""The same for a target of exported programs."""
 
 
 Play = Callable[[str, Mapping[str, object]], Compared]
@@ -69,7 +73,7 @@ def _find_layer(whole: EndToEnd, found: Compared, play: Play, target: Rung) -> E
     below: Rung | None = None  # eager itself, which is compared with itself
     shown, seen, lowest = target, found, ""
     layer, cause = _raising_stage(found) or ("runtime", _cause_of(found, "runtime"))
-    for backend, its_layer, what in LADDER:
+    for backend, its_layer, what in EXPORTED if target_of(whole.target).exports else LADDER:
         rung = target if backend == whole.target else (backend, {})
         played = found if rung is target else play(*rung)
         evidence.append(f"{what} (backend={backend!r}): {_describe(played.judgement)}")

@@ -11,16 +11,18 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 
-from ctk.compiler.errors import ProgramError
+from ctk.compiler.errors import ExportRefused, ProgramError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last
 from ctk.repro_templates.graph.running import STATES, under
+from ctk.repro_templates.program.exported_model import export_model
 from ctk.repro_templates.program.program_aliases import ALIASES
 from ctk.repro_templates.program.program_compare import (
     Comparison,
@@ -30,7 +32,7 @@ from ctk.repro_templates.program.program_compare import (
 )
 from ctk.repro_templates.program.program_play import CHANGES, Compile, How, Played, play
 from ctk.toolkit.case.failure import FailureKind, Signature
-from ctk.toolkit.case.judgement import VERDICT_OF, Judgement
+from ctk.toolkit.case.judgement import VERDICT_OF, Judgement, Verdict
 from ctk.toolkit.case.raise_site import find_raise_site
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.compile_log.recorder import Recorder
@@ -38,8 +40,12 @@ from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.execution.modes import current_modes, reference_state
 from ctk.toolkit.options import CALLS
 from ctk.toolkit.processes.link import limit_compiled
-from ctk.toolkit.targets import capturing_for, resolve_target
+from ctk.toolkit.targets import capturing_for, resolve_target, target_of
+from ctk.toolkit.targets.base import Target
 from ctk.toolkit.targets.reporting import raise_as_backend
+
+UNEXPORTED = {"sizes", "overlaps", "twins", "buffers", "same", "strides"}
+"""Changes of further calls that a package has no guards for; sizes unless they are dynamic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class ProgramQuestion:
     def further(self) -> tuple[str, ...]:
         """The changes of further calls against the program's own."""
         plain = CHANGES.keys() - ({} if self.aliases else ALIASES).keys()
+        if target_of(self.target).exports:
+            plain -= UNEXPORTED - ({"sizes"} if self.dynamic else set[str]())
         return tuple(kind for kind in CHANGES if kind in plain) if self.calls >= CALLS else ()
 
 
@@ -102,22 +110,28 @@ class ProgramPlays:
         self.question = question
         self._builds = Builds(question.program)
         self._modes = dataclasses.asdict(current_modes(backward=question.backward))
-        how = How(question.calls, question.backward, more=question.further)
+        exported = target_of(question.target).exports
+        how = How(question.calls, question.backward, more=question.further, exported=exported)
         with self._at_home():
             self.eager = EagerPlays(self._eager, how)
         self._check_gradients()
 
     def compare(self, target: str, config: Mapping[str, object]) -> Compared:
         """Play the program with a target and its options, and compare with eager."""
-        calls, compiled_in = [0], set[int]()
-        backend = target_backend(target, config)
+        calls, compiled_in, found = [0], set[int](), resolve_target(target)
+        backend = exporting_backend(found) if found.exports else target_backend(target, config)
 
-        def count_compile(gm: Any, example_inputs: Any, **_: Any) -> Any:
+        def count_compile(gm: Any, example_inputs: Any, **how: Any) -> Any:
             compiled_in.add(calls[0])
-            return backend(gm, example_inputs)
+            return backend(gm, example_inputs, **(how if found.exports else {}))
 
         def compile_counting(model: Any) -> Callable[..., object]:
-            call = torch.compile(model, backend="eager", **self._keywords())
+            keywords = self._keywords()
+            if found.exports:
+                options = {**found.defaults, **config}
+                call = export_model(model, backend=count_compile, options=options, **keywords)
+            else:
+                call = torch.compile(model, backend="eager", **keywords)
 
             def counting(*args: Any, **kwargs: Any) -> object:
                 calls[0] += 1
@@ -133,7 +147,11 @@ class ProgramPlays:
 
         strides = self.question.strides
         with capturing_for(target, config), self._at_home():
-            played = play_compiled(self.eager.how)
+            try:
+                played = play_compiled(self.eager.how)
+            except ExportRefused as refusal:
+                judgement = Judgement(Verdict.INVALID, detail=str(refusal))
+                return Compared(judgement, 0, has_compiled=False)
             plays = compare_plays(self.eager, played, strides=strides)
             plays = compare_documented(self.eager, plays, play_compiled, strides=strides)
         has_compiled = plays.call in compiled_in
@@ -195,6 +213,11 @@ def judge_plays(found: Comparison, compiled: Sequence[Played]) -> Judgement:
         message=first.detail,
     )
     return Judgement(verdict, signature, found.detail)
+
+
+def exporting_backend(target: Target) -> Callable[..., Any]:
+    """Return a target of exported programs as `export_model` takes it."""
+    return cast("Callable[..., Any]", target.repro_backend(target.name, Path()))
 
 
 def target_backend(spec: str, config: Mapping[str, object]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, PrecisionRefused
+from ctk.compiler.errors import CaseError, ExportRefused, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
@@ -141,8 +141,10 @@ def run_private(
     return Outcome(run, dtype=torch.float64 if upcast else None)
 
 
-def _refuse_control_flow(case: Case, error: BaseException) -> None:
-    """Refuse an exception that asks Dynamo to trace again: no Dynamo runs here."""
+def _raise_refusal(case: Case, error: BaseException) -> None:
+    """Raise `CaseError` for a refusal of the target, and where Dynamo would trace again."""
+    if isinstance(error, ExportRefused):
+        raise CaseError(f"{case.name}: {error}") from error
     if isinstance(error, dynamo.control_flow()):
         raise CaseError(
             f"{case.name} cannot be compiled without Dynamo, which would trace again "
@@ -198,7 +200,7 @@ def run_compiled(
             except BaseException as error:  # also sys.exit: it comes from the compiler
                 if isinstance(error, KeyboardInterrupt) or is_observers(error):
                     raise
-                _refuse_control_flow(case, error)
+                _raise_refusal(case, error)
                 return Outcome(None, error, "compile")
         rewind()
         if not is_called:

@@ -51,7 +51,7 @@ from ctk.toolkit.importers.no_graph import HINT, explain_no_graph, find_scripted
 from ctk.toolkit.importers.plain_case import plain_case
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.targets import capturing_for, target_of
+from ctk.toolkit.targets import capturing_for, refuse_gradients, target_of
 
 
 def capture_cases(
@@ -81,6 +81,7 @@ def capture_cases(
     Raises:
         ProgramError: The program fails in eager, or `backward` has nothing to differentiate.
         CaptureError: Dynamo raises but eager does not, or captures no graph that a case can hold.
+        ExportRefused: `backward` is set, and the target has no gradients.
         LostAccelerator: A kernel of the program's eager call has broken CUDA for this process.
     """
     captured: list[Captured] = []
@@ -96,7 +97,9 @@ def capture_cases(
                 keep(case_of(number, captured[number]))
 
     backward = backward or program.backward
-    dynamic = dynamic or program.compile.get("dynamic") is True
+    if backward:
+        refuse_gradients(target)
+    dynamic = (dynamic or program.compile.get("dynamic") is True) and not target_of(target).exports
     with (
         search_last(program.path.parent),
         set_options(program.settings),

@@ -8,16 +8,23 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from ctk.compiler.errors import TargetError, nearest
+import torch
+
+from ctk.compiler.errors import ExportRefused, TargetError, nearest
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.targets import ctk, torchscript
+from ctk.toolkit.targets import aot_inductor, ctk, torchscript
 from ctk.toolkit.targets.base import Target
 from ctk.toolkit.targets.inductor import target as inductor
 
-TARGETS: tuple[Target, ...] = (ctk.TARGET, inductor.TARGET, torchscript.TARGET)
+TARGETS: tuple[Target, ...] = (
+    ctk.TARGET,
+    inductor.TARGET,
+    torchscript.TARGET,
+    aot_inductor.TARGET,
+)
 """The targets that have a file of their own; other Dynamo backends go through `dynamo.py`."""
 
-_RESOLVED = (*TARGETS, ctk.UNWATCHED)
+_RESOLVED = (*TARGETS, ctk.UNWATCHED, aot_inductor.EXPORT)
 
 
 def resolve_target(spec: str) -> Target:
@@ -69,12 +76,27 @@ def capturing_for(spec: str, config: Mapping[str, object]) -> AbstractContextMan
     """Let Dynamo capture graphs as it does for a target with these options.
 
     Dynamo reads options of the whole process (`torch._inductor.config.freezing`), and ignores those
-    of `torch.compile(options=...)`.
+    of `torch.compile(options=...)`. An exported program records no gradients.
     """
     from ctk.compiler.torch_compat.dynamo import dynamo_api as torch_dynamo
 
-    freezes = target_of(spec).freezes(config)
-    return torch_dynamo.parameters_as_attributes() if freezes else nullcontext()
+    target = target_of(spec)
+    if target.exports:
+        return torch.no_grad()
+    return torch_dynamo.parameters_as_attributes() if target.freezes(config) else nullcontext()
+
+
+def refuse_gradients(spec: str) -> None:
+    """Refuse the backward pass of a target that has none.
+
+    Raises:
+        ExportRefused: The target compiles exported programs.
+    """
+    if target_of(spec).exports:
+        raise ExportRefused(
+            f"target {spec} compiles no backward pass: a package has no gradients\n"
+            "next: leave out --backward, or choose the target inductor"
+        )
 
 
 def target_names() -> tuple[str, ...]:

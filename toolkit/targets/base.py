@@ -72,6 +72,8 @@ class Target(Protocol):
         has_modes: Whether `mode` of torch.compile stands for some of its options.
         wraps_errors: Whether its Dynamo backend raises all exceptions of a compile in a wrapper, so
             that Dynamo never runs a graph in eager for one of them.
+        exports: Whether it compiles a whole program that torch.export captures, without gradients
+            and guards; `repro_backend` then makes a backend for `export_model`.
         profiles_on_gpu: Whether the first call of a compiled graph on a GPU differs from later ones
             (TorchScript profiles, then fuses), so that a check must not use it up.
         defaults: Options that the toolkit sets unless the config does; a repro shows them.
@@ -92,6 +94,7 @@ class Target(Protocol):
     is_quick: bool = False
     has_modes: bool = False
     wraps_errors: bool = False
+    exports: bool = False
     profiles_on_gpu: bool = False
     defaults: Options = MappingProxyType({})
     forced: Options = MappingProxyType({})

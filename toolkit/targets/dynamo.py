@@ -102,7 +102,7 @@ class BackendTarget(Target):
         with raise_innermost():
             if observer is None:
                 return cast("Compiled", call())
-            return _observe_graphs(Path(self.name).name, gm, example_inputs, call, observer)
+            return observe_graphs(Path(self.name).name, gm, example_inputs, call, observer)
 
     def check_config(self, config: Options) -> None:
         """Check that a backend that gets options can take them.
@@ -125,7 +125,7 @@ class BackendTarget(Target):
         )
 
 
-def _observe_graphs(
+def observe_graphs(
     name: str,
     gm: GraphModule,
     example_inputs: Sequence[object],

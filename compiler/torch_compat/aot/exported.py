@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputSpec, OutputSpec
 
-from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 
 
 def export(
@@ -22,12 +22,12 @@ def export(
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
     """Trace a model for one call, without gradients."""
-    with torch.no_grad(), _own_warnings_ignored():
+    with torch.no_grad(), own_warnings_ignored():
         return torch.export.export(model, args, dict(kwargs), dynamic_shapes=dynamic_shapes)
 
 
 @contextlib.contextmanager
-def _own_warnings_ignored() -> Generator[None]:
+def own_warnings_ignored() -> Generator[None]:
     """Ignore torch's warnings about its own code (2.13: copies of `LeafSpec`)."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
@@ -36,7 +36,7 @@ def _own_warnings_ignored() -> Generator[None]:
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program with a functional graph, which returns its mutations as results."""
-    with torch.no_grad(), _own_warnings_ignored():
+    with torch.no_grad(), own_warnings_ignored():
         return program.run_decompositions({})
 
 
@@ -64,6 +64,14 @@ def value_of(program: torch.export.ExportedProgram, name: str) -> object:
 def ranges(program: torch.export.ExportedProgram) -> dict[str, tuple[int, int | None]]:
     """Return the least and the largest value of each size symbol; None: there is no largest."""
     return {str(symbol): _bounds(each) for symbol, each in program.range_constraints.items()}
+
+
+def guards_of(program: torch.export.ExportedProgram) -> Callable[..., object] | None:
+    """Return the function that raises for calls that a program was not made for, if it has one.
+
+    It takes the flat arguments of a call (torch 2.13).
+    """
+    return getattr(program.module(), "_guards_fn", None)
 
 
 def _bounds(each: Any) -> tuple[int, int | None]:
@@ -125,7 +133,7 @@ def sizes_that_vary(
     from torch.export.dynamic_shapes import ShapesCollection
 
     found = ShapesCollection()
-    for leaf in graphs.tree_leaves((args, dict(kwargs))):
+    for leaf in tree_leaves((args, dict(kwargs))):
         if not isinstance(leaf, torch.Tensor):
             continue
         limits = {each.dim: each for each in getattr(leaf, "_dynamo_dynamic_range", ())}

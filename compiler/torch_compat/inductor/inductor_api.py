@@ -267,14 +267,33 @@ def cache_folder() -> str:
     return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or utils.default_cache_dir()
 
 
-def write_aot_package(program: torch.export.ExportedProgram, path: str) -> None:
+def write_aot_package(
+    program: torch.export.ExportedProgram, path: str, options: Mapping[str, object] | None = None
+) -> None:
     """Compile an exported program into Inductor's package (torch 2.11, 2.13)."""
-    torch._inductor.aoti_compile_and_package(program, package_path=path)
+    configs = dict(options or {})
+    torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=configs)
 
 
 def load_aot_package(path: str) -> Callable[..., Any]:
     """Load Inductor's package (torch 2.11, 2.13)."""
     return torch._inductor.aoti_load_package(path)
+
+
+def share_constants(package: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Let a loaded package read and write tensors of the caller in place of its own constants.
+
+    It keeps no reference to them. Names that it does not have are left out (torch 2.11, 2.13).
+    """
+    names = set(package.get_constant_fqns())
+    shared = {name: tensor.detach() for name, tensor in tensors.items() if name in names}
+    if shared:
+        package.load_constants(shared, check_full_update=False, user_managed=True)
+
+
+def outside_tracing() -> AbstractContextManager[object]:
+    """Leave the compile of Dynamo inside the block: torch.export begins its own (2.11, 2.13)."""
+    return torch._guards.tracing(None)
 
 
 def cached_backend() -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.trust import ctk_options, inductor_options
 
 _WITHOUT_OPTIONS = words("""
-    eager eager_noexcept eager_debug pre_dispatch_eager invoke_subgraph torchscript aot_eager
+    export eager eager_noexcept eager_debug pre_dispatch_eager invoke_subgraph torchscript aot_eager
     aot_eager_decomp_partition aot_eager_decomp_partition_crossref
     aot_eager_decomp_partition_with_mode aot_eager_default_partitioner aot_ts ts cudagraphs
 """)
@@ -28,6 +28,7 @@ _WITHOUT_OPTIONS = words("""
 HARMLESS: Mapping[str, Callable[[str, object], bool] | None] = {
     "ctk": ctk_options.is_harmless,
     "inductor": inductor_options.is_harmless,
+    "aot_inductor": inductor_options.is_harmless,
     **dict.fromkeys(_WITHOUT_OPTIONS),
 }
 """The targets that need no trust, and whether an option may have a value without trust; None: none.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctk.toolkit.case.formats.files import is_partial
 
-TARGETS = ("ctk", "inductor", "aot_eager", "torchscript", "eager")
+TARGETS = ("ctk", "inductor", "aot_inductor", "aot_eager", "torchscript", "eager")
 """Targets that every installation has; a test holds them to the table of targets."""
 
 _PROGRAMS = (".py", ".pt2")

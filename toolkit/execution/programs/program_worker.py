@@ -19,6 +19,7 @@ from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.python_files import load_file
 from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.program.exported_model import export_model
 from ctk.repro_templates.program.program_compare import CallDifference
 from ctk.repro_templates.program.program_play import (
     Compile,
@@ -97,7 +98,8 @@ def play_both_sides(question: PlayQuestion) -> PlayAnswer:
         breaks.extend(values.pop("breaks", ()))
         return values
 
-    how = How(plan.calls, plan.backward, more=plan.more, fresh=plan.fresh)
+    exported = target_of(plan.target).exports
+    how = How(plan.calls, plan.backward, more=plan.more, fresh=plan.fresh, exported=exported)
     try:
         sides = compare_sides(side, how, strides=plan.strides)
     except Died as end:
@@ -141,7 +143,8 @@ def _compile_with(plan: Plan, folder: Path, names: Mapping[str, Any]) -> Compile
     def compiled(model: Any) -> Any:
         wanted = {"dynamic": plan.dynamic} if plan.dynamic is not None else {}
         keywords: dict[str, Any] = {**compile_keywords(names), **wanted}
-        return torch.compile(model, backend=backend, options=options, **keywords)
+        compile_model: Any = export_model if target.exports else torch.compile
+        return compile_model(model, backend=backend, options=options, **keywords)
 
     return compiled
 

@@ -47,6 +47,7 @@ MEANINGS: Mapping[FailureKind, str] = {
 
 PLACES: Mapping[FailureOrigin, str] = {
     "dynamo": "Dynamo: its capture, guards and resumes, and code around graphs, with any backend",
+    "export": "torch.export: the exported program differs when it runs in eager",
     "runtime": "the target in the whole program: compiled graphs, their wrappers, later calls",
     "operator": "a custom operator that does not keep to its declaration: no compiler is at fault",
     "captured": "the graph as Dynamo captured it, on its way to the compiler",

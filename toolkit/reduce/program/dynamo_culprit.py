@@ -31,6 +31,7 @@ from ctk.toolkit.reduce.program.eager_lines import (
     outside_lines,
     with_break,
 )
+from ctk.toolkit.targets import target_of
 
 MOST_LINES = 60
 """Most lines to try one by one: each is a compile."""
@@ -146,7 +147,8 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
     else:
         first = seen.differences[0]
         other = Blamed(wrapper_of(first.signature) or answer.cause)
-        found = _by_plans(player, text, plan, first.call) or other
+        is_guarded = not target_of(plan.target).exports
+        found = (is_guarded and _by_plans(player, text, plan, first.call)) or other
     broken = tuple(f"Dynamo broke the graph: {reason}" for reason in seen.breaks[:2])
     named = replace(
         answer,

@@ -34,6 +34,7 @@ PROGRAM = "program.py"
 _CARRIED = (
     "ctk.repro_templates.program.program_verdict",
     "ctk.repro_templates.program.program_play",
+    "ctk.repro_templates.program.exported_model",
     "ctk.repro_templates.graph.loading",
 )
 _LINE = (
@@ -134,11 +135,13 @@ def _ending(failure: ProgramFailure) -> str:
     plan, target = failure.plan, target_of(failure.plan.target)
     options = {**target.defaults, **plan.config}
     dynamic = f' | {{"dynamic": {plan.dynamic}}}' if plan.dynamic is not None else ""
+    call = "export_model" if target.exports else "torch.compile"
     how = {
         "calls": plan.calls,
         "backward": plan.backward,
         "more": plan.more,
         "fresh": plan.fresh,
+        "exported": target.exports,
     }
     given = [f"{name}={value}" for name, value in how.items() if value != getattr(How(), name)]
     judged: dict[str, object] = {"strides": plan.strides, "timeout_seconds": failure.limits.seconds}
@@ -158,7 +161,7 @@ def _ending(failure: ProgramFailure) -> str:
             *(FREEZING if target.freezes(plan.config) else ()),
             f"    keywords = compile_keywords(globals()){dynamic}",
             f"    backend = {target.repro_backend.__name__}(TARGET, HERE)",
-            "    return torch.compile(model, backend=backend, options=OPTIONS or None, **keywords)",
+            f"    return {call}(model, backend=backend, options=OPTIONS or None, **keywords)",
             "",
             "",
             'if __name__ == "__main__":',
