@@ -93,9 +93,9 @@ def trace_program(program: torch.export.ExportedProgram) -> Traced:
     weights: dict[str, Tensor] = {}
     inputs: list[Input] = []
     signature = functional.graph_signature
-    output_kinds = exported.kinds_of(signature.output_specs)
+    output_kinds = exported.spec_kinds_of(signature.output_specs)
     written = {target for kind, _, target, _ in output_kinds if kind in _WRITTEN}
-    for kind, name, target, fixed in exported.kinds_of(signature.input_specs):
+    for kind, name, target, fixed in exported.spec_kinds_of(signature.input_specs):
         node = nodes[name]
         if kind == "fixed":
             inputs.append(FixedInput(name, fixed))
@@ -158,13 +158,13 @@ def _write_back(
     (output,) = gm.graph.find_nodes(op="output")
     places = {
         target or name: name
-        for kind, name, target, _ in exported.kinds_of(program.graph_signature.input_specs)
+        for kind, name, target, _ in exported.spec_kinds_of(program.graph_signature.input_specs)
         if kind != "fixed"
     }
     nodes = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
     returned: list[Node] = []
     results: list[int | tuple[object]] = []
-    kinds = exported.kinds_of(program.graph_signature.output_specs)
+    kinds = exported.spec_kinds_of(program.graph_signature.output_specs)
     for (kind, name, target, fixed), value in zip(kinds, output.args[0], strict=True):
         if kind in _WRITTEN:
             assert target is not None

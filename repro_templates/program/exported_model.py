@@ -7,7 +7,7 @@
 
 An exported program has no guards: a call that it was not made for gets another one, as its user has
 to make it. It has no Python code and no gradients. A package of AOTInductor has its own copy of all
-parameters and buffers; those that the program writes to are shared with the model here, so that
+parameters and buffers; tensors that the program writes to are shared with the model, so that
 their values compare.
 """
 
@@ -28,10 +28,10 @@ from ctk.compiler.torch_compat.aot.exported import (
     export,
     functional,
     guards_of,
-    kinds_of,
     own_warnings_ignored,
     ranges,
     sizes_that_vary,
+    spec_kinds_of,
 )
 from ctk.compiler.torch_compat.fx.graphs import tree_flatten, tree_leaves, tree_unflatten
 from ctk.compiler.torch_compat.inductor.inductor_api import (
@@ -245,7 +245,7 @@ def _flatten(arguments: Given) -> tuple[list[object], object]:
 
 def _input_values(program: ExportedProgram) -> Iterator[object]:
     """Yield the fake or plain value of each argument of an exported program."""
-    specs = kinds_of(program.graph_signature.input_specs)
+    specs = spec_kinds_of(program.graph_signature.input_specs)
     nodes = program.graph.find_nodes(op="placeholder")
     for (kind, _, _, fixed), node in zip(specs, nodes, strict=True):
         if kind in ("user_input", "fixed"):
@@ -275,7 +275,7 @@ def _is_size(known: object, size: int, sizes: dict[str, int]) -> bool:
 def _written_tensors(program: ExportedProgram, module: Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the parameters and buffers of a model that an exported program writes to, by name."""
     tensors = _tensors_of(module)
-    for kind, _, target, _ in kinds_of(functional(program).graph_signature.output_specs):
+    for kind, _, target, _ in spec_kinds_of(functional(program).graph_signature.output_specs):
         if kind != "user_output" and target in tensors:
             yield target, tensors[target]
 
@@ -285,9 +285,9 @@ def _returned_parameters(
 ) -> Iterator[tuple[int, Parameter]]:
     """Yield the parameters of a model that an exported program returns, by number of the result."""
     signature, tensors = program.graph_signature, _tensors_of(module)
-    held = {name: target for _, name, target, _ in kinds_of(signature.input_specs)}
+    held = {name: target for _, name, target, _ in spec_kinds_of(signature.input_specs)}
     kinds = ("user_output", "fixed")
-    outputs = [name for kind, name, *_ in kinds_of(signature.output_specs) if kind in kinds]
+    outputs = [name for kind, name, *_ in spec_kinds_of(signature.output_specs) if kind in kinds]
     for number, name in enumerate(outputs):
         tensor = tensors.get(held.get(name) or "")
         if isinstance(tensor, Parameter):

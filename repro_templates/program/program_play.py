@@ -117,8 +117,8 @@ class How:
         more: Further calls, of `CHANGES`, after those of the program, if its inputs allow it and it
             does not define its calls.
         fresh: Whether each call is compiled again: no guard decides whether a graph is reused.
-        exported: Whether the compiled side is exported: both sides run without gradients, and what
-            `between` changes is exported again.
+        exported: Whether the compiled side is exported: both sides run without gradients, and the
+            model is exported again after `between`.
         nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
         settings: Settings of torch for the compiled side, by name.
         varied: Roundings, or contents of fresh memory, in eager.
@@ -391,7 +391,8 @@ def what_is_left(
     keeps = state_of(model, named)
     roots = (named,) if owns_memory else (model, named)
     held = {f"held.{name}": tensor for name, tensor in tensors_of(*roots).items()}
-    known = {f"earlier.{name}": tensor for name, tensor in (earlier or {}).items()}
+    former = {} if owns_memory else earlier or {}
+    known = {f"earlier.{name}": tensor for name, tensor in former.items()}
     keeps |= {name: clone_value(tensor) for name, tensor in known.items()}
     keeps |= {f"state.torch.{name}": value for name, value in ambient_state().items()}
     if error is not None:

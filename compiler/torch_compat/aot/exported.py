@@ -40,7 +40,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
         return program.run_decompositions({})
 
 
-def kinds_of(
+def spec_kinds_of(
     specs: Sequence[InputSpec | OutputSpec],
 ) -> list[tuple[str, str, str | None, object]]:
     """Return for each input or output: kind, name, target, and its value if it is fixed.
