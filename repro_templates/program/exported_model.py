@@ -67,7 +67,7 @@ class ExportedCall:
         if form != self.form or len(leaves) != len(values):
             return False
         sizes: dict[str, int] = {}
-        if not all(_fits(*pair, sizes) for pair in zip(values, leaves, strict=True)):
+        if not all(_is_as_exported(*pair, sizes) for pair in zip(values, leaves, strict=True)):
             return False
         limits = ((sizes.get(name), *each) for name, each in ranges(self.program).items())
         if not all(n is None or low <= n <= (high or n) for n, low, high in limits):
@@ -252,7 +252,7 @@ def _input_values(program: ExportedProgram) -> Iterator[object]:
             yield fixed if kind == "fixed" else node.meta.get("val")
 
 
-def _fits(value: object, given: object, sizes: dict[str, int]) -> bool:
+def _is_as_exported(value: object, given: object, sizes: dict[str, int]) -> bool:
     """Return whether an argument is as exported; the sizes of symbols are added to `sizes`."""
     if not isinstance(value, Tensor) or not isinstance(given, Tensor):
         return type(value) is type(given) and value == given

@@ -329,8 +329,7 @@ def one_call(
 
     Args:
         earlier: Arguments and results of the call before, by name; replaced by those of this one.
-        owns_memory: Whether the compiled program has copies of the model's tensors: then results
-            that share memory with these are not compared.
+        owns_memory: Whether results may share memory with tensors of the model in eager only.
 
     Raises:
         CtkError: The target or its options are wrong.
@@ -383,7 +382,6 @@ def what_is_left(
 
     Args:
         before: States of the generators before it.
-        earlier: As for `one_call`, as is `owns_memory`.
     """
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
@@ -391,8 +389,7 @@ def what_is_left(
     keeps = state_of(model, named)
     roots = (named,) if owns_memory else (model, named)
     held = {f"held.{name}": tensor for name, tensor in tensors_of(*roots).items()}
-    former = {} if owns_memory else earlier or {}
-    known = {f"earlier.{name}": tensor for name, tensor in former.items()}
+    known = {f"earlier.{n}": each for n, each in (earlier or {}).items() if not owns_memory}
     keeps |= {name: clone_value(tensor) for name, tensor in known.items()}
     keeps |= {f"state.torch.{name}": value for name, value in ambient_state().items()}
     if error is not None:
