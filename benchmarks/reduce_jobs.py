@@ -14,6 +14,7 @@ import time
 import torch
 
 import ctk
+from ctk.compiler.errors import count_of
 from tests.helpers.reduce_families import FAMILIES, Planted
 
 PROBLEMS = (
@@ -51,8 +52,9 @@ def main() -> None:
             first = first or seconds
             codes.add(found.graph.code)
             print(
-                f"{name:20} {size:4} nodes, {jobs} job(s): {found.questions:3} questions, "
-                f"{found.nodes_after:2} left, {seconds:5.1f} s, {first / seconds:.2f} times faster",
+                f"{name:20} {size:4} nodes, {count_of(jobs, 'job')}: "
+                f"{found.questions:3} questions, {found.nodes_after:2} left, {seconds:5.1f} s, "
+                f"{first / seconds:.2f} times faster",
                 flush=True,
             )
         print(f"{'':20} the same result: {len(codes) == 1}")

@@ -7,7 +7,7 @@ its last use, and returns the values of the graph's output node.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
-from ctk.compiler.errors import ArtifactError
+from ctk.compiler.errors import ArtifactError, count_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 
 
@@ -26,7 +26,7 @@ class BoxedCallable(Protocol):
 def check_count(args: Sequence[object], wanted: int) -> None:
     """Raise `TypeError` unless a boxed callable got as many inputs as its graph takes."""
     if len(args) != wanted:
-        raise TypeError(f"the compiled graph takes {wanted} inputs, got {len(args)}")
+        raise TypeError(f"the compiled graph takes {count_of(wanted, 'input')}, got {len(args)}")
 
 
 def guard_count(

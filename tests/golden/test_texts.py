@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from ctk.toolkit.bisect.culprit import Culprit, Search
 from ctk.toolkit.case.failure import Signature
@@ -14,8 +15,10 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.as_json import record_of
 from ctk.toolkit.operations.report.as_text import summary
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.report.phrases import INTERRUPTED
 from ctk.toolkit.operations.session.whole_program import search_of_whole
 from ctk.toolkit.oracle.answers.journal import Header, start_journal
+from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.case_folders import linear_case
 
@@ -39,10 +42,10 @@ def found(culprit: Culprit, signature: Signature = ACCURACY, *excluded: str) -> 
     return Search(fails(signature), culprit, True, "check", 3, excluded=told)
 
 
-def whole(signature: Signature, layer: str, cause: str, line: str = "") -> EndToEnd:
+def whole(signature: Signature, layer: str, cause: str, line: str = "", call: int = 2) -> EndToEnd:
     evidence = ("Dynamo alone (backend='eager'): as eager",) * (layer != "dynamo")
     return EndToEnd(
-        fails(signature), 2, layer, cause, line, evidence, bool(line), "net.py", "inductor"  # type: ignore[arg-type]  # a literal of the tests
+        fails(signature), call, layer, cause, line, evidence, bool(line), "net.py", "inductor"  # type: ignore[arg-type]  # a literal of the tests
     )  # fmt: skip
 
 
@@ -100,6 +103,11 @@ ANSWERS: Mapping[str, Search | EndToEnd] = {
     "freezing": found(passed("frozen/fold_constants", "_folded")),
     "independent": replace(TOGETHER, relation="independent"),
     "together": TOGETHER,
+    "rewrites": replace(
+        TOGETHER, also=(passed("joint/first", "mul"), passed("joint/second", "exp"))
+    ),
+    "many_nodes": found(passed("joint/cse", *(f"add_{number}" for number in range(98)))),
+    "later_call": whole(Signature("nan", output="call5.out0"), "runtime", "later call", call=5),
     "hidden": Search(PASSES, hidden=(passed("forward/narrow", "exp"),)),
     "passes": Search(PASSES),
     "not_confirmed": Search(
@@ -135,6 +143,25 @@ def test_the_text_of_each_kind_of_answer(kind: str, tmp_path: Path, golden: Comp
 @pytest.mark.parametrize("kind", ["passes", "hidden", "flaky", "timeout", "invalid"])
 def test_what_does_not_fail_has_no_culprit(kind: str, tmp_path: Path) -> None:
     assert "culprit" not in text_of(ANSWERS[kind], tmp_path / "out")
+
+
+def test_after_ctrl_c_the_count_and_the_folder_stand_for_the_nodes(tmp_path: Path) -> None:
+    graph = torch.fx.Graph()
+    value = graph.placeholder("x")
+    for _ in range(98):
+        value = graph.call_function(torch.neg, (value,))
+    graph.output(value)
+    case = replace(linear_case(), graph=torch.fx.GraphModule({}, graph))
+    reduction = Reduction(case, False, "interrupted", 9, 0, 1.0, {}, 98, 98)
+    script = tmp_path / "minimal" / "repro.py"
+    found_ = Diagnosis(
+        case, TOGETHER, 1.0, folder=tmp_path, best=case, repro=script, reduction=reduction,
+        problems=(INTERRUPTED,),
+    )  # fmt: skip
+    lines = summary(record_of(found_), tmp_path)
+    assert f"minimal    98 -> 98 call nodes (interrupted): {script.parent}" in lines
+    assert f"next       ctk repro {script.parent}  # repro.py was not run: interrupted" in lines
+    assert max(map(len, lines)) < 200
 
 
 @pytest.mark.parametrize("says", ["reproduced", "not reproduced"])

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from torch.fx import Node
 
+from ctk.compiler.errors import count_of
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.questions import (
     MOST_ALTERNATIVES,
@@ -285,10 +286,14 @@ def smallest_set(ask: Questions, seen: ObservedCompile) -> CulpritSet | None:
     items = list(_units(seen.log, kernels=not base.kernels))
 
     def passes_without(some: Sequence[Culprit]) -> bool:
-        return ask.passes(join_vetoes(veto_of(some), base), f"without {len(some)} steps")
+        return ask.passes(
+            join_vetoes(veto_of(some), base), f"without {count_of(len(some), 'step')}"
+        )
 
     search = run_search(smallest_subset(items), passes_without)
-    if not search or not ask.passes(veto_of(search), f"without {len(search)} steps alone"):
+    if not search or not ask.passes(
+        veto_of(search), f"without {count_of(len(search), 'step')} alone"
+    ):
         return None
     return CulpritSet("elimination", search, "independent" if len(search) > 1 else None)
 

@@ -20,7 +20,7 @@ NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
 MOST_ALTERNATIVES = 4
 """Most suspects besides the culprit without which the case is asked about alone."""
 
-_SHOWN = 3
+_SHOWN, _WITHOUT = 3, "without "
 """How many questions are listed as exclusions; the rest is counted."""
 
 
@@ -131,8 +131,8 @@ def list_exclusions(
     """Return the causes that are ruled out, in sentences for people; that costs no question.
 
     values     step1 ok, step2 ok, joint/fold wrong   the 2 steps before joint/fold keep all values
-    answers    without joint/cse: reproduces          it also fails without joint/cse
-               with every kernel in eager: reproduces it also fails with every kernel in eager
+    answers    without joint/cse: reproduces          removing joint/cse does not help
+               with every kernel in eager: reproduces running every kernel in eager does not help
     """
     by_values = _by_values(ask.findings)
     return (*_by_eager(signature), *ask.notes, *by_values, *_by_answers(ask, culprits))
@@ -168,13 +168,17 @@ def _by_answers(ask: Questions, culprits: Sequence[Culprit]) -> Iterator[str]:
     }
     is_below = any(culprit.stage == "lowered" for culprit in culprits)
     if not is_below and NO_KERNELS in failing:
-        yield "it also fails with every kernel in eager: generated code is not to blame"
+        yield "running every kernel in eager does not help: generated code is not to blame"
     blamed = [culprit.veto for culprit in culprits]
-    alone = [what for veto, what in failing.items() if _is_single(veto) and veto not in blamed]
-    for what in alone[:_SHOWN]:
-        yield f"it also fails {what}"
+    alone = [
+        what.removeprefix(_WITHOUT)
+        for veto, what in failing.items()
+        if _is_single(veto) and veto not in blamed and what.startswith(_WITHOUT)
+    ]
+    for name in alone[:_SHOWN]:
+        yield f"removing {name} does not help"
     if len(alone) > _SHOWN:
-        yield f"and without {len(alone) - _SHOWN} more, each alone"
+        yield f"nor does removing {len(alone) - _SHOWN} more, each alone"
 
 
 def _is_of_operators(veto: Veto) -> bool:

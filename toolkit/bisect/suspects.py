@@ -133,10 +133,10 @@ def whole_pass(culprit: Culprit) -> Culprit:
     return replace(culprit, veto=veto, rewrite=None, index=None)
 
 
-def list_names(names: Sequence[str], more: str = "more") -> str:
-    """Return names for a line of progress: the first three, and the number of the others."""
-    rest = f" and {len(names) - 3} {more}" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{rest}"
+def list_names(names: Sequence[str], more: str = "more", *, most: int = 3) -> str:
+    """Return names for one line: the first few, and the number of the others."""
+    rest = f" and {len(names) - most} {more}" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{rest}"
 
 
 def guilty_rewrite(checker: Checker, finding: Finding) -> RewriteRecord | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
@@ -53,10 +53,9 @@ def named_inputs(case: Case) -> dict[str, object]:
     """
     names = input_names(case.graph)
     if len(names) != len(case.inputs):
-        inputs = "1 input" if len(case.inputs) == 1 else f"{len(case.inputs)} inputs"
-        placeholders = "1 placeholder" if len(names) == 1 else f"{len(names)} placeholders"
+        inputs = count_of(len(case.inputs), "input")
         raise CaseError(
-            f"case {case.name} has {inputs} for {placeholders} "
+            f"case {case.name} has {inputs} for {count_of(len(names), 'placeholder')} "
             f"({', '.join(names)}); give one value per placeholder, or capture it again"
         )
     return dict(zip(names, case.inputs, strict=True))

@@ -19,7 +19,7 @@ from typing import cast, get_args
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, TrustError, nearest
+from ctk.compiler.errors import CaseError, TrustError, count_of, nearest
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.admission import check_trust, code_names_of
 from ctk.toolkit.case.carried_sources import (
@@ -182,7 +182,7 @@ def _text(case: Case, manifest: Manifest) -> str:
     calls = sum(node.op.startswith("call") for node in case.graph.graph.nodes)
     name = re.sub(r"[^\w. -]", "_", case.name)
     header = (
-        f"{name}: {calls} calls, captured with torch {made.torch} by ctk {made.ctk}; "
+        f"{name}: {count_of(calls, 'call')}, captured with torch {made.torch} by ctk {made.ctk}; "
         "for reading, ctk loads graph.json"
     )
     return graph_to_python(case.graph, header=header)

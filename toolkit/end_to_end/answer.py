@@ -10,6 +10,9 @@ from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement
 
+LATER_CALL = "later call"
+"""The cause of a call that differs although neither Dynamo nor a compile of its own is at fault."""
+
 
 @document
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class EndToEnd:
 
     @property
     def where(self) -> str:
-        """The layer and the part at fault: `dynamo (guards)`."""
+        """The layer and the part at fault: `dynamo (guards)`, `a later call (5th)`."""
+        if self.cause == LATER_CALL:
+            return f"a later call ({_ordinal(self.call)})"
         layer = self.layer or "an unknown layer"
         return f"{layer} ({self.cause})" if self.cause else layer
 
@@ -55,3 +60,9 @@ class EndToEnd:
             return self.judgement.detail or self.judgement.verdict.value
         place = f", {self.line}" if self.line else ""
         return f"{self.judgement.signature} [{self.where}{place}]"
+
+
+def _ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`, `11th`."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{ends.get(number % 10, 'th') if number % 100 not in (11, 12, 13) else 'th'}"

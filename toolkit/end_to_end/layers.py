@@ -12,7 +12,7 @@ from typing import get_args
 from ctk.repro_templates.program.program_play import CHANGES
 from ctk.toolkit.case.failure import FailureOrigin
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.answer import LATER_CALL, EndToEnd
 from ctk.toolkit.end_to_end.question import Compared, ProgramPlays, ProgramQuestion
 from ctk.toolkit.targets import target_of
 
@@ -157,7 +157,7 @@ def _cause_of(found: Compared, layer: FailureOrigin) -> str:
     if found.call > 1 and found.has_compiled:
         return "recompile"
     if found.call > 1:
-        return "guards" if layer == "dynamo" else "second call"
+        return "guards" if layer == "dynamo" else LATER_CALL
     if is_kept:
         return "side_effects"
     return "capture" if layer == "dynamo" else ""

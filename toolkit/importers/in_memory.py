@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import ProgramError
+from ctk.compiler.errors import ProgramError, count_of
 from ctk.repro_templates.program.program_play import SEED
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
@@ -115,8 +115,8 @@ def case_of_graph(gm: GraphModule, inputs: Inputs, request: CaseOptions) -> Case
     wanted = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     if len(values) != len(wanted):
         raise ProgramError(
-            f"the graph takes {len(wanted)} inputs ({', '.join(wanted)}), but {len(values)} "
-            "were given"
+            f"the graph takes {count_of(len(wanted), 'input')} ({', '.join(wanted)}), and got "
+            f"{len(values)}"
         )
     target, config = request.target or "ctk", dict(request.config or {})
     modes = current_modes(seed=SEED, backward=request.backward)

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Tracer
 
-from ctk.compiler.errors import ProgramError
+from ctk.compiler.errors import ProgramError, count_of
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.settings import restore_settings
@@ -199,8 +199,8 @@ def _after_aot(
     names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
     if len(names) != len(inputs.values):
         raise ProgramError(
-            f"{script.path.name}: forward() takes {len(names)} inputs, but load_args() gives "
-            f"{len(inputs.values)}"
+            f"{script.path.name}: forward() takes {count_of(len(names), 'input')}, but "
+            f"load_args() gives {len(inputs.values)}"
         )
     values = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs.values]
     is_symbolic = script.options.get("tracing_mode") == "symbolic"

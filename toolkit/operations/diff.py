@@ -64,11 +64,16 @@ class DiffReport:
 
     def __str__(self) -> str:
         graph = next((each for each in self.graphs if not each.comparison.is_same), self.graphs[0])
-        said = " and ".join(
-            f"{side} {'fails' if seen.fails else seen.verdict.value}"
-            for side, seen in zip(("left", "right"), graph.judgements, strict=True)
-        )
+        left, right = (_describe(seen) for seen in graph.judgements)
+        said = f"both are {left}" if left == right else f"left is {left}, right is {right}"
         return f"{graph.cases[0].name}: {said}; {_first(graph.comparison)}"
+
+
+def _describe(judgement: Judgement) -> str:
+    """Return an adjective for the results of one side."""
+    if judgement.is_no_failure:
+        return "correct"
+    return "wrong" if judgement.fails else judgement.verdict.value
 
 
 def _first(comparison: CompileComparison) -> str:
@@ -78,9 +83,9 @@ def _first(comparison: CompileComparison) -> str:
     parts: list[str] = []
     if graph is not None:
         where = graph.left if graph.left == graph.right else f"{graph.left} / {graph.right}"
-        parts.append(f"first other graph after {where}")
+        parts.append(f"the graphs first differ after {where}")
     if value is not None:
-        parts.append(f"first other value {value.node or value.value} after {value.step}")
+        parts.append(f"the values first differ at {value.node or value.value} after {value.step}")
     return ", ".join(parts) or "other rewrites, the same graphs and values"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError
+from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError, count_of
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
@@ -255,8 +255,9 @@ class _Raised(Exception):
             f"{self.error if isinstance(self.error, NoAnswer) else what}\n"
             f"on candidate {self._number}:\n"
             + "".join(f"  {line}\n" for line in shown)
-            + f"The smallest graph so far ({call_nodes(best)} call nodes) is in `graph` and "
-            "`inputs` of this error. If such a candidate is not a failure, return False for it.",
+            + f"The smallest graph so far ({count_of(call_nodes(best), 'call node')}) is in "
+            "`graph` and `inputs` of this error. If such a candidate is not a failure, return "
+            "False for it.",
             best.graph,
             best.inputs,
         )

@@ -210,8 +210,7 @@ class WatchedCalls:
         )
 
     def _report(self, answer: EndToEnd, *, has_raised: bool) -> None:
-        cause = f" ({answer.cause})" if answer.cause else ""
-        summary = f"{answer.judgement.signature}; layer {answer.layer}{cause}, {answer.line}"
+        summary = f"{answer.judgement.signature}; layer {answer.where}, {answer.line}"
         name = f"call{self.made} of {self}"
         path = self.session.folder / f"call_{len(self.session.failures)}.json"
         text = json.dumps(encode(answer), indent=2) + "\n"

@@ -33,7 +33,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import InputError
+from ctk.compiler.errors import InputError, count_of
 from ctk.compiler.records import Json
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import operators
@@ -58,7 +58,8 @@ def in_order(
     if not known:
         return [f"arg{n}" for n in range(len(args))], dict(sorted(kwargs.items()))
     if len(args) > len(known):
-        raise InputError(f"{ns}::{operator} takes {len(known)} arguments, and got {len(args)}")
+        most = count_of(len(known), "argument")
+        raise InputError(f"{ns}::{operator} takes {most}, and got {len(args)}")
     positional = known[: len(args)]
     for name in kwargs:
         if name in positional:

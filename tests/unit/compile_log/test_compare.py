@@ -85,7 +85,9 @@ class TestDiff:
         assert found.only_left == ()
         assert {each.pass_id for each in found.only_right} == {"joint/careless"}
         assert [seen.fails for seen in graph.judgements] == [False, True]
-        assert str(report).startswith("graph0: left passes and right fails; first other graph")
+        assert str(report).startswith(
+            "graph0: left is correct, right is wrong; the graphs first differ"
+        )
 
     def test_a_rewrite_that_one_side_leaves_out(self, program: Path) -> None:
         off = Side(config={"disable": ["joint/simplify_views"]})
@@ -106,7 +108,7 @@ class TestCommand:
         options = f"custom_passes={{'joint':['{program}:careless']}}"
         said = run_ctk("diff", program, "--config", "", "--config", f'"{options}"')
         assert said.code == 1, said.err
-        assert said.first.startswith("graph0: left passes and right fails")
+        assert said.first.startswith("graph0: left is correct, right is wrong")
         assert "rewrites that only the right compile makes: " in said.out
         said = run_ctk("diff", program, "--config", f'"{options}"', "--json")
         (graph,) = said.data["graphs"]

@@ -323,7 +323,8 @@ def test_a_second_call_of_a_program_that_has_one_is_made() -> None:
     program = program_of(lambda x: x.sin(), [torch.randn(3)])
     target = f"{__name__}:wrong_on_the_second_call"
     found = ask(ProgramQuestion(program, target))
-    assert (found.call, found.layer, found.cause) == (2, "runtime", "second call")
+    assert (found.call, found.layer, found.cause) == (2, "runtime", "later call")
+    assert found.where == "a later call (2nd)"
     assert ask(ProgramQuestion(program, target, calls=1)).judgement.verdict is Verdict.PASSES
 
 

@@ -56,7 +56,7 @@ def test_a_slow_and_a_greedy_kernel_are_found(
     out = tmp_path / "out"
     said = command("minify", program, "--target", target, option, "3x", "--out", out)
     assert said.code == 1, said.out + said.err
-    assert f"7 -> 1 call nodes (minimal): {kind}" in said.first
+    assert f"7 -> 1 call node (minimal): {kind}" in said.first
     assert "repro.py  # reproduced" in said.out
     case = ctk.load_case(out / "case", trust=True)
     assert calls(case) == ["softmax"]

@@ -63,7 +63,7 @@ def test_a_command_decides_and_a_finished_run_asks_nothing_again(
     out = tmp_path / "out"
     said = command("minify", program, "--command", python(check), "--out", out)
     assert said.code == 1, said.err
-    assert "7 -> 1 call nodes (minimal): " in said.first
+    assert "7 -> 1 call node (minimal): " in said.first
     assert "decides (exit code 3)" in said.first
     assert calls(ctk.load_case(out / "case", trust=True)) == ["softmax"]
     header = (out / "case" / "repro.py").read_text().partition('"""\n')[0]
@@ -227,7 +227,7 @@ def softmax(case):
     oracle = write(tmp_path, "mine.py", text)
     said = command("minify", program, "--oracle", f"{oracle}:softmax", "--out", tmp_path / "out")
     assert said.code == 1
-    assert f"7 -> 1 call nodes (minimal): {oracle}:softmax decides" in said.first
+    assert f"7 -> 1 call node (minimal): {oracle}:softmax decides" in said.first
 
 
 def test_a_function_that_raises_keeps_the_best_so_far(program: Path, tmp_path: Path) -> None:

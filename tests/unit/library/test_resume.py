@@ -117,7 +117,7 @@ def test_ctrl_c_is_answered_in_seconds_and_the_command_it_prints_goes_on(tmp_pat
     assert run.returncode == 125, run.stdout + run.stderr
     assert run.stdout.startswith("interrupted: 28 -> ")
     assert "repro.py  # not run" in run.stdout
-    assert "problem: interrupted: the repro was written, but not run" in run.stdout
+    assert "problem: repro.py was not run: interrupted" in run.stdout
     (line,) = [each for each in run.stdout.splitlines() if each.startswith("to go on: ")]
     words = shlex.split(line.removeprefix("to go on: "))
     assert words[:2] == ["ctk", "minify"]

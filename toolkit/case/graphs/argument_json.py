@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
 from ctk.toolkit.case.formats.plain_text import quote_value, words
@@ -199,5 +199,5 @@ def _dict(pairs: list[list[Any]], where: str) -> dict[Any, Any]:
 
 def _exactly(parts: list[Any], count: int, where: str) -> list[Any]:
     if len(parts) != count:
-        raise CaseError(f"{where}: expected {count} items, found {len(parts)}")
+        raise CaseError(f"{where}: expected {count_of(count, 'item')}, found {len(parts)}")
     return parts

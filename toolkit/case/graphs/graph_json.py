@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError, count_of, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.formats.limits import NAME_LENGTH, NODES, check_at_most
@@ -333,7 +333,7 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
             check_attribute(args[1] if len(args) > 1 else None)
     least, most = _ARGUMENTS.get(op, (0, len(args)))
     if not least <= len(args) <= most:
-        raise CaseError(f"{where}: {op} with {len(args)} arguments")
+        raise CaseError(f"{where}: {op} with {count_of(len(args), 'argument')}")
     if op in ("get_attr", "call_module"):
         check_path(target, where)
     elif op == "placeholder":

@@ -177,8 +177,8 @@ def _lines(command: str, found: "CommandSearch", folder: Path | None) -> Iterato
         good = f"without that {what} alone the command exits with 0"
         yield f"proof      {good if found.confirmed else f'none: {found.reason}'}"
     yield from (f"excluded   {each}" for each in found.excluded)
-    graphs = f"{found.graphs} graph{'s' * (found.graphs != 1)}"
-    yield f"cost       {count_of(found.runs, 'run')} of the command, {graphs}"
+    runs, graphs = count_of(found.runs, "run"), count_of(found.graphs, "graph")
+    yield f"cost       {runs} of the command, {graphs}"
     yield from [f"written    {folder}"] * (folder is not None)
     step = _next_step(shlex.split(command))
     yield from [f"next       {step}"] * bool(step)

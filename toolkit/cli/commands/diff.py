@@ -36,7 +36,7 @@ SHOWN = 20
 """How many rewrites of each side are shown."""
 
 DIFF_LINES = 40
-"""How many lines of the first other graph are shown."""
+"""How many lines of the first different graph are shown."""
 
 SIDES = ("left", "right")
 
@@ -192,7 +192,10 @@ def _parts(graph: "GraphDiff") -> list[RenderableType]:
     parts: list[RenderableType] = [sides_table(graph)]
     if comparison.graph is not None:
         first = comparison.graph
-        parts += ["", f"first other graph: left after {first.left}, right after {first.right}"]
+        parts += [
+            "",
+            f"the graphs first differ: left after {first.left}, right after {first.right}",
+        ]
         lines = first.diff.splitlines()
         text = "\n".join(lines[2 : 2 + DIFF_LINES])  # without the names of the two files
         parts.append(highlight_code(text, "diff"))
@@ -201,7 +204,10 @@ def _parts(graph: "GraphDiff") -> list[RenderableType]:
     if comparison.value is not None:
         value = comparison.value
         who = "" if value.side == "both" else f", which only the {value.side} compile has"
-        parts += ["", f"first other value: {value.node or value.value} after {value.step}{who}"]
+        parts += [
+            "",
+            f"the values first differ: {value.node or value.value} after {value.step}{who}",
+        ]
         for side, size in zip(SIDES, (value.left, value.right), strict=True):
             if size is not None:
                 rel = f"max abs {size.max_abs:.3g}, max rel {size.max_rel:.3g}"

@@ -1,5 +1,6 @@
 """`ctk doctor`: is this machine ready? 0 fine, 1 a problem was found."""
 
+from ctk.compiler.errors import count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 
@@ -22,7 +23,9 @@ def doctor() -> Answer:
     rows = table("", "check", "found", rows=cells)
     advice = tuple(f"{health.name}: {health.advice}" for health in problems if health.advice)
     names = ", ".join(health.name for health in problems)
-    headline = f"{len(problems)} problem(s): {names}" if problems else "everything is fine"
+    headline = (
+        f"{count_of(len(problems), 'problem')}: {names}" if problems else "everything is fine"
+    )
     code = ExitCode.FAILURE if problems else ExitCode.NO_FAILURE
     data = {"checks": [asdict(health) for health in findings]}
     return Answer(code, headline, data, (rows, *advice))

@@ -4,6 +4,7 @@ import dataclasses
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from ctk.compiler.errors import count_of
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.cli.commands.diagnose import (
     answer_of_diagnosis,
@@ -59,7 +60,7 @@ def answer_of(found: "Diagnosis") -> Answer:
     state = ending(reduction.reason, reduction.unfinished)
     headline = (
         f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
-        f"{reduction.nodes_after} call nodes ({state}): {failure_of(found, reduction)}"
+        f"{count_of(reduction.nodes_after, 'call node')} ({state}): {failure_of(found, reduction)}"
         f"{stumbles(found)}"
     )
     run = found.repro_run

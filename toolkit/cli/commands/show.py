@@ -152,7 +152,8 @@ def show_case(folder: Path) -> Answer:
     passes, kernels = read_dumped(DumpedPass, folder), read_dumped(DumpedKernel, folder)
     code = text_of(whole, whole / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
-    headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
+    size = "an unreadable graph" if calls is None else count_of(calls, "call")
+    headline = f"case {manifest.name}: target {manifest.target}, {size}, {state}"
     demands = demands_in(folder)
     body: list[RenderableType] = [facts_table({k: v for k, v in facts.items() if k != "roles"})]
     body += [roles_table(manifest.roles)] if manifest.roles else []

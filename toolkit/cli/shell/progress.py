@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
-from ctk.compiler.errors import StorageError
+from ctk.compiler.errors import StorageError, count_of
 from ctk.toolkit.cli.shell.streams import write_text_safely
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.link import report_alive
@@ -96,7 +96,8 @@ class LogReporter:
 
     def reduction(self, state: "Reduction") -> None:
         """Write a line for each smaller case, and now and then."""
-        message = f"minifying: {state.call_nodes_before} -> {state.call_nodes} call nodes"
+        smaller = count_of(state.call_nodes, "call node")
+        message = f"minifying: {state.call_nodes_before} -> {smaller}"
         self(message, state.questions, state.budget.questions)
 
     @staticmethod

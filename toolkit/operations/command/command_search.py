@@ -124,7 +124,7 @@ class _Search:
         """Return the guilty member: the last one up to which all must be left out."""
         every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
         if not self._is_good(group, f"without {every}"):
-            self.excluded.append(f"it also fails without {every}")
+            self.excluded.append(f"removing {every} does not help")
             few = first_true(group if len(group) <= FEW else ())
             return run_search(few, lambda member: self._is_good([member], f"without {member}"))
 

@@ -4,7 +4,7 @@ The failure, its place, the proof, the excluded causes, and the command for the 
 
     graph0 with target ctk fails because of joint/cse (confirmed)
     failure    accuracy at out0: ...
-    meaning    a result is further from float64 than ...
+    meaning    the compiled result is wrong: ...
     pass       joint/cse                                      or `layer`, `culprit    unknown: ...`
     stage      the passes over forward and backward together
     proof      without it alone the case passes
@@ -12,12 +12,14 @@ The failure, its place, the proof, the excluded causes, and the command for the 
     next       python out/minimal/repro.py  # shows it again
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
 from ctk.compiler.errors import count_of
 from ctk.toolkit.bisect.culprit import in_one_line, option_words
+from ctk.toolkit.bisect.suspects import list_names
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -32,6 +34,9 @@ from ctk.toolkit.operations.report.phrases import (
     phrase_left_out,
     with_log,
 )
+
+_NAMED = 12
+"""How many nodes a line names; the record has all."""
 
 
 def summary(record: Record, folder: Path) -> list[str]:
@@ -109,7 +114,11 @@ def headline(record: Record) -> str:
         known = "not bisected yet" if record.state == "failing" else "no culprit found"
         return f"{what} fails ({record.signature.kind}); {known}"
     proof = "confirmed" if record.confirmed else "not confirmed"
-    culprits = " and ".join(each.where for each in (record.culprit, *record.also))
+    counts = Counter(each.where for each in (record.culprit, *record.also))
+    culprits = " and ".join(
+        where if count == 1 else f"{where} ({count_of(count, 'rewrite')})"
+        for where, count in counts.items()
+    )
     only = " together" if record.relation == "together" else ""
     return f"{what} fails because of {culprits}{only} ({proof})"
 
@@ -137,9 +146,10 @@ def _culprit_lines(culprit: CulpritRecord, record: Record) -> list[str]:
             f"({culprit.index_in_pass} of {culprit.rewrites_in_pass} in this pass): {culprit.rule}"
         )
     if culprit.nodes:
-        lines.append(f"nodes      {', '.join(culprit.nodes)}")
+        lines.append(f"nodes      {list_names(culprit.nodes, most=_NAMED)}")
     if culprit.captured_nodes:
-        lines.append(f"from       {', '.join(culprit.captured_nodes)} of the captured graph")
+        from_nodes = list_names(culprit.captured_nodes, most=_NAMED)
+        lines.append(f"from       {from_nodes} of the captured graph")
     if culprit.evidence:
         lines.append(f"evidence   {culprit.evidence}")
     if culprit.excerpt:
@@ -170,18 +180,19 @@ def _minimal_lines(record: Record, folder: Path) -> list[str]:
     if (program := record.program) is not None:
         stopped = "the fewest statements" if program.left == ("expressions",) else "stopped early"
         unfinished = "" if program.finished else f" ({stopped})"
-        sizes = f"{program.statements_before} -> {program.statements_after}"
-        lines.append(f"minimal    {sizes} statements of the program{unfinished}")
+        after = count_of(program.statements_after, "statement")
+        sizes = f"{program.statements_before} -> {after}"
+        lines.append(f"minimal    {sizes} of the program{unfinished}")
     if minimal is not None:
         reason = minimal.stopped_by
         stopped = ending(reason, minimal.unfinished) if reason else "not yet done"
         if reason == "time" and "nodes" not in record.left:
             stopped = "the fewest nodes"
         unfinished = "" if minimal.finished else f" ({stopped})"
-        lines.append(
-            f"minimal    {record.call_nodes.before} -> {record.call_nodes.after} call nodes"
-            f"{unfinished}: {', '.join(minimal.nodes)}"
-        )
+        after = count_of(record.call_nodes.after or 0, "call node")
+        place = str((folder / repro.path).parent) if repro.path is not None else str(folder)
+        named = ", ".join(minimal.nodes) if len(minimal.nodes) <= _NAMED else place
+        lines.append(f"minimal    {record.call_nodes.before} -> {after}{unfinished}: {named}")
         if minimal.other_failure is not None:
             lines.append(f"its own    {minimal.other_failure}; another failure than the case's")
     if repro.path is not None:

@@ -10,8 +10,9 @@ from shlex import quote
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.operations.report.as_json import CulpritRecord, Record
-from ctk.toolkit.operations.report.phrases import label_of
+from ctk.toolkit.operations.report.phrases import INTERRUPTED, label_of
 from ctk.toolkit.oracle.answers.resume_command import command_about, other_command
+from ctk.toolkit.repro.run import Outcome
 from ctk.toolkit.targets import target_of
 
 
@@ -60,6 +61,13 @@ _ONLY_THERE = (
     "as a patch: a case does not hold it, so keep the program itself as the repro"
 )
 
+_REMARKS: Mapping[Outcome | None, str] = {
+    "not reproduced": "its repro.py did not show the failure",
+    "cannot tell": "its repro.py cannot tell",
+    None: "its repro.py was not run",
+}
+"""Why a repro script is not the next step."""
+
 
 def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
     """Return how to see the failure again, or how to get the smallest program that shows it."""
@@ -68,7 +76,9 @@ def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
         return [f"python {quote(str(folder / repro.path))}  # shows it again"]
     if repro.path is not None:
         again = folder / repro.path
-        asked = f"ctk repro {quote(str(again.parent))}  # its repro.py did not show the failure"
+        is_cut = repro.clean_run is None and INTERRUPTED in record.problems
+        remark = INTERRUPTED if is_cut else _REMARKS[repro.clean_run]
+        asked = f"ctk repro {quote(str(again.parent))}  # {remark}"
         return [asked, _ONLY_THERE] if repro.clean_run == "not reproduced" else [asked]
     if record.state != "finished":
         return []  # a command resumes it
@@ -89,9 +99,10 @@ def _go_round(record: Record) -> list[str]:
         return [said] if is_dynamo else []
     if not variable or not record.confirmed or not culprits or not all(map(_is_pass, culprits)):
         return []
-    names = ",".join(culprit.where for culprit in culprits)
-    plural = "those passes" if len(culprits) > 1 else "that pass"
-    return [f"with {variable}={quote(names)} in its environment a program does without {plural}"]
+    names = list(dict.fromkeys(culprit.where for culprit in culprits))
+    plural = "those passes" if len(names) > 1 else "that pass"
+    setting = f"{variable}={quote(','.join(names))}"
+    return [f"with {setting} in its environment a program does without {plural}"]
 
 
 def _is_pass(culprit: CulpritRecord) -> bool:

@@ -29,7 +29,9 @@ MEANINGS: Mapping[FailureKind, str] = {
     "exit": "the compiled program ends its process; eager does not",
     "timeout": "the compile or its result does not end; eager does",
     "memory": "the compile or its result takes more memory than it may; eager does not",
-    "accuracy": "a result is further from float64 than tolerance and eager's own error allow",
+    "accuracy": (
+        "the compiled result is wrong: outside the tolerance of a float64 run; eager is within it"
+    ),
     "nan": "NaN or Inf stands where neither eager nor float64 has it, or is missing there",
     "dtype": "a result has another dtype than in eager",
     "shape": "a result has another shape than in eager",
@@ -72,6 +74,9 @@ ENDINGS: Mapping[Reason, str] = {
 }
 """Why a reduction ended."""
 
+INTERRUPTED = "repro.py was not run: interrupted"
+"""The problem of an operation that Ctrl-C has ended before the run of its script."""
+
 _NAMED = 4
 """How many unfinished steps a line names."""
 
@@ -104,7 +109,7 @@ def with_log(problem: str, folder: Path) -> str:
 _LABELS = (
     ("operator/", "operator", "when that operator alone runs as it is declared"),
     ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
-    ("dispatch/meta.", "told", "when that operator alone gets the metadata of its real kernel"),
+    ("dispatch/meta.", "fake", "with the real kernel's shape in place of the fake one"),
     ("dispatch/functionalize", "step", ""),
     ("joint/partition", "step", "with a plain partition instead"),
     ("lowered/lower.", "lowering", "when that operator alone falls back to ATen"),

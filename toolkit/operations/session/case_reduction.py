@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ctk.compiler.errors import DoesNotReproduce
+from ctk.compiler.errors import DoesNotReproduce, count_of
 from ctk.toolkit.bisect import Search, confirm_options, options_that_matter
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import describe
@@ -287,7 +287,8 @@ def ask_options(run: Operation, smallest: Case, end: float | None = None) -> boo
     if found.is_late:
         run.left_options = True
     elif found.left:
-        said = f"{found.left} options were not asked about: {found.questions} compiles is the limit"
+        left = count_of(found.left, "option")
+        said = f"{left} not asked about: the limit is {count_of(found.questions, 'compile')}"
         run.record_problems(said)
     run.write(search=replace(search, options=found.effects, option_compiles=found.questions))
     return True

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.compiler.errors import StorageError
+from ctk.compiler.errors import StorageError, count_of
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import load_case
+from ctk.toolkit.operations.report.phrases import INTERRUPTED
 from ctk.toolkit.operations.session.oracle_stack import OracleStack
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
@@ -59,7 +60,7 @@ def write_first_repro(run: Operation, smallest: Case, folder: Path, culprit: str
     except Exception as error:  # the last script is written in the same way, and reports it
         logger.debug("ctk: the first repro raised", exc_info=error)
         return
-    run.say(f"the graph is minimal: {call_nodes(smallest)} call nodes, {script}")
+    run.say(f"the graph is minimal: {count_of(call_nodes(smallest), 'call node')}, {script}")
 
 
 def write_decided_repro(
@@ -114,7 +115,7 @@ def _write_once(
                 if seen is not None:
                     run.journal.note(key, replace(seen, output=seen.output[-2000:]))
                 return script, seen, False
-        run.record_problems("interrupted: the repro was written, but not run")
+        run.record_problems(INTERRUPTED)
         return (*write(shown, False), True)
     except (StorageError, OSError) as error:
         run.record_unsaved(REPRO, error)

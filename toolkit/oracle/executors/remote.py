@@ -10,7 +10,7 @@ import io
 import json
 import threading
 
-from ctk.compiler.errors import ConfigError, CtkError
+from ctk.compiler.errors import ConfigError, CtkError, count_of
 from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement
@@ -147,7 +147,8 @@ def remote_pool(machines: Machines, needs: Needs) -> Pool:
         has = machines.describe()
         machines.close()
         raise ConfigError(
-            f"the cluster has room for {rooms} questions at once that take {wanted} each: {has}\n"
+            f"the cluster has room for {count_of(rooms, 'question')} at once, each with {wanted}: "
+            f"{has}\n"
             + (f"next: --jobs {rooms}, or smaller --resources" if rooms else "next: --resources")
         )
     size = SlotSize(resources, needs.timeout_seconds, needs.memory_nbytes)

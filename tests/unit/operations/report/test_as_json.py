@@ -81,7 +81,8 @@ def test_people_read_the_same_of_a_file_as_of_the_live_diagnosis(tmp_path: Path)
     assert lines == [
         "graph0 with target ctk fails because of joint/negate_relu and joint/cse (confirmed)",
         "failure    accuracy at out0: max abs 2",
-        "meaning    a result is further from float64 than tolerance and eager's own error allow",
+        "meaning    the compiled result is wrong: outside the tolerance of a float64 run; "
+        "eager is within it",
         "pass       joint/negate_relu",
         "stage      the passes over forward and backward together",
         "rewrite    number 3 of the compile (1 of 2 in this pass): relu -> neg",
@@ -93,7 +94,7 @@ def test_people_read_the_same_of_a_file_as_of_the_live_diagnosis(tmp_path: Path)
         "option     it passes without --config custom_passes",
         "option     it fails in another way with --config codegen=eager",
         "excluded   generated code",
-        f"minimal    1 -> 1 call nodes: {', '.join(calls)}",
+        f"minimal    1 -> 1 call node: {', '.join(calls)}",
         f"repro      {tmp_path}/minimal/repro.py (reproduced, exit code 1)",
         "cost       3 compiles, 7 questions, 1.0 s",
         f"next       python {tmp_path}/minimal/repro.py  # shows it again",
@@ -125,8 +126,6 @@ def test_an_unfinished_one_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 3}, r"newer ctk \(schema 3, this ctk reads up to 2\): upgrade"),
-        ({"schema": 1}, r"older ctk \(schema 1, this ctk reads 2\)"),
         ({"verdict": "passed"}, r"\$\.verdict: expected .*'passes'.*; did you mean 'passes'"),
         ({"confrmed": True}, r"\$: unknown key 'confrmed'; did you mean 'confirmed'\?; allowed: "),
         ({"minimal": {"nodes": []}}, r"\$\.minimal: 'finished' is missing"),
@@ -140,3 +139,20 @@ def test_a_damaged_file_says_where_and_what_is_allowed(
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(CaseError, match=rf"diagnosis\.json: .*{message}.*run ctk diagnose again"):
         read_json(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (3, "a newer ctk (schema 3, this ctk reads up to 2): upgrade: pip install --upgrade ctk"),
+        (1, "an older ctk (schema 1, this ctk reads 2): make it again with this ctk"),
+    ],
+)
+def test_a_file_of_another_ctk_is_not_called_damaged(
+    schema: int, message: str, tmp_path: Path
+) -> None:
+    path = write_json(stages(tmp_path)[0], tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": schema}))
+    with pytest.raises(CaseError) as caught:
+        read_json(tmp_path)
+    assert str(caught.value) == f"diagnosis.json in {tmp_path}: written by {message}"
