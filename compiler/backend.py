@@ -41,9 +41,9 @@ def ctk(
 
     require_supported_platform()
     if mode not in (None, "default"):
-        from ctk.compiler.errors import ConfigError
+        from ctk.compiler.errors import not_taken
 
-        raise ConfigError(f"mode={mode!r} is not allowed with backend 'ctk'; allowed: 'default'")
+        raise not_taken("backend 'ctk'", mode, "the mode 'default' only")
     if read_environment().wants_hooks:
         return _hooks()("ctk")(gm, example_inputs, options=options)
     return compile_fx(gm, example_inputs, options)

@@ -146,6 +146,17 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def any_of(words: Iterable[object]) -> str:
+    """Return alternatives for a sentence: `a, b or c`."""
+    *most, last = map(str, words)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def not_taken(name: str, value: object, allowed: str, hint: str = "") -> ConfigError:
+    """Return the error for a value of an option: `verify takes true or false, not 'maybe'`."""
+    return ConfigError(f"{name} takes {allowed}, not {value!r}{hint}")
+
+
 def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return `; did you mean 'x'?` for the nearest allowed name, or an empty string."""
     if len(name) > _LONGEST_NAME:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, nearest, not_taken
 from ctk.compiler.options.environment import parse_size
 
 Section = Literal["case", "output", "limits", "jobs", "question", "failure", "report"]
@@ -71,7 +71,7 @@ def parse_memory(text: str | None) -> int | None:
     try:
         return parse_size(text) if text is not None else None
     except ValueError as error:
-        raise ConfigError(f"--memory {text!r} is not allowed; {error}") from error
+        raise not_taken("--memory", text, str(error)) from error
 
 
 def parse_config(pairs: Iterable[str] | None) -> dict[str, object]:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, get_args
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, any_of, nearest, not_taken
 from ctk.compiler.options.choices import OnFailure, PassSlot
 
 
@@ -140,10 +140,7 @@ class Config:
 def _one_of(allowed: tuple[str, ...]) -> Callable[[str, object], object]:
     def check(name: str, value: object) -> object:
         if value not in allowed:
-            hint = nearest(str(value), allowed)
-            raise ConfigError(
-                f"{name}={value!r} is not allowed{hint}; allowed: {', '.join(allowed)}"
-            )
+            raise not_taken(name, value, any_of(allowed), nearest(str(value), allowed))
         return value
 
     return check
@@ -152,30 +149,28 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[str, object], object]:
 def _of_type(kind: type, allowed: str) -> Callable[[str, object], object]:
     def check(name: str, value: object) -> object:
         if not isinstance(value, kind):
-            raise ConfigError(f"{name}={value!r} is not allowed; allowed: {allowed}")
+            raise not_taken(name, value, allowed)
         return value
 
     return check
 
 
-_boolean = _of_type(bool, "True, False")
+_boolean = _of_type(bool, "true or false")
 
 
 def _fuel(name: str, value: object) -> object:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise ConfigError(
-            f"{name}={value!r} is not allowed; allowed: None or a count of rewrites from 0"
-        )
+        raise not_taken(name, value, "a count of rewrites from 0, or None")
     return value
 
 
 def _strings(name: str, value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
-        raise ConfigError(f"{name}={value!r} is not allowed; allowed: a list of names")
+        raise not_taken(name, value, "a list of names")
     for item in cast("tuple[object, ...]", items):
         if not isinstance(item, str):
-            raise ConfigError(f"{name} contains {item!r}; allowed: a list of names (strings)")
+            raise not_taken(name, items, "a list of names (strings)")
     return tuple(cast("tuple[str, ...]", items))
 
 
@@ -197,12 +192,12 @@ def _with_dotted(
 
 def _pass_options(name: str, value: object) -> object:
     """Return options by pass, with tuples for lists, so that options read from JSON are equal."""
-    allowed = 'allowed: a mapping such as {"fold_constants": {"max_nbytes": 1024}}'
+    allowed = 'a mapping such as {"fold_constants": {"max_nbytes": 1024}}'
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{name}={value!r} is not allowed; {allowed}")
+        raise not_taken(name, value, allowed)
     for step, options in cast("Mapping[object, object]", value).items():
         if not isinstance(step, str) or not isinstance(options, Mapping):
-            raise ConfigError(f"{name} contains {step!r}: {options!r}; {allowed}")
+            raise not_taken(name, {step: options}, allowed)
     given = cast("Mapping[str, Mapping[str, object]]", value)
     return {
         step: {option: _freeze(each) for option, each in options.items()}
@@ -218,22 +213,21 @@ def _freeze(value: object) -> object:
 
 def _custom_passes(name: str, value: object) -> object:
     if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"{name}={value!r} is not allowed; allowed: a mapping from a slot "
-            f"({', '.join(get_args(PassSlot))}) to a list of passes"
-        )
+        slots = ", ".join(get_args(PassSlot))
+        raise not_taken(name, value, f"a mapping from a slot ({slots}) to a list of passes")
     checked: dict[str, tuple[object, ...]] = {}
     for slot, passes in cast("Mapping[str, object]", value).items():
-        _one_of(get_args(PassSlot))(f"{name} slot", slot)
+        _one_of(get_args(PassSlot))(f"a slot of {name}", slot)
         items = cast(
             "tuple[object, ...]", passes if isinstance(passes, (list, tuple)) else (passes,)
         )
         for item in items:
             if not (isinstance(item, str) or callable(item) or hasattr(item, "run")):
-                raise ConfigError(
-                    f"{name}[{slot!r}] contains {item!r}; allowed: a Pass, a function, "
-                    "'module:function', 'file.py:function' or the name of a ctk.passes entry point"
+                allowed = (
+                    "a Pass, a function, 'module:function', 'file.py:function' or the name of a "
+                    "ctk.passes entry point"
                 )
+                raise not_taken(f"{name}[{slot!r}]", item, allowed)
         checked[slot] = tuple(items)
     return checked
 

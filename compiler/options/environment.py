@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast, get_args
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import any_of, nearest, not_taken
 from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
 
 T = TypeVar("T")
@@ -177,12 +177,12 @@ def parse_size(text: str) -> int:
     """Return the bytes of `500M`, `1.5G`, `2GiB` or `4096`; units are powers of 1024.
 
     Raises:
-        ValueError: The text is not a size above zero; the message has the allowed forms.
+        ValueError: The text is not a size above zero; the message is the allowed form.
     """
     match = _SIZE.fullmatch(text.strip())
     nbytes = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
     if nbytes <= 0:
-        raise ValueError("allowed: a size above zero such as 500M or 2G (units K, M, G, T)")
+        raise ValueError("a size above zero such as 500M or 2G (units K, M, G, T)")
     return nbytes
 
 
@@ -193,7 +193,7 @@ def _read(source: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T 
     try:
         return parse(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not allowed; {error}") from error
+        raise not_taken(name, text, *error.args) from error
 
 
 def _choice(literal: object) -> Callable[[str], str]:
@@ -201,8 +201,7 @@ def _choice(literal: object) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text.lower() not in allowed:
-            hint = nearest(text.lower(), allowed)
-            raise ValueError(f"allowed: {', '.join(allowed)}{hint}")
+            raise ValueError(any_of(allowed), nearest(text.lower(), allowed))
         return text.lower()
 
     return parse
@@ -211,14 +210,14 @@ def _choice(literal: object) -> Callable[[str], str]:
 def _folder(text: str) -> Path:
     folder = Path(text).expanduser()
     if folder.exists() and not folder.is_dir():
-        raise ValueError("it is a file; allowed: a folder (it is created when missing)")
+        raise ValueError("a folder (it is created when missing)", ", which is a file")
     return folder
 
 
 def _switch(on: str, off: str) -> Callable[[str], bool]:
     def parse(text: str) -> bool:
         if text not in ("0", "1"):
-            raise ValueError(f"allowed: 1 ({on}) or 0 ({off})")
+            raise ValueError(f"1 ({on}) or 0 ({off})")
         return text == "1"
 
     return parse
@@ -229,12 +228,12 @@ _share = _switch("the umask decides who may read", "only you")
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise ValueError("allowed: a count of rewrites from 0")
+        raise ValueError("a count of rewrites from 0")
     return int(text)
 
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise ValueError("allowed: pass names with commas between, such as fold,joint/cse")
+        raise ValueError("pass names with commas between, such as fold,joint/cse")
     return names

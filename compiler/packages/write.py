@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 from ctk.compiler.artifacts.container import place_problem, write
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.versions import version_of
-from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
+from ctk.compiler.errors import ArtifactError, InputError, StorageError, not_taken
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.c_library import CLibrary
 from ctk.compiler.packages.entry_point import Traced, compile_traced, trace_program
@@ -142,7 +142,7 @@ def write_package(
     """
     config, target = resolve(options), _target(path)
     if weights not in ("keep", "leave_out"):
-        raise ConfigError(f"weights={weights!r} is not allowed; allowed: 'keep', 'leave_out'")
+        raise not_taken("weights", weights, "'keep' or 'leave_out'")
     if not entries:
         raise ArtifactError("a package needs an entry point")
     for name, program in entries.items():

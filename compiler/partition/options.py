@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ctk.compiler.errors import ConfigError
+from ctk.compiler.errors import not_taken
 from ctk.compiler.options.choices import Options
 
 Algorithm = Literal["min_cut", "default", "torch"]
@@ -49,7 +49,5 @@ class PartitionOptions(Options):
 def require_budget(budget: float) -> None:
     """Raise `ConfigError` if a memory budget is not from 0 to 1."""
     if not 0 <= budget <= 1:
-        raise ConfigError(
-            f"memory_budget={budget!r} is not allowed; allowed: 0 (save as little as possible) to "
-            "1 (save for the best run time)"
-        )
+        allowed = "0 (save as little as possible) to 1 (save for the best run time)"
+        raise not_taken("memory_budget", budget, allowed)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, nearest, not_taken
 from ctk.compiler.options.choices import Options
 from ctk.compiler.rewriting.base import Pass
 
@@ -37,15 +37,13 @@ def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
         try:
             values[option] = _convert(types[option], value)
         except ValueError:
-            raise ConfigError(
-                f"{name}.{option}={value!r} is not allowed; allowed: {_spell(types[option])}"
-            ) from None
+            raise not_taken(f"{name}.{option}", value, _spell(types[option])) from None
     try:
         return cast("T", dataclasses.replace(cast(Any, step), **values))
     except Exception as error:
         values_seen = ", ".join(f"{name}.{option}={value!r}" for option, value in options.items())
         raise ConfigError(
-            f"{values_seen} is not allowed: {error}\n  its options are {_list_options(step)}"
+            f"{values_seen} is refused: {error}\n  its options are {_list_options(step)}"
         ) from error
 
 
@@ -99,7 +97,7 @@ def _spell(kind: object) -> str:
         return f"a list of {items}"
     if kind in (None, NoneType):
         return "None"
-    return {tuple: "a list", bool: "True or False"}.get(
+    return {tuple: "a list", bool: "true or false"}.get(
         cast(Any, kind), getattr(kind, "__name__", str(kind))
     )
 

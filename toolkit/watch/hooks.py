@@ -304,6 +304,6 @@ def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:
         return target.mode_options(str(mode))
     able = [entry.name for entry in TARGETS if entry.has_modes]
     raise ConfigError(
-        f"mode={mode!r} is not allowed with target {target.name!r}: only {', '.join(able)} has "
-        "modes; pass options= instead"
+        f"target {target.name!r} has no modes, so not {mode!r}: only {', '.join(able)} has; pass "
+        "options= instead"
     )

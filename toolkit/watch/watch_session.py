@@ -13,7 +13,7 @@ from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 
 import torch
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import any_of, nearest, not_taken
 from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
 from ctk.compiler.options.environment import environment_dump, parse_size, read_environment
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
@@ -294,14 +294,13 @@ def _rank() -> str:
 def _check_choice(name: str, value: T, literal: object) -> T:
     allowed = get_args(literal)
     if value not in allowed:
-        hint = nearest(str(value), allowed)
-        raise ConfigError(f"{name}={value!r} is not allowed; allowed: {', '.join(allowed)}{hint}")
+        raise not_taken(name, value, any_of(allowed), nearest(str(value), allowed))
     return value
 
 
 def _check_calls(value: int | None) -> int:
     if value is not None and value < 0:
-        raise ConfigError(f"calls={value} is not allowed; a count from 0")
+        raise not_taken("calls", value, "a count from 0")
     return 1 if value is None else value
 
 
@@ -311,4 +310,4 @@ def _parse_quota(value: int | str | None) -> int | None:
     try:
         return parse_size(str(value))
     except ValueError as error:
-        raise ConfigError(f"quota={value!r} is not allowed; {error}") from error
+        raise not_taken("quota", value, str(error)) from error

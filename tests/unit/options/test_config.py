@@ -18,12 +18,12 @@ def test_patch_returns_a_changed_copy():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"codegen": 3}, "allowed: a name"),
+        ({"codegen": 3}, "takes a name, not 3"),
         ({"codegn": "eager"}, "did you mean 'codegen'"),
-        ({"on_failure": "explode"}, "allowed: raise, fallback, warn"),
+        ({"on_failure": "explode"}, "takes raise, fallback or warn, not"),
         ({"fuel": -1}, "a count of rewrites from 0"),
         ({"fuel": True}, "a count of rewrites from 0"),
-        ({"verify": "yes"}, "allowed: True, False"),
+        ({"verify": "yes"}, "verify takes true or false, not 'yes'"),
         ({"fallback": ("eager", 3)}, "a list of names (strings)"),
         ({"disable": 3}, "a list of names"),
         ({"custom_passes": {"jiont": []}}, "did you mean 'joint'"),

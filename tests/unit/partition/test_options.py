@@ -21,9 +21,9 @@ def test_options_come_from_config(name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"partition.memory_budget": 1.5}, "memory_budget=1.5 is not allowed; allowed: 0"),
-        ({"partition.memory_budget": -0.1}, "allowed: 0"),
-        ({"partition.memory_budget": "half"}, "allowed: float"),
+        ({"partition.memory_budget": 1.5}, r"memory_budget takes 0 .* to 1 .*, not 1\.5"),
+        ({"partition.memory_budget": -0.1}, "takes 0 "),
+        ({"partition.memory_budget": "half"}, "takes float, not"),
         ({"partition.solver": "dq"}, "'greedy' or 'dp' or 'exact'"),
         ({"partition.memory_budgte": 1}, "did you mean 'memory_budget'"),
         ({"partitoin.memory_budget": 1}, "did you mean 'partition'"),

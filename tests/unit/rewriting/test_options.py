@@ -82,21 +82,21 @@ def test_a_value_is_taken_as_its_option_wants_it(options, expected):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"min_gain": "big"}, "pad_mm.min_gain='big' is not allowed; allowed: float"),
-        ({"min_gain": True}, "allowed: float"),
-        ({"sizes": 8}, "pad_mm.sizes=8 is not allowed; allowed: a list of int"),
-        ({"sizes": ["8"]}, "allowed: a list of int"),
-        ({"pair": [1]}, "allowed: a list of int, str"),
-        ({"anything": 1}, "allowed: a list"),
-        ({"words": "a,c"}, "pad_mm.words='a,c' is not allowed; allowed: a list of 'a' or 'b'"),
-        ({"pair": "2,b"}, "allowed: a list of int, str"),
-        ({"mode": "fats"}, "pad_mm.mode='fats' is not allowed; allowed: 'fast' or 'small' or 3"),
-        ({"limit": 1.5}, "allowed: int or None"),
-        ({"label": 3}, "allowed: str"),
-        ({"strict": 1}, "allowed: True or False"),
+        ({"min_gain": "big"}, "pad_mm.min_gain takes float, not 'big'"),
+        ({"min_gain": True}, "takes float"),
+        ({"sizes": 8}, "pad_mm.sizes takes a list of int, not 8"),
+        ({"sizes": ["8"]}, "takes a list of int"),
+        ({"pair": [1]}, "takes a list of int, str"),
+        ({"anything": 1}, "takes a list"),
+        ({"words": "a,c"}, "pad_mm.words takes a list of 'a' or 'b', not 'a,c'"),
+        ({"pair": "2,b"}, "takes a list of int, str"),
+        ({"mode": "fats"}, "pad_mm.mode takes 'fast' or 'small' or 3, not 'fats'"),
+        ({"limit": 1.5}, "takes int or None"),
+        ({"label": 3}, "takes str"),
+        ({"strict": 1}, "takes true or false"),
         ({"min_gian": 0.1}, "no option 'min_gian'; did you mean 'min_gain'?; its options are min_"),
         ({"min_gian": 0.1}, "mode: 'fast' or 'small' or 3 = 'fast', limit: int or None = None"),
-        ({"min_gain": 2.0}, "pad_mm.min_gain=2.0 is not allowed: min_gain is a part of the time"),
+        ({"min_gain": 2.0}, "pad_mm.min_gain=2.0 is refused: min_gain is a part of the time"),
     ],
 )
 def test_a_wrong_option_says_what_is_allowed(options, expected):
@@ -116,7 +116,7 @@ def test_a_type_that_cannot_be_read_refuses_values_and_harms_nobody():
         def run(self, rewriter: Rewriter) -> None: ...
 
     assert selected({"custom_passes": {"joint": [Later]}}, "joint", "later") == Later()
-    with pytest.raises(ConfigError, match=r"later\.limit=3 is not allowed; allowed: OnlyForCheck"):
+    with pytest.raises(ConfigError, match=r"later\.limit takes OnlyForCheckers .*, not 3"):
         set_options(Later(), "later", {"limit": 3})
 
 
@@ -147,8 +147,8 @@ def test_a_pass_does_as_its_options_say():
         ({"passes": {"x": {}}}, "unknown pass 'x'; passes with options: batch_linears"),
         ({"backward/fold_constants.max_nbytes": 1}, "unknown pass 'backward/fold_constants'"),
         ({"remove_noops.speed": 1}, "pass remove_noops has no options, so none called 'speed'"),
-        ({"joint/fold_constants.max_nbytes": "1M"}, "joint/fold_constants.max_nbytes='1M' is not"),
-        ({"fold_constants.max_nbytes": -1}, "max_nbytes=-1 is not allowed: max_nbytes is a number"),
+        ({"joint/fold_constants.max_nbytes": "1M"}, "joint/fold_constants.max_nbytes takes int, not '1M'"),
+        ({"fold_constants.max_nbytes": -1}, "max_nbytes=-1 is refused: max_nbytes is a number"),
         (
             {"custom_passes": {"joint": [double]}, "double.times": 2},
             "pass double has no options, so none called 'times'\n"
@@ -164,7 +164,7 @@ def test_the_target_refuses_wrong_options_before_it_compiles(changes, expected):
 
 @pytest.mark.parametrize("passes", [3, {"fold_constants": 3}, {3: {}}])
 def test_options_by_pass_are_a_mapping(passes):
-    with pytest.raises(ConfigError, match="allowed: a mapping such as"):
+    with pytest.raises(ConfigError, match="takes a mapping such as"):
         Config(passes=passes)
 
 

@@ -19,7 +19,7 @@ from typing import cast, get_args
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import ConfigError, any_of, nearest, not_taken
 from ctk.compiler.options.choices import SameRule
 from ctk.compiler.usercode import identity
 from ctk.compiler.usercode.identity import NotComparable
@@ -167,10 +167,8 @@ def choice_of(
 def _rule(text: str | None) -> SameRule | None:
     allowed = get_args(SameRule)
     if text is not None and text not in allowed:
-        raise ConfigError(
-            f"--same-failure {text!r} is not allowed{nearest(str(text), allowed)}; "
-            f"one of {', '.join(allowed)}, or leave it out: kind, exception type, raising place"
-        )
+        hint = f"{nearest(text, allowed)}; without it: kind, exception type, raising place"
+        raise not_taken("--same-failure", text, any_of(allowed), hint)
     return cast("SameRule | None", text)
 
 
