@@ -17,6 +17,10 @@ class ConfigError(CtkError):
     """A configuration key or value is not allowed."""
 
 
+class UnknownPass(ConfigError):
+    """An option names a pass that a compile does not have; another option may bring it."""
+
+
 class UnsupportedPlatform(CtkError):
     """This platform cannot run the pipeline."""
 

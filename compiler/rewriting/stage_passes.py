@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
-from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.errors import UnknownPass, nearest
 from ctk.compiler.observe import Stage
 from ctk.compiler.options.choices import Options, PassSlot
 from ctk.compiler.options.config import Config, leaves_out
+from ctk.compiler.options.environment import read_environment
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.options import option_types, set_options
@@ -51,8 +52,9 @@ def select_passes(
         more: Options of the stage `lowered` that do not belong to a pass.
 
     Raises:
-        ConfigError: A pass of the user cannot be found, a pass with options does not exist, or it
-            has no such option, or the value is not allowed.
+        UnknownPass: A pass that is disabled, or that has options, does not exist.
+        ConfigError: A pass of the user cannot be found, or it has no such option, or the value is
+            not allowed.
     """
     passes: dict[Stage, tuple[Step, ...]] = {
         stage: (
@@ -72,7 +74,7 @@ def select_passes(
         _with_options("lowered", options, config)
     _require_known(config, known, [step for _, step in everything])
     partition_options(config)
-    _warn_of_unknown(config, known | {n for name in ON_PROGRAMS for n in (name, f"lowered/{name}")})
+    _refuse_unknown(config, known | {n for name in ON_PROGRAMS for n in (name, f"lowered/{name}")})
     return {
         stage: tuple(_with_options(stage, step, config) for step in steps)
         for stage, steps in passes.items()
@@ -128,18 +130,31 @@ def _require_known(config: Config, known: set[str], steps: Sequence[Step | Optio
     for name in config.passes:
         if name not in known:
             having = sorted({step.name for step in steps if option_types(step)})
-            raise ConfigError(
-                f"options of an unknown pass {name!r}{nearest(name, known)}; "
+            raise UnknownPass(
+                f"options of an unknown pass {name!r}{_nearest_pass(name, known)}; "
                 f"passes with options: {', '.join(having)}"
             )
 
 
-def _warn_of_unknown(config: Config, known: set[str]) -> None:
-    """Warn if `disable` names a pass that does not exist, because the name would be ignored."""
+def _refuse_unknown(config: Config, known: set[str]) -> None:
+    """Raise if `disable` names a pass that does not exist, because the name would be ignored.
+
+    A name in `CTK_DISABLE` may belong to another compile of the process, so it is only logged.
+    """
+    elsewhere = read_environment().disable
     for entry in config.disable:
         name = entry.removeprefix("-")
-        if name != "*" and name.partition("#")[0] not in known:
-            _warn_once(f"ctk: disable={name!r} names no pass{nearest(name, known)}")
+        if name == "*" or name.partition("#")[0] in known:
+            continue
+        hint = _nearest_pass(name, known)
+        if entry not in elsewhere:
+            raise UnknownPass(f"disable names {name!r}, which is not a pass{hint}")
+        _warn_once(f"ctk: CTK_DISABLE names {name!r}, which is not a pass of this compile{hint}")
+
+
+def _nearest_pass(name: str, known: set[str]) -> str:
+    """Return the nearest pass as a hint; a shared stage alone makes no two passes alike."""
+    return nearest(name, known, cutoff=0.8 if "/" in name else 0.6)
 
 
 @cache

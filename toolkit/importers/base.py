@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from ctk.compiler.errors import ProgramError
+from ctk.compiler.errors import ProgramError, UnknownPass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.module_tensors import hold_module_tensors
@@ -79,14 +79,22 @@ class Importer(Source, Protocol):
         return path.stem if path.suffix in (".py", ".pt2", ".txt") else path.name
 
 
-def check_target(request: CaseOptions) -> None:
-    """Refuse an unknown target before anything is loaded or captured.
+def check_request(request: CaseOptions, *, brings_options: bool = False) -> None:
+    """Refuse an unknown target, option or pass before anything is loaded or captured.
+
+    Args:
+        brings_options: Whether the subject may have options of its own, which may bring passes.
 
     Raises:
         TargetError: There is no target of that name.
+        ConfigError: It does not take the options of the request.
     """
-    if request.target is not None:
-        resolve_target(request.target)
+    target = resolve_target(request.target or "ctk")
+    try:
+        target.check_config(request.config or {})
+    except UnknownPass:
+        if not brings_options:
+            raise
 
 
 def apply_request(case: Case, request: CaseOptions) -> Case:
@@ -94,6 +102,7 @@ def apply_request(case: Case, request: CaseOptions) -> Case:
 
     Raises:
         TargetError: The requested target is unknown.
+        ConfigError: The target does not take the options.
     """
     changes: dict[str, object] = {}
     config = dict(request.config or {})
@@ -106,6 +115,8 @@ def apply_request(case: Case, request: CaseOptions) -> Case:
     if not changes:
         return case
     changed = dataclasses.replace(case, **changes, signature=None)
+    if "config" in changes:
+        resolve_target(changed.target).check_config(changed.config)
     if target_of(changed.target).freezes(changed.config) and not changed.modes.grad:
         return hold_module_tensors(changed)
     return changed

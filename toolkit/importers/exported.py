@@ -26,7 +26,7 @@ from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
-from ctk.toolkit.importers.base import Importer, check_target
+from ctk.toolkit.importers.base import Importer, check_request
 from ctk.toolkit.importers.program import capture_requested
 from ctk.toolkit.options import CaseOptions
 
@@ -54,7 +54,7 @@ class Archive(Importer):
             TrustError: It holds pickles that may run code.
         """
         path = find_archive(self.text)
-        check_target(request)
+        check_request(request)
         program = program_of_export(read_archive(path, trust=request.trust), path)
         return capture_requested(program, request)
 

@@ -18,7 +18,7 @@ from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import private_copy
-from ctk.toolkit.importers.base import Source, apply_request, check_target
+from ctk.toolkit.importers.base import Source, apply_request, check_request
 from ctk.toolkit.importers.program import capture_requested, replace_symbols
 from ctk.toolkit.options import CaseOptions
 
@@ -68,7 +68,7 @@ class Graph(Source):
             ProgramError: Inputs are missing, or are not those of the graph.
         """
         inputs = _need(self.inputs, self.name)
-        check_target(request)
+        check_request(request)
         return [case_of_graph(self.gm, inputs, request)]
 
 
@@ -86,7 +86,7 @@ class Call(Source):
 
     def cases(self, request: CaseOptions) -> list[Case]:
         program = self.program()
-        check_target(request)
+        check_request(request)
         return capture_requested(program, request)
 
     def program(self) -> UserProgram:

@@ -42,10 +42,10 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.case.usercode.named_sources import source_files
-from ctk.toolkit.case.usercode.program import UserProgram, load_program
+from ctk.toolkit.case.usercode.program import UserProgram, has_own_options, load_program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import Eager, private_copy
-from ctk.toolkit.importers.base import Importer, check_target
+from ctk.toolkit.importers.base import Importer, check_request
 from ctk.toolkit.importers.child_capture import capture_in_child, needs_child
 from ctk.toolkit.importers.no_graph import HINT, explain_no_graph, find_scripted_line, is_scripted
 from ctk.toolkit.importers.plain_case import plain_case
@@ -107,6 +107,7 @@ def capture_cases(
         collect_reasons(found),
         capturing_for(target, options),
     ):
+        target_of(target).check_config(options)
         _run_recorded(program, captured, seen, backward=backward, dynamic=dynamic)
     if has_lost_cuda():
         raise LostAccelerator(LOST.format(program.path.name))
@@ -387,7 +388,7 @@ class ProgramFile(Importer):
         return not Path(spec).is_dir() and (spec.endswith(".py") or file.endswith(".py"))
 
     def cases(self, request: CaseOptions) -> list[Case]:
-        check_target(request)
+        check_request(request, brings_options=has_own_options(self.text))
         program = self.program()
         cases = capture_in_child(self.text, request) if needs_child(request) else None
         return cases or capture_requested(program, request)

@@ -34,7 +34,7 @@ from ctk.repro_templates.program.program_play import seed_all
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to
-from ctk.toolkit.importers.base import Importer, check_target
+from ctk.toolkit.importers.base import Importer, check_request
 from ctk.toolkit.importers.changed_options import filter_savable
 from ctk.toolkit.importers.no_graph import HINT, explain_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, make_recording_backend, tensors_in
@@ -75,7 +75,8 @@ class PytestTest(Importer):
         return slug(self.text)
 
     def cases(self, request: CaseOptions) -> list[Case]:
-        check_target(request)
+        if request.target is not None:
+            check_request(request, brings_options=True)
         return _run_tests(self.text, request)
 
 

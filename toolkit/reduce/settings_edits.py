@@ -58,7 +58,7 @@ def _keep_known(target: str, config: Mapping[str, object]) -> list[str]:
     passes = target_of(target).passes(without)
     names = {name for each in passes for name in (each, each.partition("/")[2])}
     words = _words(config["disable"])
-    return [word for word in words if not word.startswith("-") or word[1:] in names]
+    return [word for word in words if word == "*" or word.removeprefix("-") in names]
 
 
 def _words(value: object) -> Sequence[str]:

@@ -137,6 +137,5 @@ def _field(key: str, text: str) -> str:
 
 
 def _proof(target: Target, culprit_pass: str | None) -> str | None:
-    if culprit_pass is None or not target.disable_variable:
-        return None
-    return f"{target.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
+    setting = target.spell_disable([culprit_pass]) if culprit_pass is not None else ""
+    return f"{setting} python repro.py  (leaves that pass out)" if setting else None

@@ -81,7 +81,6 @@ class Target(Protocol):
             its failures; cases are saved without them.
         settings: Prefix of the target's options among torch's settings (`torch._inductor.config.`);
             empty for none.
-        disable_variable: The environment variable that leaves passes out, if there is one.
         repro_backend: The function that makes the backend of a repro, which carries its source. It
             gets the target's spec and the script's folder, and returns the argument of
             `torch.compile(backend=...)`. Its imports of ctk stand inside.
@@ -99,7 +98,6 @@ class Target(Protocol):
     defaults: Options = MappingProxyType({})
     forced: Options = MappingProxyType({})
     settings: str = ""
-    disable_variable: str = ""
     repro_backend: Callable[[str, Path], object] = staticmethod(toolkit_backend)
 
     def compile(
@@ -166,6 +164,14 @@ class Target(Protocol):
     def passes(self, config: Options) -> Sequence[str]:
         """Return the passes that the option `disable` can leave out, as `stage/name`."""
         return ()
+
+    def spell_disable(self, names: Sequence[str]) -> str:
+        """Return the setting of the environment that leaves passes out; empty if there is none.
+
+        Args:
+            names: Places of culprits, as `stage/name`; a part that is not a pass has no setting.
+        """
+        return ""
 
     def trials(self, config: Options) -> Sequence[Trial]:
         """Return options that may matter to a failure, likely ones first, each at another value."""

@@ -6,6 +6,7 @@ is the pipeline as programs use it, with cached graphs, which no observer can wa
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -41,7 +42,6 @@ class Ctk(Target):
     is_kept = True
     is_quick = True
     forced = MappingProxyType({"on_failure": "raise"})  # its own fallback would hide failures
-    disable_variable = "CTK_DISABLE"
     repro_backend = staticmethod(ctk_backend)
 
     def __init__(self, name: str, *, is_watched: bool) -> None:
@@ -99,6 +99,13 @@ class Ctk(Target):
         from ctk.compiler.rewriting.stage_passes import running_passes
 
         return running_passes(PASSES, resolve(config), CODEGEN_OPTIONS)
+
+    def spell_disable(self, names: Sequence[str]) -> str:
+        from ctk.compiler.rewriting.stage_passes import PARTITION, SLOTS
+
+        pairs = [name.partition("/")[::2] for name in names]
+        are_passes = all(stage in SLOTS and name != PARTITION.name for stage, name in pairs)
+        return f"CTK_DISABLE={quote(','.join(names))}" if names and are_passes else ""
 
     def trials(self, config: Options) -> Sequence[Trial]:
         """Return every other generator, and the switches at their other value.

@@ -10,6 +10,21 @@ import pytest
 
 from tests.helpers.cli import ctk, write
 
+NOISY = """
+import sys, torch
+
+def call(x):
+    print("the model runs", file=sys.stderr)
+    return x + 1
+
+def model(): return call
+def inputs(): return torch.zeros(3)
+def tidy(graph): pass
+"""
+CONFIG = """
+def config(): return {"custom_passes": {"joint": [f"{__file__}:tidy"]}}
+"""
+
 COMMANDS_ON_A_CASE = ("repro", "check", "bisect-pass", "minify", "diagnose")
 
 
@@ -64,13 +79,41 @@ class TestBadInput:
         [
             ("fold_constant.max_nbytes=1", "did you mean 'fold_constants'"),
             ("fold_constants.max_nbyte=1", "did you mean 'max_nbytes'"),
-            ("joint/fold_constants.max_nbytes=1M", "joint/fold_constants.max_nbytes='1M' is not"),
+            ("joint/fold_constants.max_nbytes=1M", "max_nbytes takes int, not '1M'"),
+            ("disable=joint/fold_constant", "did you mean 'joint/fold_constants'"),
+            ("disable=joint/mean_as_sum", "'joint/mean_as_sum', which is not a pass\n"),
+            ("codegen=cc", "did you mean 'c'"),
+            ("decompositions=aten.gleu", "did you mean 'aten.g"),
         ],
     )
     def test_option_of_a_pass(self, option: str, message: str, good: Path) -> None:
         said = ctk("check", good, "--config", option)
         assert said.code == 2
         assert message in said.err
+
+    @pytest.mark.parametrize("own", ["", CONFIG])
+    @pytest.mark.parametrize(
+        ("option", "message"),
+        [
+            ("disable=joint/fold_constant", "did you mean 'joint/fold_constants'"),
+            ("verify=maybe", "verify takes true or false, not 'maybe'"),
+            ("disable=joint/tidi", "disable names 'joint/tidi', which is not a pass"),
+        ],
+    )
+    def test_a_typo_is_found_before_the_program_runs(
+        self, option: str, message: str, own: str, tmp_path: Path
+    ) -> None:
+        program = write(tmp_path, "net.py", NOISY + own)
+        said = ctk("check", program, "--config", option)
+        assert said.code == 2
+        assert said.err.count(message) == 1
+        assert "the model runs" not in said.out + said.err
+
+    def test_a_pass_of_the_programs_own_can_be_disabled(self, tmp_path: Path) -> None:
+        program = write(tmp_path, "net.py", NOISY + CONFIG)
+        said = ctk("check", program, "--config", "disable=joint/tidy")
+        assert said.code == 0, said.err
+        assert "names" not in said.err
 
     def test_program_that_raises(self, tmp_path: Path) -> None:
         program = write(tmp_path, "raises.py", "x = 1\nraise RuntimeError('at import')\n")

@@ -58,7 +58,7 @@ def test_an_empty_value_counts_as_unset():
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("CTK_CHECK", "outputs", "takes off, output or pass, not 'outputs'; did you mean 'output'?"),
+        ("CTK_CHECK", "outputs", "off, output or pass, not 'outputs'; did you mean 'output'?"),
         ("CTK_ON_FAILURE", "rise", "did you mean 'raise'?"),
         ("CTK_INPUTS", "all", "takes recipe, full, none or failing, not"),
         ("CTK_FUEL", "-1", "takes a count of rewrites from 0"),

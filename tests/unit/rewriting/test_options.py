@@ -147,7 +147,7 @@ def test_a_pass_does_as_its_options_say():
         ({"passes": {"x": {}}}, "unknown pass 'x'; passes with options: batch_linears"),
         ({"backward/fold_constants.max_nbytes": 1}, "unknown pass 'backward/fold_constants'"),
         ({"remove_noops.speed": 1}, "pass remove_noops has no options, so none called 'speed'"),
-        ({"joint/fold_constants.max_nbytes": "1M"}, "joint/fold_constants.max_nbytes takes int, not '1M'"),
+        ({"joint/fold_constants.max_nbytes": "1M"}, "max_nbytes takes int, not '1M'"),
         ({"fold_constants.max_nbytes": -1}, "max_nbytes=-1 is refused: max_nbytes is a number"),
         (
             {"custom_passes": {"joint": [double]}, "double.times": 2},

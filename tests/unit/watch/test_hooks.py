@@ -85,9 +85,9 @@ def test_options_of_torch_compile_reach_the_backend(tmp_path: Path):
 
 
 def test_bad_options():
-    with pytest.raises(ConfigError, match=r"check takes off, output or pass, not 'outputs'; did you mean 'output'"):
+    with pytest.raises(ConfigError, match="not 'outputs'; did you mean 'output'"):
         debug_compile("ctk", check="outputs")  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="quota takes a size above zero .*, not 'much'"):
+    with pytest.raises(ConfigError, match=r"quota takes a size .*, not 'much'"):
         debug_compile("ctk", quota="much")
     with pytest.raises(TargetError, match="did you mean 'inductor'"):
         debug_compile("inducter")

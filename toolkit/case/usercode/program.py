@@ -20,6 +20,7 @@ not run) and calls its functions.
 import contextlib
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -114,6 +115,16 @@ def load_program(spec: str) -> UserProgram:
         backward=getattr(module, "BACKWARD", False) is True,
         spec=spec,
     )
+
+
+def has_own_options(spec: str) -> bool:
+    """Return whether a program may have options of its own; the file is read, and not run.
+
+    Raises:
+        ProgramError: The spec is malformed, or there is no such file.
+    """
+    path, _, _ = parse_spec(spec)
+    return re.search(rb"\b(config|COMPILE|CONFIG)\b|import \*", path.read_bytes()) is not None
 
 
 def entries_named(spec: str) -> str:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.errors import ConfigError
-from ctk.compiler.options.config import resolve
 from ctk.compiler.packages.package import DEFAULT, MANIFEST
 from ctk.compiler.packages.write import Weights, write_package
+from ctk.toolkit.case.usercode.program import has_own_options
+from ctk.toolkit.importers.base import check_request
 from ctk.toolkit.operations.compile_package.programs import Source, read_source
+from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.oracle.progress import Say, silent
 
 SUFFIX = ".ctk"
@@ -71,7 +73,8 @@ def compile_package(
     """
     started = time.monotonic()
     named = _name_programs(programs)
-    resolve(config or {})
+    brings = any(not each.endswith(".pt2") and has_own_options(each) for each in named.values())
+    check_request(CaseOptions(config=config), brings_options=brings)
     target = _target(out, named)
     sources: dict[str, Source] = {}
     for number, (name, spec) in enumerate(named.items()):

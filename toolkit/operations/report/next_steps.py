@@ -9,8 +9,8 @@ from shlex import quote
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.operations.report.as_json import CulpritRecord, Record
-from ctk.toolkit.operations.report.phrases import INTERRUPTED, label_of
+from ctk.toolkit.operations.report.as_json import Record
+from ctk.toolkit.operations.report.phrases import INTERRUPTED
 from ctk.toolkit.oracle.answers.resume_command import command_about, other_command
 from ctk.toolkit.repro.run import Outcome
 from ctk.toolkit.targets import target_of
@@ -92,20 +92,13 @@ def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
 def _go_round(record: Record) -> list[str]:
     """Return how to run the program without the culprits."""
     culprits = [each for each in (record.culprit, *record.also) if each is not None]
-    whole, variable = record.end_to_end, target_of(record.target).disable_variable
+    whole = record.end_to_end
     if whole is not None and whole.judgement.fails:
         is_dynamo = whole.layer == "dynamo" and whole.line
         said = f"torch.compiler.disable on the function around {whole.line} keeps it in eager"
         return [said] if is_dynamo else []
-    if not variable or not record.confirmed or not culprits or not all(map(_is_pass, culprits)):
-        return []
     names = list(dict.fromkeys(culprit.where for culprit in culprits))
+    setting = target_of(record.target).spell_disable(names) if record.confirmed else ""
     plural = "those passes" if len(names) > 1 else "that pass"
-    setting = f"{variable}={quote(','.join(names))}"
-    return [f"with {setting} in its environment a program does without {plural}"]
-
-
-def _is_pass(culprit: CulpritRecord) -> bool:
-    """Return whether it is a pass of a pipeline: neither above nor below the passes."""
-    is_step = label_of(culprit.where, is_kernel=culprit.kind == "kernel") != "pass"
-    return not is_step and culprit.stage != "captured"
+    said = f"with {setting} in its environment a program does without {plural}"
+    return [said] if setting else []
