@@ -19,9 +19,7 @@ def test_the_proof_of_a_repro_that_runs_one_pass_only(monkeypatch: pytest.Monkey
 def test_a_name_of_no_pass_is_refused_where_it_is_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    with pytest.raises(
-        UnknownPass, match=r"'joint/fold_constant', .* a pass; did you mean 'joint/fold_constants'"
-    ):
+    with pytest.raises(UnknownPass, match="; did you mean 'joint/fold_constants'"):
         TARGET.check_config({"disable": ["joint/fold_constant"]})
     with pytest.raises(UnknownPass, match=r"'joint/mean_as_sum', which is not a pass$"):
         TARGET.check_config({"disable": ["joint/mean_as_sum"]})
