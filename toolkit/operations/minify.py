@@ -100,7 +100,7 @@ class Terms:
 
     def budget_of(self, run: Operation) -> Budget:
         """Return the budget of a run, which begins with its first failing answer."""
-        return run.allowance.budget if self.is_brief else self.budget
+        return run.allowance.start_budget() if self.is_brief else self.budget
 
 
 @contextmanager
