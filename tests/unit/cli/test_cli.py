@@ -88,6 +88,19 @@ class TestAnswer:
         monkeypatch.delenv("NO_COLOR", raising=False)
         assert "\x1b[" in as_text(Answer(ExitCode.FAILURE, "wrong"), Terminal())
 
+    def test_a_narrow_terminal_cuts_the_widest_cells(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("NO_COLOR", "1")
+        rows = [("graph0", "joint/fold_scale_into_add#2", "mean: accuracy: " + "4 wrong, " * 20)]
+        columns = ("graph", "step", "what")
+        cut = Answer(ExitCode.FAILURE, "wrong", body=(table(*columns, rows=rows),))
+        _, _, row = as_text(cut, Terminal()).splitlines()
+        assert row.startswith("graph0  joint/fold_scale_into_add#2  mean: accuracy: 4 wrong")
+        assert (row[-1], len(row)) == ("…", 80)
+        assert rows[0][2].strip() in as_text(cut, io.StringIO())
+        whole = Answer(ExitCode.FAILURE, "x", body=(table(*columns, rows=rows, is_whole=True),))
+        assert as_text(whole, Terminal()).count("wrong") == 20
+
     def test_json_has_the_same_head_for_every_command(self) -> None:
         document = json.loads(as_json_text("check", Answer(ExitCode.FAILURE, "wrong", {"a": [1]})))
         assert document == {"command": "check", "exit_code": 1, "answer": "wrong", "a": [1]}

@@ -214,7 +214,7 @@ def demands_table(demands: "tuple[Demand, ...]") -> Table:
     """Return one row per thing that needs trust."""
     parts = (str(demand).rpartition(" (") for demand in demands)
     rows = ((what, where.rstrip(")")) for what, _, where in parts)
-    return table("needs --trust, because it", "says", rows=rows)
+    return table("needs --trust, because it", "says", rows=rows, is_whole=True)
 
 
 def passes_table(passes: "list[DumpedPass]") -> Table:

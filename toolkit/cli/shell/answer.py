@@ -118,19 +118,36 @@ def console_for(stream: TextIO) -> Console:
 
 
 class Rows(Table):
-    """A table whose cells are text: each in one printable line, without markup."""
+    """A table whose cells are text: each in one printable line, without markup.
+
+    Attributes:
+        is_whole: Wrap cells on narrow terminals; else the widest ones end with an ellipsis.
+    """
+
+    is_whole: bool = False
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row; see `rich.table.Table.add_row`."""
-        plain = (one_line(cell) if isinstance(cell, str) else cell for cell in cells)
+        plain = (self._cell(cell) if isinstance(cell, str) else cell for cell in cells)
         super().add_row(*plain, **options)
 
+    def _cell(self, text: str) -> Text:
+        line = one_line(text)
+        return Text(line) if self.is_whole else Text(line, no_wrap=True, overflow="ellipsis")
 
-def table(*columns: str, rows: Iterable[Sequence[object]] = ()) -> Table:
-    """Return a table without rules; its cells fold on narrow terminals, nothing is cut."""
+
+def table(*columns: str, rows: Iterable[Sequence[object]] = (), is_whole: bool = False) -> Table:
+    """Return a table without rules.
+
+    Args:
+        is_whole: Show each cell whole on a narrow terminal, for decisions that need all of it; else
+            the widest columns are cut with an ellipsis, and `--json` has the whole.
+    """
     result = Rows(box=None, pad_edge=False, header_style="bold")
+    result.is_whole = is_whole
     for column in columns:
-        result.add_column(column, overflow="fold")
+        header = Text(column, no_wrap=True, overflow="ellipsis")
+        result.add_column(header, overflow="fold")
     for cells in rows:
         result.add_row(*map(str, cells))
     return result
