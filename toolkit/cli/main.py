@@ -95,9 +95,9 @@ def build_app() -> typer.Typer:
     for command in COMMANDS:
         group, _, name = command.name.rpartition(" ")
         settings = PASS_ON if command.passes_arguments_on else {}
-        (groups[group] if group else app).command(name, context_settings=settings)(
-            guard_command(command)
-        )
+        (groups[group] if group else app).command(
+            name, cls=command.parser, context_settings=settings
+        )(guard_command(command))
     return app
 
 

@@ -8,7 +8,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer.core import TyperCommand
 
 from ctk.compiler.errors import ConfigError, count_of
 from ctk.toolkit.cli.commands.diagnose import answer_of_diagnosis
@@ -93,8 +95,8 @@ def command_words(command: str, rest: Sequence[str]) -> list[str]:
 
     Args:
         command: The value of `--command`: one quoted string, or the program alone, whose arguments
-            are then the rest.
-        rest: Words after it, or after `--`.
+            are then the rest. One that begins with `--` has all words.
+        rest: Words after it.
 
     Raises:
         ConfigError: The words are not a command.
@@ -117,7 +119,13 @@ def command_words(command: str, rest: Sequence[str]) -> list[str]:
             f"--command {command!r} is not a command; next: ctk bisect-pass --command 'python "
             "train.py --steps 1', or ctk bisect-pass -- python train.py --steps 1"
         )
-    if more and len(words) > 1:
+    is_dashed = words[0] == "--"
+    words = words[is_dashed:]
+    if is_dashed and shutil.which(words[0]) is None:
+        is_case = Path(words[0]).is_dir() or words[0].endswith(".py")
+        hint = f"; for a case: ctk bisect-pass {shlex.quote(words[0])}" if is_case else ""
+        raise ConfigError(f"{words[0]!r} is not a program that can be executed{hint}")
+    if more and (is_dashed or len(words) > 1):
         raise ConfigError(
             f"give a CASE, or a program with --command, and not both: {shlex.join(more)}"
         )
@@ -204,4 +212,16 @@ def _next_step(words: Sequence[str]) -> str:
     return f"ctk run {shlex.join(script)}  # saves each graph that fails as a case"
 
 
-COMMAND = Command("bisect-pass", bisect_pass)
+class WordsAfterDashes(TyperCommand):
+    """The parser of bisect-pass: words after `--` are a command, and one word is no case."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after `--` as the value of `--command`, which begins with `--` then."""
+        at = args.index("--") if "--" in args else len(args)
+        has_option = any(word.partition("=")[0] == "--command" for word in args[:at])
+        if args[at + 1 :] and not has_option:
+            args = [*args[:at], f"--command={shlex.join(args[at:])}"]
+        return super().parse_args(ctx, args)
+
+
+COMMAND = Command("bisect-pass", bisect_pass, parser=WordsAfterDashes)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import typer
+from typer.core import TyperCommand
 
 from ctk.toolkit.case.formats.scrub import without_secrets
 from ctk.toolkit.cli.shell.answer import Answer
@@ -45,6 +46,7 @@ class Command:
     name: str
     run: Callable[..., Answer]
     passes_arguments_on: bool = False  # unknown options belong to the user's script
+    parser: type[TyperCommand] = TyperCommand
 
 
 def guard_command(command: Command) -> Callable[..., Said]:

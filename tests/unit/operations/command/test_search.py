@@ -192,6 +192,7 @@ class TestCommand:
         assert command_words("python", wanted[1:]) == wanted
         assert command_words("", wanted) == wanted
         assert command_words("", ["net.py"]) == []
+        assert command_words("-- true", [""]) == ["true"]
 
     @pytest.mark.parametrize(
         ("quoted", "rest"),
@@ -209,6 +210,20 @@ class TestCommand:
             said = run_ctk("bisect-pass", "--command", "true", *option)
             assert (said.code, "is about a CASE" in said.err) == (2, True)
         assert run_ctk("bisect-pass", "--command", "'").code == 2
+        assert run_ctk("bisect-pass", "net.py", "--", "true").code == 2
+
+    @pytest.mark.parametrize("name", ["train.sh", "in a folder/train.sh"])
+    def test_one_word_after_dashes_is_a_command(self, name: str, tmp_path: Path) -> None:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        script = write(tmp_path, name, "#!/bin/sh\nexit 0\n")
+        out = ("--out", tmp_path / "out")
+        said = run_ctk("bisect-pass", *out, "--", script)
+        assert (said.code, "not a program that can be executed" in said.err) == (2, True)
+        script.chmod(0o700)
+        said = run_ctk("bisect-pass", *out, "--", script)
+        assert (said.code, said.first.startswith("no failure: ")) == (0, True)
+        said = run_ctk("bisect-pass", *out, "--", tmp_path)
+        assert f"for a case: ctk bisect-pass {tmp_path}" in said.err
 
 
 PROGRAM = """
