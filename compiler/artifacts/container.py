@@ -42,6 +42,7 @@ ALIGNMENT = 64
 """Alignment of each member in bytes: tensors and vector loads rely on it."""
 
 _FORMAT = 1
+_BEGIN = b"PK\3\4"
 _SEAL = re.compile(rb"([a-z-]+) (\d{1,6}) sha256=([0-9a-f]{64}) crc32=([0-9a-f]{8})\Z")
 _LONGEST_SEAL = 256
 _LONGEST_NAME = 1024
@@ -262,6 +263,8 @@ def _open_file(path: Path) -> Generator[BufferedReader]:
 def _check_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
     """Return the SHA-256 of a file, which is the one in its seal, and the seal."""
     matched = _SEAL.search(bytes(whole[-_LONGEST_SEAL:]))
+    if matched is None and bytes(whole[: len(_BEGIN)]) != _BEGIN:
+        raise _refusal(path, f"it is not a {magic}")
     if matched is None:
         raise _refusal(
             path, f"no seal of a {magic} is at its end: it is cut off, or something else"

@@ -7,13 +7,15 @@ is reported as hidden, and does not make the check fail.
 Nothing is vetoed, so nothing is proved; `bisect` and `diagnose` prove.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ctk.compiler.errors import LostAccelerator, count_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.error_history import ErrorChange, measure_error_history
 from ctk.toolkit.compile_log.meta_values import find_meta_findings
@@ -39,6 +41,7 @@ class GraphCheck:
         judgement: The judgement of its results, which decides whether it fails.
         findings: The effect of each step of its compile on the values.
         history: The change of each step to the error of each value, worst first; empty by default.
+        folder: Where it was written as a case; None if it was not.
     """
 
     case: Case
@@ -46,6 +49,7 @@ class GraphCheck:
     findings: tuple[Finding, ...]
     log: CompileLog
     history: tuple[ErrorChange, ...] = ()
+    folder: Path | None = None
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -173,10 +177,31 @@ def check(subject: Subject, inputs: Inputs | None, options: CheckOptions) -> Che
     with open_subject(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
             options.say(f"check {case.name}", number, len(it.cases))
-            graphs.append(check_case(case, it.executor, history=options.history))
+            write = _writer(case, options)
+            graphs.append(write(check_case(case, it.executor, history=options.history)))
         if any(graph.judgement.tells_of_the_program for graph in graphs):
             return CheckReport(tuple(graphs))
         return CheckReport(tuple(graphs), it.end_to_end(options.say))
+
+
+def _writer(case: Case, options: CheckOptions) -> Callable[[GraphCheck], GraphCheck]:
+    """Write a case before it is asked about; return a function that writes its failure into it.
+
+    A folder that cannot be written to is found before the answer is lost.
+    """
+    if options.out is None:
+        return lambda found: found
+    path = Path(options.out).expanduser() / case.name
+    folder = save_case(replace(case, signature=None), path, inputs=options.keep)
+
+    def write(found: GraphCheck) -> GraphCheck:
+        signature = found.judgement.signature if found.judgement.fails else None
+        if signature is not None:
+            failing = replace(found.case, signature=signature)
+            save_case(failing, folder, inputs=options.keep, overwrite=True)
+        return replace(found, folder=folder)
+
+    return write
 
 
 def check_case(

@@ -47,6 +47,8 @@ class CheckOptions(AskOptions):
 
     Attributes:
         history: Measure the change that each step makes to the error of each value.
+        out: Folder for each graph as a case, healthy ones too; None writes nothing.
+        keep: The part of the inputs that a written case keeps.
         say: Progress callback.
     """
 
@@ -58,6 +60,8 @@ class CheckOptions(AskOptions):
             section="report",
         ),
     ] = False
+    out: Annotated[str | Path | None, _out("nothing is written")] = None
+    keep: KeptInputs = "full"
     say: Say = silent
 
 

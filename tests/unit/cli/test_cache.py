@@ -112,7 +112,7 @@ def test_why_it_was_dropped_or_bypassed(filled: Store) -> None:
     path = filled.folder / KEY.digest
     path.write_bytes(b"nothing")
     assert filled.get(KEY) is None
-    assert f"{path} is not used: no seal of a ctk-entry is at its end" in ctk("cache", "why").first
+    assert f"{path} is not used: it is not a ctk-entry" in ctk("cache", "why").first
     filled.notes.tell("bypassed", "", "the compile is observed")
     assert ctk("cache", "why").first == "bypassed 0 s ago: the compile is observed"
 

@@ -258,3 +258,55 @@ class TestTimes:
         target = f"{write(tmp_path, 'raising.py', raising)}:compile"
         said = ctk("show", good, "--times", "--target", target)
         assert said.code == 125 and "ValueError: no" in said.first
+
+
+@pytest.mark.parametrize("name", ["net.py", "net.py:model,inputs", "pytest:net.py::test_it"])
+def test_show_of_a_program_says_how_to_make_a_case(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "import torch\ndef model(): return torch.relu\ndef inputs(): return torch.ones(3)\n"
+    write(tmp_path, "net.py", text)
+    said = ctk("show", name)
+    assert said.code == 2
+    assert f"{name} is a program; show takes a case or a package" in said.err
+    assert f"ctk check {name} --out cases" in said.err
+
+
+def test_show_of_another_file_is_not_about_seals(tmp_path: Path) -> None:
+    said = ctk("show", write(tmp_path, "train.sh", "#!/bin/sh\n"))
+    assert (said.code, "train.sh is not used: it is not a ctk-package" in said.err) == (2, True)
+
+
+def test_check_writes_healthy_and_failing_graphs_as_cases(good: Path, tmp_path: Path) -> None:
+    text = GRAPHS.format(file=tmp_path / "net.py")
+    program = write(tmp_path, "net.py", text)
+    said = ctk("check", program, "--out", tmp_path / "cases", "--json")
+    assert said.code == 1
+    folders = [graph["case"] for graph in said.data["graphs"]]
+    assert folders == [str(tmp_path / "cases" / f"graph{n}") for n in range(2)]
+    heads = [ctk("show", folder).first for folder in folders]
+    assert "no failure recorded" in heads[0]
+    assert "fails: accuracy" in heads[1]
+    assert ctk("repro", folders[0], "--trust").code == 0
+    again = ctk("check", program, "--out", tmp_path / "cases")
+    assert (again.code, "exists already" in again.err) == (2, True)
+
+
+GRAPHS = """
+import torch
+
+def call(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos()
+
+def spoil(graph):
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.cos.default:
+            node.target = torch.ops.aten.sin.default
+
+def model(): return call
+def inputs(): return torch.ones(3)
+def config(): return {{"custom_passes": {{"joint": ["{file}:spoil"]}}}}
+"""

@@ -35,7 +35,8 @@ def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it. The results
-    decide: a wrong value that they hide is reported, but is not a failure.
+    decide: a wrong value that they hide is reported, but is not a failure. With --out, writes each
+    graph as a case, a healthy one too.
     """
     from ctk.toolkit.operations.check import check as check_program
 
@@ -59,6 +60,7 @@ def answer_of_report(
     if history:
         rows += ["", history_table(report) if report.history else UNCHANGED]
     rows += [f"compared   {detail}" for detail in report.agreements]
+    rows += [f"case       {graph.folder}" for graph in report.graphs if graph.folder is not None]
     body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(report.judgement), str(report), data, body)
 
@@ -108,6 +110,7 @@ def graph_data(graph: "GraphCheck", *, history: bool) -> dict[str, object]:
         "graph": graph.case.name,
         "judgement": document_data(graph.judgement),
         "findings": findings,
+        "case": str(graph.folder) if graph.folder is not None else None,
     }
     return data | ({"history": changes} if history else {})
 

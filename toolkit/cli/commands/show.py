@@ -103,6 +103,8 @@ def show(
     }
     asked = [name for name, is_asked in questions.items() if is_asked]
     refuse_alone(asked, options)
+    if not asked:
+        refuse_program(str(case))
     if case.is_file() and set(COMPILING).isdisjoint(asked):
         if asked:
             raise ConfigError(f"{case} is a file: {asked[0]} is for case folders")
@@ -122,6 +124,23 @@ def show(
     if options.pass_number is not None:
         return show_pass(case, options.pass_number)
     return show_case(case)
+
+
+def refuse_program(name: str) -> None:
+    """Raise the error for a program, an archive, a script or a test; it says how to make a case."""
+    from ctk.toolkit.importers import find_source
+
+    if not Path(name.removeprefix("pytest:").partition(":")[0]).is_file():
+        return
+    try:
+        source = find_source(name)
+    except CaseError:  # a package
+        return
+    if not source.is_case_folder:
+        raise CaseError(
+            f"{name} is a program; show takes a case or a package\n"
+            f"  make a case of each graph: ctk check {quote(name)} --out cases"
+        )
 
 
 def refuse_alone(asked: Sequence[str], options: ShowOptions) -> None:
