@@ -95,7 +95,7 @@ def command_words(command: str, rest: Sequence[str]) -> list[str]:
 
     Args:
         command: The value of `--command`: one quoted string, or the program alone, whose arguments
-            are then the rest. One that begins with `--` has all words.
+            are then the rest. A value with `--` first has all words.
         rest: Words after it.
 
     Raises:
@@ -213,7 +213,7 @@ def _next_step(words: Sequence[str]) -> str:
 
 
 class WordsAfterDashes(TyperCommand):
-    """The parser of bisect-pass: words after `--` are a command, and one word is no case."""
+    """The parser of bisect-pass: words after `--` are a command, even a single one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words after `--` as the value of `--command`, which begins with `--` then."""

@@ -127,7 +127,7 @@ def show(
 
 
 def refuse_program(name: str) -> None:
-    """Raise the error for a program, an archive, a script or a test; it says how to make a case."""
+    """Refuse a program, an archive or a test; the error has the command that makes a case."""
     from ctk.toolkit.importers import find_source
 
     if not Path(name.removeprefix("pytest:").partition(":")[0]).is_file():
