@@ -3,13 +3,16 @@
 A decomposition counts as a rule: `decompose.aten.gelu.default`.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.dispatch.decomposition_table import Operator, decomposable, explain_decomposition
 from ctk.compiler.errors import ConfigError, count_of, nearest
 from ctk.compiler.observe import PassRecord
 from ctk.compiler.passes import PASSES, rule_tables
-from ctk.compiler.patterns.matcher import AnyRule, why_not
+from ctk.compiler.patterns.matcher import AnyRule, RuleTable, why_not
+from ctk.compiler.rewriting.stage_passes import Step
+from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.toolkit.compile_log.recorder import CompileLog
 
 DECOMPOSE = "decompose."
@@ -36,21 +39,35 @@ class WhyNot:
         return "\n  ".join((f"{self.step}: {said}", *self.notes))
 
 
-def explain_rule(log: CompileLog, name: str) -> list[WhyNot]:
+def explain_rule(log: CompileLog, name: str, own: Sequence[Step] = ()) -> list[WhyNot]:
     """Return the effect of a rule in each run of its pass, in the order of the compile.
 
     Args:
         name: A rule, or a pass: all its rules, or the pass itself if it has none.
+        own: The user's passes of the compile.
 
     Raises:
         ConfigError: No pass has such a rule.
     """
-    if name in _passes():
-        rules = rule_tables().get(name)
-        if rules is None:
-            return [_explain_pass(record) for record in log.passes() if record.id.name == name]
-        return [found for rule in rules.rules for found in _of_rule(log, name, rule)]
-    return _of_rule(log, *_rule_named(name))
+    rules = {owner: table.rules for owner, table in rule_tables().items()}
+    rules |= {step.name: rules_of_user(step) for step in own}
+    passes = {step.name for steps in PASSES.values() for step in steps} | {*rules}
+    if name not in passes:
+        return _of_rule(log, *_rule_named(name, rules, passes))
+    if not rules.get(name):
+        return [_explain_pass(record) for record in log.passes() if record.id.name == name]
+    return [found for rule in rules[name] for found in _of_rule(log, name, rule)]
+
+
+def rules_of_user(step: Step) -> tuple[AnyRule, ...]:
+    """Return the rules of the tables that a user's pass is, or that its code names."""
+    run = step.function if isinstance(step, FunctionPass) else type(step).run
+    if isinstance(run, RuleTable):
+        return run.rules
+    code, names = getattr(run, "__code__", None), getattr(run, "__globals__", {})
+    found = [names.get(name) for name in (code.co_names if code is not None else ())]
+    tables = [each for each in found if isinstance(each, RuleTable)]
+    return tuple(rule for table in tables for rule in table.rules)
 
 
 def _explain_pass(record: PassRecord) -> WhyNot:
@@ -103,17 +120,13 @@ def _operator_named(log: CompileLog, name: str) -> Operator:
     return known[name]
 
 
-def _passes() -> set[str]:
-    return {step.name for steps in PASSES.values() for step in steps}
-
-
-def _rule_named(name: str) -> tuple[str, AnyRule]:
-    known = {
-        rule.name: (owner, rule) for owner, table in rule_tables().items() for rule in table.rules
-    }
+def _rule_named(
+    name: str, rules: Mapping[str, Sequence[AnyRule]], passes: Collection[str]
+) -> tuple[str, AnyRule]:
+    known = {rule.name: (owner, rule) for owner, table in rules.items() for rule in table}
     if name not in known:
         raise ConfigError(
-            f"no rule or pass is called {name!r}{nearest(name, {*known, *_passes()})}; "
+            f"no rule or pass is called {name!r}{nearest(name, {*known, *passes})}; "
             f"known: {', '.join(known)}, and the passes of docs/passes.md"
         )
     return known[name]

@@ -31,6 +31,7 @@ from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.judge import conclude, judge
 from ctk.toolkit.oracle.slow_prefix import find_slow_prefix
+from ctk.toolkit.targets import target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,14 @@ class GraphCheck:
     def wrong(self) -> tuple[Finding, ...]:
         """The steps that make a value wrong, whether the results show it or not."""
         return tuple(finding for finding in self.findings if finding.status == "wrong")
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The configured passes that ran and changed nothing."""
+        names = target_of(self.case.target).configured_passes(self.case.config)
+        ran = [record for record in self.log.passes() if record.id.name in names]
+        busy = {str(record.id) for record in ran if record.changed or record.rewrites}
+        return tuple(dict.fromkeys(str(each.id) for each in ran if str(each.id) not in busy))
 
     @property
     def hidden(self) -> tuple[Finding, ...]:

@@ -1,6 +1,6 @@
 """The contract of a target: a compiler of FX graphs that can be put under test."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -163,6 +163,10 @@ class Target(Protocol):
 
     def passes(self, config: Options) -> Sequence[str]:
         """Return the passes that the option `disable` can leave out, as `stage/name`."""
+        return ()
+
+    def configured_passes(self, config: Options) -> Collection[str]:
+        """Return the names of the passes that a config brings, or gives options."""
         return ()
 
     def spell_disable(self, names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ It never reads the persistent cache: a question is about a new compile. The targ
 is the pipeline as programs use it, with cached graphs, which no observer can watch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
@@ -99,6 +99,14 @@ class Ctk(Target):
         from ctk.compiler.rewriting.stage_passes import running_passes
 
         return running_passes(PASSES, resolve(config), CODEGEN_OPTIONS)
+
+    def configured_passes(self, config: Options) -> Collection[str]:
+        from ctk.compiler.rewriting.user_passes import resolve_pass
+
+        options = resolve(config)
+        entries = [entry for slot in options.custom_passes.values() for entry in slot]
+        named = {name.rpartition("/")[2] for name in options.passes}
+        return named | {resolve_pass(entry).name for entry in entries}
 
     def spell_disable(self, names: Sequence[str]) -> str:
         from ctk.compiler.rewriting.stage_passes import PARTITION, SLOTS

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from ctk import repro, save_case
-from tests.helpers.cli import ctk
+from tests.helpers.cli import ctk, write
 
 
 def test_show_says_why_a_rule_did_not_fire(tmp_path: Path) -> None:
@@ -40,3 +40,44 @@ def test_show_says_why_an_operator_stays_whole(tmp_path: Path) -> None:
     unknown = ctk("show", folder, "--why-not", "decompose.aten.gleu.default")
     assert unknown.code == 2
     assert "no operator is called 'aten.gleu.default'" in unknown.err
+
+
+USERS = """
+import torch
+from ctk.compiler.patterns import RuleTable, apply_rules, fwd_only, register_replacement
+
+RULES = RuleTable()
+register_replacement(
+    lambda x: x.sin().cos(), lambda x: x.tan(), [torch.ones(2)], fwd_only, RULES, name="sin cos"
+)
+
+def tidy(rewriter):
+    apply_rules(rewriter, RULES)
+
+def plain(graph): pass
+
+def model(): return lambda x: x.sin().exp()
+def inputs(): return torch.ones(2)
+def config(): return {"custom_passes": {"joint": [f"{__file__}:tidy", f"{__file__}:plain"]}}
+"""
+
+
+def test_the_rules_and_passes_of_the_user_are_known(tmp_path: Path) -> None:
+    program = write(tmp_path, "net.py", USERS)
+    by_rule = ctk("show", program, "--why-not", "sin cos")
+    assert (by_rule.code, by_rule.first) == (0, "sin cos: fired 0 times"), by_rule.err
+    assert "joint/tidy: sin cos: no node calls aten.cos" in by_rule.out
+    by_pass = ctk("show", program, "--why-not", "tidy")
+    assert "joint/tidy: sin cos: " in by_pass.out
+    assert "joint/plain: it rewrote nothing" in ctk("show", program, "--why-not", "plain").out
+    assert "did you mean 'sin cos'" in ctk("show", program, "--why-not", "sin coss").err
+
+
+def test_configured_passes_without_rewrites_are_listed(tmp_path: Path) -> None:
+    program = write(tmp_path, "net.py", USERS)
+    said = ctk("check", program, "--json")
+    assert said.code == 0, said.err
+    assert said.data["graphs"][0]["idle"] == ["joint/tidy", "joint/plain"]
+    line = "idle       joint/tidy rewrote nothing in graph0; why: ctk show CASE --why-not tidy"
+    assert line in ctk("check", program).out
+    assert "idle" not in ctk("check", program, "--config", "custom_passes={}").out

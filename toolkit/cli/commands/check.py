@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -60,6 +61,12 @@ def answer_of_report(
     if history:
         rows += ["", history_table(report) if report.history else UNCHANGED]
     rows += [f"compared   {detail}" for detail in report.agreements]
+    rows += [
+        f"idle       {name} rewrote nothing in {graph.case.name}; why: ctk show CASE --why-not "
+        f"{quote(name.rpartition('/')[2].partition('#')[0])}"
+        for graph in report.graphs
+        for name in graph.idle
+    ]
     rows += [f"case       {graph.folder}" for graph in report.graphs if graph.folder is not None]
     body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(report.judgement), str(report), data, body)
@@ -110,6 +117,7 @@ def graph_data(graph: "GraphCheck", *, history: bool) -> dict[str, object]:
         "graph": graph.case.name,
         "judgement": document_data(graph.judgement),
         "findings": findings,
+        "idle": list(graph.idle),
         "case": str(graph.folder) if graph.folder is not None else None,
     }
     return data | ({"history": changes} if history else {})

@@ -342,24 +342,30 @@ def kernel_facts(record: "KernelRecord") -> Mapping[str, object]:
     return facts | {"seconds": record.seconds, "ir": record.ir, "source": record.source}
 
 
-def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
+def show_why_not(subject: Path, rule: str, *, trust: bool = False) -> Answer:
     """Return the answer for `--why-not RULE`: its result in each run of its pass."""
     from ctk.compiler.options.config import resolve
-    from ctk.toolkit.case.store import load_case
+    from ctk.compiler.rewriting.user_passes import resolve_pass
     from ctk.toolkit.compile_log.recorder import Recorder
-    from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, explain_operator, explain_rule
+    from ctk.toolkit.compile_log.unfired_rules import (
+        DECOMPOSE,
+        WhyNot,
+        explain_operator,
+        explain_rule,
+    )
     from ctk.toolkit.execution.execute import run_compiled
-    from ctk.toolkit.importers.base import apply_request
-    from ctk.toolkit.options import CaseOptions
+    from ctk.toolkit.oracle.open_subject import open_subject
 
-    case = apply_request(load_case(folder, trust=trust), CaseOptions(target="ctk"))
-    recorder = Recorder()
-    run_compiled(case, observer=recorder, is_called=False)
-    if rule.startswith(DECOMPOSE):
-        chosen = resolve(case.config).decompositions
-        found = [explain_operator(recorder.log, rule, chosen)]
-    else:
-        found = explain_rule(recorder.log, rule)
+    found: list[WhyNot] = []
+    with open_subject(str(subject), None, AskOptions(target="ctk", trust=trust)) as it:
+        for case in it.cases:
+            recorder, config = Recorder(), resolve(case.config)
+            run_compiled(case, observer=recorder, is_called=False)
+            if rule.startswith(DECOMPOSE):
+                found.append(explain_operator(recorder.log, rule, config.decompositions))
+                continue
+            entries = [entry for slot in config.custom_passes.values() for entry in slot]
+            found += explain_rule(recorder.log, rule, [*map(resolve_pass, entries)])
     headline = f"{rule}: fired {count_of(sum(each.fired for each in found), 'time')}"
     data = {"rule": rule, "runs": [document_data(each) for each in found]}
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))
