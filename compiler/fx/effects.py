@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.walk import flat
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.gpu.triton_kernels import MUTATING_WRAPPER
 
 _IN_PLACE = frozenset(
     {
@@ -44,6 +45,8 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
         return _find_written(node)
     if how == "first":
         return _first(node)
+    if how == "kernel":
+        return _nodes(node.kwargs.get("kwargs"))
     if not node.kwargs and True not in node.args:
         return ()
     out = node.kwargs.get("out")
@@ -52,8 +55,15 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
 
 
 @functools.cache
-def _how_it_writes(target: Callable[..., object]) -> Literal["schema", "first", "options"]:
-    """Return the source of a function's written arguments: schema, name, or options of the call."""
+def _how_it_writes(
+    target: Callable[..., object],
+) -> Literal["schema", "kernel", "first", "options"]:
+    """Return the source of a function's written arguments: schema, name, or options of the call.
+
+    A Triton kernel of the program may write to each of its arguments.
+    """
+    if operators.kind_of(target) == "higher_order" and str(target) == MUTATING_WRAPPER:
+        return "kernel"
     if operators.kind_of(target) == "overload":
         return "schema"
     if target in _IN_PLACE or _is_in_place_name(getattr(target, "__name__", "")):

@@ -104,7 +104,7 @@ def is_loaded(path: Path) -> bool:
 
 
 def _name_of(path: Path) -> str:
-    return f"{_folder_package(path.parent)}.{_module_name(path)}"
+    return f"{_folder_package(path.parent)}.{module_name(path)}"
 
 
 def is_of_folder(module: str) -> bool:
@@ -123,7 +123,7 @@ def _folder_package(folder: Path) -> str:
     return name
 
 
-def _module_name(path: Path) -> str:
+def module_name(path: Path) -> str:
     """Return a name for a file; the name in a neighbour's import if possible."""
     if path.stem.isidentifier() and not path.with_suffix("").is_dir():
         return path.stem

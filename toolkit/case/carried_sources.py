@@ -23,6 +23,7 @@ from ctk.toolkit.case.formats.files import make_folder, replace_file
 from ctk.toolkit.case.formats.scrub import find_scrubbed_lines, scrub
 from ctk.toolkit.case.graphs.callables import (
     is_file,
+    kernels_of_files,
     namespaces_of,
     own_files,
     registering_files,
@@ -116,7 +117,8 @@ def _cut(
     """Return the content to copy of each file: all of it if only the case lists the file."""
     names: dict[Path, set[str]] = {path: set() for path in files}
     own = own_files(case.graph).values()
-    for path, functions in own:
+    kernels = ((p, found) for p, found in kernels_of_files(case.graph).items() if p in names)
+    for path, functions in [*own, *kernels]:
         names[path] |= functions
     named = [*operators, *(path for path, _ in own)]
     spaces = namespaces_of(case.graph).union(*operators.values())

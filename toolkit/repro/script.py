@@ -57,6 +57,7 @@ CARRIED = (
     "ctk.repro_templates.graph.measured_verdict",
     "ctk.compiler.torch_compat.dynamo.nested_compile",
     "ctk.compiler.torch_compat.process.process_groups",
+    "ctk.compiler.torch_compat.gpu.triton_kernels",
     "ctk.compiler.usercode.python_files",
 )
 """The modules that define the names of a script."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ctk.compiler.torch_compat.gpu.triton_kernels import WRAPPERS
+
 _OWN_NAMESPACES = frozenset({
     "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_quantized",
     "_test", "aten", "c10d", "c10d_functional", "debug_mode_ops", "debugprims", "export",
@@ -25,8 +27,7 @@ _OWN_NAMESPACES = frozenset({
 
 _PLAIN_MODULES = ("_operator", "builtins", "math", "operator")
 
-_BY_NUMBER = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
-"""Operators whose arguments are places in a table of this process: kernels of the program."""
+
 
 
 Operator = torch._ops.OpOverload | torch._ops.OpOverloadPacket
@@ -46,7 +47,7 @@ def name_of(function: object) -> str | None:
     """
     if isinstance(function, torch._ops.HigherOrderOperator):
         is_own = type(function).__module__.partition(".")[0] == "torch"
-        is_named = function._name not in _BY_NUMBER
+        is_named = function._name not in WRAPPERS
         return f"higher_order.{function._name}" if is_own and is_named else None
     module = getattr(function, "__module__", None)
     if isinstance(function, MethodDescriptorType):

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ctk.compiler.torch_compat.gpu.triton_kernels import WRAPPER_MODULE, WRAPPERS
+
 
 def native_function_names() -> tuple[str, ...]:
     """Return the names of the native functions bound on `torch` (`add`, `_foreach_add`)."""
@@ -203,9 +205,11 @@ def higher_order_op(name: str) -> object | None:
     """Return `torch.ops.higher_order.<name>`, importing torch's own module that registers it.
 
     Seen in torch 2.11 and 2.13: `torch._higher_order_ops` imports most of them; 2.13 imports
-    `register_hook` when Dynamo first needs it.
+    `register_hook` when Dynamo first needs it, and both the launches of Triton kernels.
     """
     importlib.import_module("torch._higher_order_ops")
+    if name in WRAPPERS:
+        importlib.import_module(WRAPPER_MODULE)
     if name == "register_hook":
         with contextlib.suppress(ImportError):  # torch 2.11 has none
             importlib.import_module("torch._higher_order_ops.register_hook")

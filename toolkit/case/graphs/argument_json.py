@@ -3,7 +3,8 @@
 Plain JSON: None, bool, int, str, finite float, list. Everything else is an object with one key
 that names its type: `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`,
 `{"slice": [start, stop, step]}`, `{"float": "nan"}`, `{"complex": [re, im]}`,
-`{"dtype": "float32"}`, `{"device": "cpu"}`, `{"node": "add_1"}`, `{"target": "torch.add"}` ...
+`{"dtype": "float32"}`, `{"device": "cpu"}`, `{"node": "add_1"}`, `{"target": "torch.add"}`,
+`{"triton_type": "float32"}` ...
 
 Classes of the user, enums and named tuples are refused (`CaseError`).
 """
@@ -18,6 +19,7 @@ from torch.fx import Node
 
 from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.gpu.triton_kernels import is_kernel, types_by_name
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
 from ctk.toolkit.case.formats.plain_text import quote_value, words
 from ctk.toolkit.case.formats.scalars import (
@@ -85,11 +87,19 @@ def _encode_leaf(value: Any, where: str) -> object:
         return {key: str(value).removeprefix("torch.")}
     if value is Ellipsis:
         return {"ellipsis": True}
+    if (name := _triton_type(value)) is not None:
+        return {"triton_type": name}
     return _encode_callable(value, where)
 
 
+def _triton_type(value: object) -> str | None:
+    """Return the name of a type of Triton's language (`tl.float32`), or None."""
+    return next((name for name, each in types_by_name().items() if each == value), None)
+
+
 def _encode_callable(value: object, where: str) -> object:
-    if operators.kind_of(value) or (callable(value) and not isinstance(value, type)):
+    is_function = callable(value) and not isinstance(value, type)
+    if operators.kind_of(value) or is_function or is_kernel(value):
         with prefix_errors(where):
             return {"target": target_to_name(value)}
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -160,7 +170,7 @@ class Decoder:
             return dtype_from_name(name, where)
         if kind == "device":
             return device_from_name(self.device or name, where)
-        table = _TABLES.get(kind, {})
+        table = types_by_name() if kind == "triton_type" else _TABLES.get(kind, {})
         if name not in table:
             raise CaseError(
                 f"{where}: {quote_value(kind)} {quote_value(name)} is not a known value"

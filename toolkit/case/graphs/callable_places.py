@@ -71,6 +71,8 @@ PLACES: Mapping[str, tuple[CallablePlace, ...]] = {
     "scan": (CallablePlace(0, "combine_fn"),),
     "strict_mode": (CallablePlace(0, "callable"),),
     "tag_activation_checkpoint": (CallablePlace(0, "gmod"),),
+    "triton_kernel_wrapper_functional": (),
+    "triton_kernel_wrapper_mutation": (),
     "while_loop": _LOOP,
     "while_loop_stack_output": _LOOP,
     "with_effects": _SECOND_OPERATOR,
@@ -81,8 +83,8 @@ PLACES: Mapping[str, tuple[CallablePlace, ...]] = {
 }
 """The higher-order operators that a graph may call, and the arguments that they call.
 
-Not listed, so refused: kernels, delegates and TorchBind methods (`triton_kernel_wrapper_mutation`,
-`executorch_call_delegate`, `call_torchbind`), inline assembly.
+Not listed, so refused: delegates and TorchBind methods (`executorch_call_delegate`,
+`call_torchbind`), inline assembly.
 """
 
 

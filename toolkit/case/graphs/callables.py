@@ -4,14 +4,14 @@ So an untrusted `graph.json` cannot reach `os.system`, `torch.load` or a file. C
 
 1. `torch.ops.<namespace>.<op>[.<overload>]`: an op that the dispatcher knows. TorchScript's
    builtins (`aten::save` writes a pickle) and ops with an argument that names a file are refused.
-2. `torch.ops.higher_order.<name>`: the operators in `PLACES`, which take graphs and values,
-   not kernels or delegates.
+2. `torch.ops.higher_order.<name>`: the operators in `PLACES`, which take graphs, values and
+   Triton kernels, not delegates.
 3. functions of `torch`, `torch.nn.functional`, `torch.linalg`, `torch.fft`, `torch.special` that
    `torch.overrides` lists as overridable, and native factories.
 4. functions of `operator`, `math` and builtins that compute; `getattr` for some attributes.
 5. internal functions of torch that Dynamo writes into graphs.
-6. `module:function`: a function of the user (`allow_in_graph`), only from a module that the case
-   lists in `imports` and the user allowed.
+6. `module:function`: a function of the user (`allow_in_graph`) or a Triton kernel, only from a
+   module that the case lists in `imports` and the user allowed.
 
 No module is imported for a name except in case 6 (`load_imports`), and modules of torch for an
 operator of torch that is not registered yet (`late_operators`).
@@ -22,6 +22,7 @@ import importlib
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,12 +32,14 @@ from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.torch_compat.fx.late_operators import modules_that_register, register_late
 from ctk.compiler.torch_compat.fx.libraries import register_once
+from ctk.compiler.torch_compat.gpu.triton_kernels import is_kernel
 from ctk.compiler.usercode.python_files import (
     find_loaded,
     is_importable,
     is_of_folder,
     load_file,
     load_module,
+    module_name,
     plain_name,
 )
 from ctk.compiler.usercode.references import search_last
@@ -45,7 +48,9 @@ from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.strict_json import look_up
 from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.case.graphs.callable_places import PLACES
+from ctk.toolkit.case.graphs.triton_kernels import kernel_of, kernel_place
 from ctk.toolkit.case.trust.demands import is_torch_name
+from ctk.toolkit.case.usercode.references import script_file
 
 _FILE_WORDS = ("file", "path")
 
@@ -139,6 +144,8 @@ def _higher_order_from_name(name: str) -> Any:
 
 
 def _user_function_name(target: object) -> str:
+    if is_kernel(target) and (place := kernel_place(target)) is not None:
+        return ":".join(place)
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     loaded = sys.modules.get(module) if isinstance(module, str) else None
     is_found = isinstance(name, str) and getattr(loaded, name, None) is target
@@ -158,8 +165,9 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
             f"the case calls {quote_value(name)}; that runs code of module {module!r}. If you "
             f"trust it, allow it: load_case(folder, allow_imports=({quote_value(module)},))"
         )
-    found = getattr(find_loaded(module), function, None) if function.isidentifier() else None
-    if callable(found) and plain_name(getattr(found, "__module__", None) or "") == module:
+    found = getattr(_find_loaded(module), function, None) if function.isidentifier() else None
+    is_own = callable(found) and plain_name(getattr(found, "__module__", None) or "") == module
+    if found is not None and (is_own or is_kernel(found)):
         return found
     raise CaseError(f"module {module!r} has no function {quote_value(function)} of its own")
 
@@ -171,7 +179,7 @@ def module_of_target(name: str) -> str | None:
     that cannot be imported by name (a program's own), its path.
     """
     if ":" in name:
-        return name.partition(":")[0]
+        return _file_of_kernel(name) or name.partition(":")[0]
     parts = name.removeprefix("torch.ops.").split(".")
     if not name.startswith("torch.ops.") or len(parts) < 2:
         return None
@@ -185,6 +193,22 @@ def module_of_target(name: str) -> str | None:
     if module is not None and module != "__main__" and not is_of_folder(module):
         return module
     return file if file is not None and is_file(file) else None
+
+
+def _find_loaded(module: str) -> ModuleType | None:
+    """Return the loaded module of a plain name; the running script has that of its file."""
+    script = script_file()
+    is_script = script is not None and module_name(script) == module
+    return find_loaded(module) or (sys.modules["__main__"] if is_script else None)
+
+
+def _file_of_kernel(name: str) -> str | None:
+    """Return the file of a kernel that no import statement finds: of a script, or loaded by path."""
+    module, _, function = name.partition(":")
+    loaded = _find_loaded(module)
+    is_found = loaded is not None and is_kernel(getattr(loaded, function, None))
+    by_path = is_found and "." not in module and loaded.__name__ != module
+    return getattr(loaded, "__file__", None) if by_path else None
 
 
 def _module_of(file: str | None) -> str | None:
@@ -268,7 +292,17 @@ def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
     found: dict[Path, set[str]] = {}
     for name, module in _modules_by_call(gm):
         if is_file(module):
-            found.setdefault(Path(module).resolve(), set()).add(name.split(".")[2])
+            spaces = found.setdefault(Path(module).resolve(), set())
+            spaces.update([] if ":" in name else [name.split(".")[2]])
+    return found
+
+
+def kernels_of_files(gm: GraphModule) -> dict[Path, set[str]]:
+    """Return the names of the Triton kernels of a graph, by file, that no import finds."""
+    found: dict[Path, set[str]] = {}
+    for name, module in _modules_by_call(gm):
+        if is_file(module) and ":" in name:
+            found.setdefault(Path(module).resolve(), set()).add(name.partition(":")[2])
     return found
 
 
@@ -283,8 +317,9 @@ def _modules_by_call(gm: GraphModule) -> Iterator[tuple[str, str]]:
 
 def _targets_of_calls(gm: GraphModule) -> Iterator[object]:
     graphs = (part for part in gm.modules() if isinstance(part, GraphModule))
-    nodes = (node for part in graphs for node in part.graph.nodes)
-    return iter(dict.fromkeys(node.target for node in nodes if node.op == "call_function"))
+    nodes = [node for part in graphs for node in part.graph.nodes if node.op == "call_function"]
+    kernels = (kernel for node in nodes if (kernel := kernel_of(node)) is not None)
+    return iter(dict.fromkeys([*(node.target for node in nodes), *kernels]))
 
 
 def load_imports(
@@ -335,7 +370,7 @@ def _import(name: str, copy: Path | None, *, is_called: bool) -> None:
 
 def _is_there(name: str) -> bool:
     if ":" in name:
-        return hasattr(find_loaded(name.partition(":")[0]), name.partition(":")[2])
+        return hasattr(_find_loaded(name.partition(":")[0]), name.partition(":")[2])
     parts = name.split(".")
     is_operator = name.startswith("torch.ops.") and parts[2] != "higher_order" and len(parts) > 3
     return not is_operator or operators.is_registered("::".join(parts[2:4]))

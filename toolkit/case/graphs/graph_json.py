@@ -40,6 +40,7 @@ from ctk.toolkit.case.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.case.graphs.callable_places import check_callables
 from ctk.toolkit.case.graphs.callables import target_from_name, target_to_name
 from ctk.toolkit.case.graphs.python_numbers import check_numbers
+from ctk.toolkit.case.graphs.triton_kernels import kept_arguments, loaded_arguments
 from ctk.toolkit.case.graphs.untrusted_calls import check_untrusted
 from ctk.toolkit.case.graphs.value_types import META_KEY, check_value_json, node_value_json
 
@@ -153,7 +154,8 @@ def _write_node(node: Node, where: str) -> Json:
         args = enumerate(node.args)
         data["args"] = [encode_value(value, f"{place}: argument {index}") for index, value in args]
     if node.kwargs:
-        pairs = node.kwargs.items()
+        with prefix_errors(place):
+            pairs = kept_arguments(node).items()
         data["kwargs"] = {
             key: encode_value(value, f"{place}: argument {key!r}") for key, value in pairs
         }
@@ -297,6 +299,7 @@ class _Reader:
             check_untrusted(op, target, [*values, *named.values()], where)
         with prefix_errors(where):
             function = self.resolve(target) if op == "call_function" else target
+        named = loaded_arguments(function, named, where)
         kind = optional(data, "type", str, where)
         problem = f"{quote_value(kind)} is not a type of an input"
         node = graph.create_node(

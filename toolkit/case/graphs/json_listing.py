@@ -85,6 +85,7 @@ NAMED: Mapping[str, str] = {
     "layout": "torch.{}",
     "device": "torch.device({!r})",
     "ellipsis": "...",
+    "triton_type": "triton.language.{}",
 }
 """The kinds of values that JSON names, and how a line shows the name."""
 

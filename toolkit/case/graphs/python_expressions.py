@@ -10,9 +10,12 @@ from typing import Any, cast
 
 from torch.fx import Node
 
+from ctk.compiler.torch_compat.gpu.triton_kernels import WRAPPER_MODULE, WRAPPERS
 from ctk.toolkit.case.formats.plain_text import words
 from ctk.toolkit.case.graphs.argument_json import encode_value
+from ctk.toolkit.case.graphs.callables import is_file, module_of_target
 from ctk.toolkit.case.graphs.json_listing import argument_text, name_text
+from ctk.toolkit.case.graphs.triton_kernels import is_kernel_call, kept_arguments
 
 _SIGNS = words("""
     add + sub - mul * truediv / floordiv // mod % pow ** matmul @ and_ & or_ | xor ^
@@ -42,6 +45,8 @@ def expression(value: object, names: VariableNames) -> str:
             return names.nodes[content]
         if kind == "target":
             return function_text(content, names)
+        if kind == "triton_type":
+            names.imports.add("triton.language")
         return f'float("{content}")' if kind == "float" else name_text(kind, content)
 
     return argument_text(encode_value(value, "argument"), write_name)
@@ -51,6 +56,8 @@ def function_text(name: str, names: VariableNames) -> str:
     """Return a function's name (`callables`) as an expression; collect the module to import."""
     if ":" in name:
         module, _, function = name.partition(":")
+        if is_file(module_of_target(name) or ""):
+            return f'find_loaded("{module}").{function}'
         names.imports.add(module)
         return f"{module}.{function}"
     if name.startswith("builtins."):
@@ -58,7 +65,15 @@ def function_text(name: str, names: VariableNames) -> str:
     names.imports.add(name.split(".")[0])
     if name.startswith(("torch._functorch.", "torch.nn.attention.")):
         names.imports.add(name.rpartition(".")[0])
+    if name.rpartition(".")[2] in WRAPPERS:
+        names.imports.add(WRAPPER_MODULE)
     return name
+
+
+def keywords_text(node: Node, names: VariableNames) -> str:
+    """Return the keyword arguments of a node as a dictionary; a Triton kernel gets its number."""
+    text = expression(kept_arguments(node), names)
+    return f"with_numbers({text})" if is_kernel_call(node.target) else text
 
 
 def call_text(node: Node, callee: str, names: VariableNames) -> str:
@@ -88,6 +103,8 @@ def _call(node: Node, callee: str, names: VariableNames) -> str:
         if callee == "builtins.getattr" and len(args) == 2:
             return f"{_operand(args[0], names)}.{args[1]}"
     parts = [expression(arg, names) for arg in args]
+    if is_kernel_call(node.target):
+        return f"{function_text(callee, names)}(**{keywords_text(node, names)})"
     parts += [f"{key}={expression(value, names)}" for key, value in node.kwargs.items()]
     if node.op == "call_method":
         return f"{_operand(args[0], names)}.{callee}({', '.join(parts[1:])})"

@@ -37,6 +37,7 @@ from ctk.toolkit.case.graphs.python_expressions import (
     call_text,
     expression,
     function_text,
+    keywords_text,
 )
 from ctk.toolkit.case.graphs.value_types import symbol_of, value_comment
 
@@ -167,7 +168,7 @@ def _add_builder(program: _SourceText, gm: GraphModule, name: str, *, prefix: st
         is_function = node.op == "call_function"
         target = function_text(target_to_name(node.target), text) if is_function else node.target
         shown = target if is_function else repr(str(target))
-        args, kwargs = expression(tuple(node.args), text), expression(dict(node.kwargs), text)
+        args, kwargs = expression(tuple(node.args), text), keywords_text(node, text)
         call = f'graph.create_node("{node.op}", {shown}, {args}, {kwargs}, "{node.name}")'
         comment = value_comment(node)
         lines.append(

@@ -23,7 +23,7 @@ def reference_to(value: object) -> str | None:
     """
     function = value if hasattr(value, "__qualname__") else getattr(value, "run", None)
     own = sys.modules.get(getattr(function, "__module__", None) or "")
-    modules = [*([own] if own is not None else []), *_modules_of_user()]
+    modules = [*([own] if own is not None else []), *modules_of_user()]
     found = ((each, name) for each in modules if (name := _name_in(each, value)) is not None)
     module, name = next(found, (None, None))
     if module is None:
@@ -69,7 +69,7 @@ def _with_references(value: object) -> object:
 _OTHER_PACKAGES = frozenset({"__main__", "ctk"})
 
 
-def _modules_of_user() -> list[ModuleType]:
+def modules_of_user() -> list[ModuleType]:
     """Return the modules of the user's own files, the running script last: it need not run then."""
     own = [
         sys.modules[name]
