@@ -25,6 +25,7 @@ from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.numbers.float64 import METHODS, reads_bits, wide_argument, wider
+from ctk.toolkit.case.graphs.triton_kernels import check_launch, is_kernel_call
 from ctk.toolkit.execution.limited_rounds import limit_rounds
 
 
@@ -97,6 +98,8 @@ class Eager(Interpreter):
     def run_node(self, n: Node) -> object:
         """Run a node; record the name and operator of the outermost node on an exception."""
         try:
+            if is_kernel_call(n.target):
+                check_launch(n, self.fetch_args_kwargs_from_env(n)[1])
             return super().run_node(n)
         except Exception as error:
             with contextlib.suppress(AttributeError):  # an exception with slots takes no attribute

@@ -26,6 +26,7 @@ from ctk.compiler.torch_compat.process.process_state import (
     process_state_kept,
 )
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.graphs.triton_kernels import check_launch
 from ctk.toolkit.execution.limited_rounds import limit_rounds
 from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.private_copy import private_copy
@@ -183,6 +184,7 @@ def call_node(gm: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
     """Return the value of a node for some operands; of `get_attr`, the attribute."""
     match node.op:
         case "call_function":
+            check_launch(node, kwargs)
             target: Any = node.target
         case "call_method":
             target, args = getattr(args[0], str(node.target)), args[1:]

@@ -16,6 +16,7 @@ from torch.fx import Node
 from ctk.compiler.fx.walk import CALLS, fetch, flat, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.tensor_content import ContentCache
+from ctk.toolkit.case.graphs.triton_kernels import portable_arguments
 from ctk.toolkit.reduce.form_edits import CASTS
 from ctk.toolkit.reduce.settings_edits import unusual_modes
 from ctk.toolkit.reduce.value_edits import is_strided, tensors_of
@@ -95,7 +96,7 @@ def arguments_of(case: Case) -> Size:
     dtype as `x.to(torch.float32)` does.
     """
     nodes = (node for graph in graphs_by_path(case.graph).values() for node in graph.graph.nodes)
-    calls = [(node.args, node.kwargs, _cast_to(node)) for node in nodes if node.op in CALLS]
+    calls = [(*portable_arguments(node), _cast_to(node)) for node in nodes if node.op in CALLS]
     each = [_complexity(arguments) for arguments in calls]
     return (sum(each), *each, *(sum(map(abs, _whole_numbers(arguments))) for arguments in calls))
 

@@ -2,7 +2,7 @@
 
 Dynamo and `torch.library.wrap_triton` write
 
-    triton_kernel_wrapper_mutation(kernel_idx=0, constant_args_idx=3, grid=[(4, 1, 1)], kwargs={...})
+    triton_kernel_wrapper_mutation(kernel_idx=0, constant_args_idx=3, grid=..., kwargs=...)
 
 where 0 is the place of the kernel in torch's table, and 3 that of its constant arguments. A call
 with the kernel and the constants themselves means the same in every process:
@@ -27,7 +27,8 @@ WRAPPERS = ("triton_kernel_wrapper_functional", MUTATING_WRAPPER)
 WRAPPER_MODULE = "torch._higher_order_ops.triton_kernel_wrap"
 """The module of torch that registers them."""
 
-KERNEL, CONSTANTS = "kernel_idx", "constant_args_idx"
+KERNEL = "kernel_idx"
+CONSTANTS = "constant_args_idx"
 """The arguments of a wrapper that are numbers."""
 
 

@@ -203,7 +203,7 @@ def _find_loaded(module: str) -> ModuleType | None:
 
 
 def _file_of_kernel(name: str) -> str | None:
-    """Return the file of a kernel that no import statement finds: of a script, or loaded by path."""
+    """Return the file of a kernel that no import finds: of a script, or loaded by its path."""
     module, _, function = name.partition(":")
     loaded = _find_loaded(module)
     is_found = loaded is not None and is_kernel(getattr(loaded, function, None))
@@ -347,8 +347,10 @@ def load_imports(
             if not is_file(name):
                 names.add(name)
                 _import(name, copies.get(name), is_called=name in called)
-            elif not is_complete:
-                names.add(plain_name(load_file(folder / name).__name__))
+                continue
+            names.add(module_name(Path(name)))
+            if not is_complete:
+                load_file(folder / name)
         except Exception as error:  # the user's module may raise anything
             raise CaseError(
                 f"module {name!r}, which the case needs, cannot be imported: {error!r}"

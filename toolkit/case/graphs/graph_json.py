@@ -40,7 +40,14 @@ from ctk.toolkit.case.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.case.graphs.callable_places import check_callables
 from ctk.toolkit.case.graphs.callables import target_from_name, target_to_name
 from ctk.toolkit.case.graphs.python_numbers import check_numbers
-from ctk.toolkit.case.graphs.triton_kernels import kept_arguments, loaded_arguments
+from ctk.toolkit.case.graphs.triton_kernels import (
+    OPERANDS,
+    is_kernel_call,
+    kept_arguments,
+    loaded_arguments,
+    remember,
+    remembered_operands,
+)
 from ctk.toolkit.case.graphs.untrusted_calls import check_untrusted
 from ctk.toolkit.case.graphs.value_types import META_KEY, check_value_json, node_value_json
 
@@ -162,6 +169,8 @@ def _write_node(node: Node, where: str) -> Json:
     kind = next((name for name, kind in _TYPES.items() if kind is node.type), None)
     if node.op == "placeholder" and kind:
         data["type"] = kind
+    if (operands := remembered_operands(node)) is not None:
+        data[OPERANDS] = operands
     value = node_value_json(node)
     return data if value is None else {**data, "value": value}
 
@@ -283,7 +292,8 @@ class _Reader:
         return graph
 
     def node(self, graph: Graph, made: Mapping[str, Node], data: Json, where: str) -> Node:
-        _check_keys(data, ("op", "name", "target", "args", "kwargs", "type", "value"), where)
+        known = ("op", "name", "target", "args", "kwargs", "type", "value", OPERANDS)
+        _check_keys(data, known, where)
         decoder = Decoder(made, self.resolve, self.device)
         op, name = member(data, "op", str, where), member(data, "name", str, where)
         target = member(data, "target", str, where)
@@ -300,6 +310,8 @@ class _Reader:
         with prefix_errors(where):
             function = self.resolve(target) if op == "call_function" else target
         named = loaded_arguments(function, named, where)
+        if is_kernel_call(function) and (operands := optional(data, OPERANDS, dict, where)):
+            remember(named, operands, where)
         kind = optional(data, "type", str, where)
         problem = f"{quote_value(kind)} is not a type of an input"
         node = graph.create_node(

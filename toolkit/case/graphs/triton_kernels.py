@@ -5,22 +5,58 @@ function of the user (`module:function`, which needs trust) in their place:
 
     "kernel_idx": {"target": "kernels:add"}, "constant_args_idx": {"dict": [["BLOCK", 16]]}
 
+A kernel reads and writes memory without checks, so a smaller tensor, or a larger index in one, can
+break the process. `check_launch` refuses those: it remembers the tensors of the first launch, and a
+case holds what it remembers in `"operands"`.
+
 A kernel that Dynamo made of another one, because a call sets `num_warps` or because heuristics
 chose its settings, is held as that kernel with the settings. Kernels of a local scope have no name.
 """
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
+import torch
 from torch.fx import Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.walk import flat
+from ctk.compiler.torch_compat.fake.fake_tensors import is_fake
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.gpu import triton_kernels as kernels
 from ctk.compiler.usercode.python_files import module_name, plain_name
-from ctk.toolkit.case.formats.strict_json import expect
+from ctk.toolkit.case.formats.strict_json import Json, expect, items
 from ctk.toolkit.case.usercode.references import modules_of_user, script_file
+
+OPERANDS = "operands"
+"""The key of the remembered tensors among the arguments of a launch in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that a kernel got: its elements from the first to the last, its least and largest.
+
+    Only integers have a least and a largest value: they may be indices.
+    """
+
+    span: int
+    least: int | None = None
+    largest: int | None = None
+
+    def holds(self, other: "Operand") -> bool:
+        """Return whether a kernel that got this tensor may get the other one."""
+        if other.span < self.span:
+            return False
+        if None in (self.least, self.largest, other.least, other.largest):
+            return True
+        low, high = cast("int", self.least), cast("int", self.largest)
+        return low <= cast("int", other.least) and cast("int", other.largest) <= high
+
+
+_LAUNCHES: dict[int, dict[str, Operand]] = {}
+"""The tensors of the first launch, beside torch's table: by the number of its constants."""
 
 
 def is_kernel_call(target: object) -> bool:
@@ -41,6 +77,66 @@ def kept_arguments(node: Node) -> dict[str, Any]:
     return {**found, kernels.KERNEL: _named(found[kernels.KERNEL])}
 
 
+def portable_arguments(node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a node without numbers that only this process knows."""
+    numbers = (kernels.KERNEL, kernels.CONSTANTS) if is_kernel_call(node.target) else ()
+    return node.args, {key: value for key, value in node.kwargs.items() if key not in numbers}
+
+
+def remembered_operands(node: Node) -> dict[str, list[int | None]] | None:
+    """Return the tensors of the first launch of a node, for `loaded_arguments`; None if unknown."""
+    if not is_kernel_call(node.target):
+        return None
+    known = _LAUNCHES.get(cast("int", node.kwargs[kernels.CONSTANTS]))
+    pairs = known.items() if known is not None else ()
+    return {name: [each.span, each.least, each.largest] for name, each in pairs} or None
+
+
+def check_launch(node: Node, given: Mapping[str, Any]) -> None:
+    """Refuse tensors for a kernel outside of which it could read or write.
+
+    A launch with symbolic sizes is not checked: they follow its tensors.
+
+    Raises:
+        CaseError: A tensor is smaller than in the first launch, or has other indices.
+    """
+    if not is_kernel_call(node.target) or _has_symbolic_sizes(node):
+        return
+    tensors = {n: t for n, t in given["kwargs"].items() if isinstance(t, torch.Tensor)}
+    found = {name: _operand(tensor) for name, tensor in tensors.items()}
+    known = _LAUNCHES.get(given[kernels.CONSTANTS])
+    if known is None and not any(map(is_fake, tensors.values())):
+        known = _LAUNCHES[given[kernels.CONSTANTS]] = found
+    for name, operand in (known or {}).items():
+        if name not in found or not operand.holds(found[name]):
+            raise CaseError(
+                f"node {node.name}: the Triton kernel could leave the memory of {name}: it got "
+                f"{operand} in the program, and {found.get(name)} here"
+            )
+
+
+def _has_symbolic_sizes(node: Node) -> bool:
+    grid_and_sizes = flat((node.kwargs["grid"], node.kwargs["kwargs"]))
+    values = (
+        leaf.meta.get("example_value", leaf.meta.get("val"))
+        for leaf in grid_and_sizes
+        if isinstance(leaf, Node)
+    )
+    return any(isinstance(value, int | torch.SymInt) for value in values)
+
+
+def _operand(tensor: torch.Tensor) -> Operand:
+    sizes = [size for size in tensor.shape if isinstance(size, int)]
+    if 0 in sizes:
+        return Operand(0)
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    span = 1 + sum((int(size) - 1) * int(step) for size, step in pairs)
+    is_index = not (tensor.is_floating_point() or tensor.is_complex() or is_fake(tensor))
+    if not is_index or tensor.dtype is torch.bool:
+        return Operand(span)
+    return Operand(span, int(tensor.min()), int(tensor.max()))
+
+
 def loaded_arguments(target: object, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the keyword arguments of a node of a loaded graph: the inverse of `kept_arguments`.
 
@@ -55,6 +151,18 @@ def loaded_arguments(target: object, given: Mapping[str, Any], where: str) -> di
         raise CaseError(f"{where}: {target} launches a Triton kernel, and its graph names none")
     expect(given.get(kernels.CONSTANTS), dict, where)
     return kernels.with_numbers(given)
+
+
+def remember(given: Mapping[str, Any], known: Json, where: str) -> None:
+    """Remember the tensors of a launch that a case holds: the result of `remembered_operands`."""
+    found: dict[str, Operand] = {}
+    for name in known:
+        numbers = items(known, name, object, where)
+        if len(numbers) != 3 or not all(each is None or type(each) is int for each in numbers):
+            raise CaseError(f"{where}: {OPERANDS} of {name!r} are not three integers")
+        span, least, largest = cast("list[Any]", numbers)
+        found[name] = Operand(span or 0, least, largest)
+    _LAUNCHES[given[kernels.CONSTANTS]] = found
 
 
 def kernel_of(node: Node) -> object | None:

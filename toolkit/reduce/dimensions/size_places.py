@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.graphs.triton_kernels import is_kernel_call
 
 Kind = Literal["input", "constant", "number", "literal"]
 Path = tuple[int | str, ...]
@@ -65,7 +66,12 @@ def placed_values(case: Case) -> Iterator[tuple[SizePlace, object]]:
 def map_arguments(
     node: Node, path: str, change: Callable[[int, SizePlace], object], least: int = 2
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a node of the graph at `path` with each literal replaced."""
+    """Return the arguments of a node of the graph at `path` with each literal replaced.
+
+    A Triton kernel keeps its own: its grid and sizes fit together by its code.
+    """
+    if is_kernel_call(node.target):
+        return node.args, node.kwargs
 
     def new(number: int, where: Path) -> object:
         return change(number, SizePlace("literal", path, node.name, where))
