@@ -88,7 +88,7 @@ def function_of(kernel: Any) -> Any:
 
 def types_by_name() -> dict[str, Any]:
     """Return the types of Triton's language by name; none before Triton is imported."""
-    language = sys.modules.get("triton.language")
-    kind = getattr(language, "dtype", None)
-    pairs = vars(language).items() if kind is not None else ()
-    return {name: value for name, value in pairs if isinstance(value, kind)}
+    if "triton.language" not in sys.modules:
+        return {}
+    language: Any = import_module("triton.language")
+    return {n: value for n, value in vars(language).items() if isinstance(value, language.dtype)}

@@ -206,9 +206,10 @@ def _file_of_kernel(name: str) -> str | None:
     """Return the file of a kernel that no import finds: of a script, or loaded by its path."""
     module, _, function = name.partition(":")
     loaded = _find_loaded(module)
-    is_found = loaded is not None and is_kernel(getattr(loaded, function, None))
-    by_path = is_found and "." not in module and loaded.__name__ != module
-    return getattr(loaded, "__file__", None) if by_path else None
+    if loaded is None or not is_kernel(getattr(loaded, function, None)):
+        return None
+    is_found_by_path = "." not in module and loaded.__name__ != module
+    return getattr(loaded, "__file__", None) if is_found_by_path else None
 
 
 def _module_of(file: str | None) -> str | None:

@@ -22,6 +22,7 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import flat
 from ctk.compiler.torch_compat.fake.fake_tensors import is_fake
 from ctk.compiler.torch_compat.fx import operators
@@ -116,18 +117,13 @@ def check_launch(node: Node, given: Mapping[str, Any]) -> None:
 
 
 def _has_symbolic_sizes(node: Node) -> bool:
-    grid_and_sizes = flat((node.kwargs["grid"], node.kwargs["kwargs"]))
-    values = (
-        leaf.meta.get("example_value", leaf.meta.get("val"))
-        for leaf in grid_and_sizes
-        if isinstance(leaf, Node)
-    )
+    leaves = flat((node.kwargs["grid"], node.kwargs["kwargs"]))
+    values = [value_of(leaf) for leaf in leaves if isinstance(leaf, Node)]
     return any(isinstance(value, int | torch.SymInt) for value in values)
 
 
 def _operand(tensor: torch.Tensor) -> Operand:
-    sizes = [size for size in tensor.shape if isinstance(size, int)]
-    if 0 in sizes:
+    if 0 in tensor.shape:
         return Operand(0)
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     span = 1 + sum((int(size) - 1) * int(step) for size, step in pairs)
