@@ -15,6 +15,7 @@ from typing import cast
 
 import torch
 
+from ctk.compiler.torch_compat.gpu.triton_launch import is_interpreting
 from ctk.repro_templates.numbers.float64 import METHODS
 from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.case import Case
@@ -83,6 +84,7 @@ _CACHES = (
     'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
     'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
 )
+_INTERPRETS = 'os.environ.setdefault("TRITON_INTERPRET", "1")  # as the kernels of the program ran'
 _INPUTS = '''def inputs():
     """Build the inputs of the program, by the names of its placeholders."""'''
 
@@ -191,6 +193,7 @@ def _beginning(
         plain.add(f"from math import {', '.join(math)}")
     torch_lines = {line for line in carried if _IS_TORCH.match(line)} | {"import torch", *program}
     lines = [*sorted(plain, key=_import_order), "", *_CACHES]
+    lines += [_INTERPRETS] if "with_numbers(" in own and is_interpreting() else []
     lines += [f'sys.path.append(str(Path(__file__).resolve().parent / "{f}"))' for f in folders]
     late = sorted(torch_lines, key=_import_order)
     return "\n".join((*lines, "\n", no_verdict_text(versions), "", *late))
