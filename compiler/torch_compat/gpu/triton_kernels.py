@@ -33,7 +33,19 @@ CONSTANTS = "constant_args_idx"
 
 
 def _table() -> Any:
-    return import_module(WRAPPER_MODULE).kernel_side_table
+    table = import_module(WRAPPER_MODULE).kernel_side_table
+    table.reset_table = _keep_table
+    return table
+
+
+def _keep_table() -> None:
+    """Keep the table in `torch.compiler.reset()`: graphs outlive it, and hold its numbers."""
+
+
+def keep_numbers() -> None:
+    """Keep the numbers of the graphs that this process has captured valid."""
+    if WRAPPER_MODULE in sys.modules:
+        _table()
 
 
 def with_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def check_launch(node: Node, given: Mapping[str, Any]) -> None:
     """
     if not is_kernel_call(node.target) or _has_symbolic_sizes(node):
         return
+    kernels.keep_numbers()
     tensors = {n: t for n, t in given["kwargs"].items() if isinstance(t, torch.Tensor)}
     found = {name: _operand(tensor) for name, tensor in tensors.items()}
     known = _LAUNCHES.get(given[kernels.CONSTANTS])
