@@ -8,8 +8,8 @@ import torch
 
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.operations.diagnose import diagnose
-from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.options import CaseOptions
+from ctk.toolkit.oracle.questions.judge import judge
 
 pytestmark = [
     pytest.mark.gpu,
@@ -99,7 +99,7 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.mark.parametrize("program", FUNCTIONS, indirect=True)
 def test_a_healthy_program_passes(program: Path, target: str) -> None:
     (case,) = load_cases(str(program), None, CaseOptions(target=target))
-    judgement = judge(case, None)
+    judgement = judge(case)
     assert not judgement.verdict.fails, judgement
 
 
