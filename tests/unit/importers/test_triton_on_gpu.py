@@ -100,7 +100,7 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_a_healthy_program_passes(program: Path, target: str) -> None:
     (case,) = load_cases(str(program), None, CaseOptions(target=target))
     judgement = judge(case)
-    assert not judgement.verdict.fails, judgement
+    assert not judgement.fails, judgement
 
 
 @pytest.mark.parametrize("program", FUNCTIONS, indirect=True)

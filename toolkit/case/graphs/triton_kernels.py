@@ -6,8 +6,8 @@ function of the user (`module:function`, which needs trust) in their place:
     "kernel_idx": {"target": "kernels:add"}, "constant_args_idx": {"dict": [["BLOCK", 16]]}
 
 A kernel reads and writes memory without checks, so a smaller tensor, or a larger index in one, can
-break the process. `check_launch` refuses those: it remembers the tensors of the first launch, and a
-case holds what it remembers in `"operands"`.
+break the process. `check_launch` refuses both: it remembers the extents of the tensors of the first
+launch, and a case holds them as `"operands"`.
 
 A kernel that Dynamo made of another one, because a call sets `num_warps` or because heuristics
 chose its settings, is held as that kernel with the settings. Kernels of a local scope have no name.
@@ -191,7 +191,7 @@ def _named(kernel: object) -> object:
 
 
 def _places(kernel: object) -> list[tuple[str, str, object]]:
-    """Return module, name and kernel of those that wrap the same Python function."""
+    """Return module, name and kernel wherever a kernel wraps the same Python function."""
     function = kernels.function_of(kernel)
     own = sys.modules.get(function.__module__)
     modules = [*([own] if own is not None else []), *modules_of_user()]
