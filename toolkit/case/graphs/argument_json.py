@@ -20,6 +20,7 @@ from torch.fx import Node
 from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.gpu.triton_kernels import is_kernel, types_by_name
+from ctk.compiler.usercode.python_files import plain_name
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
 from ctk.toolkit.case.formats.plain_text import quote_value, words
 from ctk.toolkit.case.formats.scalars import (
@@ -102,7 +103,7 @@ def _encode_callable(value: object, where: str) -> object:
     if operators.kind_of(value) or is_function or is_kernel(value):
         with prefix_errors(where):
             return {"target": target_to_name(value)}
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    kind = f"{plain_name(type(value).__module__)}.{type(value).__qualname__}"
     raise CaseError(
         f"{where}: a {kind} cannot be kept in a case; only numbers, strings, None, lists, tuples, "
         "dicts, slices, dtypes, devices and functions on ctk's list can"
