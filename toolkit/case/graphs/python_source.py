@@ -12,10 +12,11 @@
 
 Operators that inspect their sub-graph (`autograd_function_apply`) get it as a `GraphModule` from a
 builder function; the others get a module class. The text needs torch and the standard library (and
-the module of a user's own function, if the graph calls one). `constants` maps qualified names to
-tensors, as `graph_json.constants_of` returns them. The class computes the results of the graph, and
-Dynamo can capture it again, except for some operators that only Dynamo writes (2.13: `scan`,
-`flex_attention`, `autograd_function_apply`; see `only_dynamo_writes`). With `as_graphs` the text
+the module of a user's own function, if the graph calls one); launches of Triton kernels need
+`with_numbers`, which repros carry. `constants` maps qualified names to tensors, as
+`graph_json.constants_of` returns them. The class computes the results of the graph, and Dynamo can
+capture it again, except for some operators that only Dynamo writes (2.13: `scan`, `flex_attention`,
+`autograd_function_apply`; see `only_dynamo_writes`). With `as_graphs` the text
 builds a `GraphModule` instead, for direct use by a compiler.
 """
 
