@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.torch_compat.process.process_state import is_in_vmap
+from ctk.compiler.torch_compat.process.process_state import is_dual, is_in_vmap
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.execute import Outcome, run_private, run_upcast
@@ -95,11 +95,14 @@ def _has_numbers(value: object) -> bool:
     """Return whether a value can be compared.
 
     Cases that cannot: 1. a weight packed by oneDNN or MKL; 2. a value inside `vmap`, which is a
-    batch; 3. a tensor subclass, which AOTAutograd takes apart: behind it, its node's value is one
+    batch; 3. a dual tensor, whose node stands for the operations on its tangent, too; 4. a tensor
+    subclass, which AOTAutograd takes apart: behind it, its node's value is one
     of its parts.
     """
     if isinstance(value, Tensor):
-        return type(value) in PLAIN_CLASSES and not value.is_mkldnn and not is_in_vmap(value)
+        if type(value) not in PLAIN_CLASSES or value.is_mkldnn:
+            return False
+        return not is_in_vmap(value) and not is_dual(value)
     return value is None or isinstance(value, Scalars)
 
 

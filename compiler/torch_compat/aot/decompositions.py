@@ -245,8 +245,9 @@ def _values(
     """Return the values of an operator by the names of their nodes; None if one has no node.
 
     They are looked up when the call is over: functionalization has brought them up to date then.
+    Nodes of a sub-graph (of `cond`, `flex_attention`) have names of their own, so they have none.
     """
-    if tracer is None or operator._schema.is_mutable:
+    if tracer is None or operator._schema.is_mutable or _is_in_subgraph():
         return None
     unknown: list[object] = []
 
@@ -260,6 +261,11 @@ def _values(
 
     values = tuple(graphs.tree_map(named, each) for each in (tuple(args), dict(kwargs), result))
     return None if unknown else cast("Values", values)
+
+
+def _is_in_subgraph() -> bool:
+    outer = proxy_tensor._CURRENT_MAKE_FX_TRACER
+    return outer is not None and outer.parent_tracer is not None
 
 
 def _node_of(value: object, tracer: Any) -> object:

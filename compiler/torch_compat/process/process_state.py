@@ -162,6 +162,12 @@ def is_in_transform(value: torch.Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
+def is_dual(value: torch.Tensor) -> bool:
+    """Return whether a strided tensor has a tangent of forward-mode differentiation."""
+    unpack = torch._C._VariableFunctions._unpack_dual
+    return value.layout == torch.strided and unpack(value, level=0)[1] is not None
+
+
 def is_in_vmap(value: torch.Tensor) -> bool:
     """Return whether a tensor stands for a batch inside `vmap`, also under other transforms."""
     while is_in_transform(value):

@@ -39,7 +39,22 @@ def multi_head_weights() -> Call:
 
 
 def lstm() -> Call:
-    return nn.LSTM(6, 5, num_layers=2, batch_first=True).eval(), (torch.randn(2, 4, 6),)
+    cells = nn.ModuleList([nn.LSTMCell(6, 5), nn.LSTMCell(5, 5)]).eval()  # Dynamo skips nn.LSTM
+
+    def run(steps: Tensor) -> Tensor:
+        for cell in cells:
+            hidden = (
+                torch.zeros(2, 5, device=steps.device),
+                torch.zeros(2, 5, device=steps.device),
+            )
+            results: list[Tensor] = []
+            for step in steps.unbind(1):
+                hidden = cell(step, hidden)
+                results.append(hidden[0])
+            steps = torch.stack(results, 1)
+        return steps
+
+    return run, (torch.randn(2, 4, 6),)
 
 
 def gru_loop() -> Call:
