@@ -98,8 +98,11 @@ def origins(nodes: Sequence[Any]) -> tuple[Node, ...]:
 
 
 def outputs(nodes: Sequence[Any]) -> tuple[Buffer, ...]:
-    """Return the buffers that scheduler nodes write."""
-    return tuple(_buffer(output) for node in _simple(nodes) for output in node.get_outputs())
+    """Return the buffers that scheduler nodes write; a buffer of one kernel alone has no memory."""
+    graph = _inductor("virtualized").V.graph
+    local = graph.removed_buffers | graph.inplaced_to_remove
+    found = (_buffer(output) for node in _simple(nodes) for output in node.get_outputs())
+    return tuple(buffer for buffer in found if buffer.name not in local)
 
 
 def names(node: Any) -> frozenset[str]:

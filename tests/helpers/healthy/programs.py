@@ -259,15 +259,6 @@ def caught_errors() -> Call:
     return run, (torch.randn(3, 4), {"there": 1.0})
 
 
-def raised_by_both() -> Call:
-    def run(x: Tensor) -> Tensor:
-        if x.shape[0] > 2:
-            raise ValueError(f"{x.shape[0]} rows are too many")
-        return x
-
-    return run, (torch.randn(3, 4),)
-
-
 def tied_weights() -> Call:
     class Tied(nn.Module):
         def __init__(self) -> None:
@@ -309,7 +300,6 @@ MAKERS: tuple[tuple[Callable[[], Call], bool], ...] = (
     (timed, False),
     (flags_switched, False),
     (caught_errors, False),
-    (raised_by_both, False),
     (tied_weights, True),
     (shape_dependent, False),
 )
