@@ -138,8 +138,11 @@ def rnn_packed_mask() -> Call:
     cell = nn.RNNCell(4, 5, nonlinearity="relu")  # Dynamo skips nn.RNN
 
     def run(x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        states = [torch.zeros(x.shape[1], 5, device=x.device)]
-        states += [states := cell(step, states) for step in x]
+        last, results = torch.zeros(x.shape[1], 5, device=x.device), list[Tensor]()
+        for step in x:
+            last = cell(step, last)
+            results.append(last)
+        result = torch.stack(results)
         keep = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         return result.masked_fill(~keep[..., None], float("-inf")).amax(0), last
 
