@@ -197,7 +197,7 @@ def accumulated_gradients() -> Call:
 def conv_batch_norm() -> Call:
     model = nn.Sequential(
         nn.Conv2d(3, 6, 3, padding=1),
-        nn.BatchNorm2d(6, momentum=None),
+        nn.BatchNorm2d(6, momentum=0.3),
         nn.SiLU(),
         nn.Dropout2d(0.3),
     )
