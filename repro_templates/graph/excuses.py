@@ -193,25 +193,29 @@ def spread_of(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def is_hopeless(eager: object, compiled: object, seen: Sequence[object]) -> bool:
-    """Return whether more runs will not reach a compiled value: eager hardly moves most of it."""
+    """Return whether more runs will not reach a compiled value: eager hardly moves most of it.
+
+    Most of it: of the elements that differ from eager's. A few of them move in later runs only.
+    """
     e, c = as_numbers(eager), as_numbers(compiled)
     runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
     if e is None or c is None or not _fits(c, e) or not runs:
         return True
     stacked = torch.stack([e, *runs])
     is_open = ~reach(e, c, stacked)
+    is_other = ~((c == e) | (c.isnan() & e.isnan()))
     low, high, width = spread_of(stacked)
     if not e.dtype.is_floating_point:
-        return _are_most(width == 0, is_open)
+        return _are_most((width == 0) & is_open, is_other)
     moves = (width > 0) | ~stacked.isfinite().all(0)
     far = (c - e).abs() > HOPELESS * FACTOR * width
     still = width < STILL * torch.maximum(low.abs(), high.abs())
     lost = torch.where(stacked.isfinite().all(0), torch.where(c.isfinite(), far, still), ~moves)
-    return _are_most(lost, is_open)
+    return _are_most(lost & is_open, is_other)
 
 
-def _are_most(lost: Tensor, is_open: Tensor) -> bool:
-    return 2 * int((lost & is_open).sum()) > int(is_open.sum())
+def _are_most(lost: Tensor, of: Tensor) -> bool:
+    return 2 * int(lost.sum()) > int(of.sum())
 
 
 def vary_memory(

@@ -7,10 +7,12 @@ integers of exact values keep their meaning.
 
 1. An operator that only moves or selects values, or is exact on its operands (0.5 * x, a sum of
    small integers): its result stays.
-2. An elementwise operator: its result in float64, on the actual operands, plus or minus the error
-   that eager makes, is rounded up or down. In float64 the result moves to a neighbour.
+2. An elementwise operator: its result in float64, on the actual operands, with or without the
+   opposite of the error that eager makes, is rounded up or down. In float64 the result moves to a
+   neighbour.
 3. All others (sums, products of matrices, normalizations, decompositions of matrices) are backward
-   stable at best: their operands move to a neighbour, in the dtype in which they are accumulated.
+   stable at best: their operands move to a neighbour, in the dtype in which they are accumulated,
+   and so does the result (in a mean of many, moved operands cancel).
 
     (x * 0.1).floor()    the product moves by an ULP, the floor is exact
     x == x.flip(0)       nothing moves
@@ -202,7 +204,8 @@ def replace_results(
     if all(bool(each.all()) for each in exact):
         return
     for (part, value), kept in zip(parts, exact, strict=True):
-        new = value if value.dtype == part.dtype else nearest(part, value.double(), generator)
+        new = moved_at_random(value, generator)
+        new = new if new.dtype == part.dtype else nearest(part, new.double(), generator)
         part.copy_(torch.where(kept, part, new))
     for own, other in both:  # pivots and masks belong to the numbers
         if not (own.is_floating_point() or own.is_complex()):
@@ -232,8 +235,8 @@ def rounded_at_random(
         is_exact = is_short(own) | is_selected(own, operands)
         return torch.where(is_exact, own, moved_at_random(own, generator))
     error = own.double() - wide
-    sign = draw(own, generator, 3) - 1
-    value = torch.where(error.isfinite(), wide + sign * error, wide)
+    opposite = wide - draw(own, generator, 2) * error
+    value = torch.where(error.isfinite(), opposite, wide)
     return torch.where(own.double() == wide, own, nearest(own, value, generator))
 
 

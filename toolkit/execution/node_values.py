@@ -95,9 +95,8 @@ def _has_numbers(value: object) -> bool:
     """Return whether a value can be compared.
 
     Cases that cannot: 1. a weight packed by oneDNN or MKL; 2. a value inside `vmap`, which is a
-    batch; 3. a dual tensor, whose node stands for the operations on its tangent, too; 4. a tensor
-    subclass, which AOTAutograd takes apart: behind it, its node's value is one
-    of its parts.
+    batch; 3. a dual tensor: operations on its tangent have the same origin; 4. a tensor subclass,
+    which AOTAutograd takes apart: behind it, its node's value is one of its parts.
     """
     if isinstance(value, Tensor):
         if type(value) not in PLAIN_CLASSES or value.is_mkldnn:

@@ -72,6 +72,16 @@ ILL_CONDITIONED: dict[str, tuple[Program, Program, tuple[Tensor, ...]]] = {
         lambda x: (x.softmax(-1).flip(-1).cumsum(-1)[..., -1] - 1) * 1e6,
         (drawn(8, 100),),
     ),
+    "rest of a cosine": (
+        lambda x: (1 - x.cos()) / x**2,
+        lambda x: (1 - (x.cos() - (x > 0) * 6e-8)) / x**2,
+        (torch.linspace(-1e-3, 1e-3, 64),),
+    ),
+    "variance of numbers far from zero": (
+        lambda x: (x**2).mean() - x.mean() ** 2,
+        lambda x: x.double().var(correction=0).float(),
+        (drawn(3000) + 4000,),
+    ),
     "chaos": (logistic, lambda x: logistic(x.double()).float(), (drawn(100).sigmoid(),)),
     "arc cosine near 1": (
         lambda x: torch.acos(x.square().sum(-1) / x.norm(dim=-1).square()),

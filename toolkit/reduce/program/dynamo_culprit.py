@@ -3,7 +3,9 @@
 Counterfactuals decide, each a run of the same program:
 
     with `dynamic=False` it passes                      -> dynamic_shapes
-    compiled again before each call, it passes          -> guards: one is missing
+    compiled again before each call, it passes          -> guards: one is missing; reused code, if
+                                                           the same guards are right without the
+                                                           target: its code keeps an earlier call
     with one line run outside of Dynamo it passes       -> that line, and by the difference:
         Python state, an argument, an alias             -> side_effects
         an exception                                    -> exceptions
@@ -36,6 +38,8 @@ from ctk.toolkit.targets import target_of
 MOST_LINES = 60
 """Most lines to try one by one: each is a compile."""
 
+REUSED = "reused code"
+
 ERRORS = ("missing-error", "other-error", "runtime-error", "compile-error")
 
 
@@ -46,7 +50,7 @@ class Blamed:
     Attributes:
         cause: `guards`, `capture`, `side_effects`, `resumption`, `exceptions`, `dynamic_shapes`;
             for the layer `runtime` the fault of the wrapper (`aliases`, `mutations`, `strides`,
-            `requires_grad`).
+            `requires_grad`), or `reused code`.
         passing: The counterfactual that must keep passing while the program is made smaller.
     """
 
@@ -73,7 +77,7 @@ def _by_plans(player: Player, text: str, plan: Plan, call: int) -> Blamed | None
     if may_be_dynamic and _passes(player, text, static):
         return Blamed("dynamic_shapes", ("with dynamic=False it passes",), True, static)
     if not is_first and _passes(player, text, fresh):
-        said = "compiled again before each call, it passes: a stale entry is reused"
+        said = "compiled again before each call, it passes: code of an earlier call is reused"
         return Blamed("guards", (said,), True, fresh)
     return None
 
@@ -149,6 +153,7 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
         other = Blamed(wrapper_of(first.signature) or answer.cause)
         is_guarded = not target_of(plan.target).exports
         found = (is_guarded and _by_plans(player, text, plan, first.call)) or other
+        found = replace(found, cause=REUSED) if found.cause == "guards" else found
     broken = tuple(f"Dynamo broke the graph: {reason}" for reason in seen.breaks[:2])
     named = replace(
         answer,
