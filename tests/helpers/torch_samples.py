@@ -41,6 +41,7 @@ def calls(
     from torch.testing._internal.common_methods_invocations import op_db
     from torch.testing._internal.hop_db import hop_db
 
+    _allow_flags()
     infos = [*hop_db, *op_db]
     for info in infos if count is None else random.Random(0).sample(infos, count):
         name = f"{info.name}.{info.variant_test_name}".rstrip(".")
@@ -57,13 +58,20 @@ def operator_infos() -> Sequence[Any]:
     """Return torch's database of operators."""
     from torch.testing._internal.common_methods_invocations import op_db
 
+    _allow_flags()
     return op_db
+
+
+def _allow_flags() -> None:
+    """Undo a side effect of torch's test modules: flags of backends could not be set any more."""
+    vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
 
 
 def module_infos() -> Sequence[Any]:
     """Return torch's database of modules."""
     from torch.testing._internal.common_modules import module_db
 
+    _allow_flags()
     return module_db
 
 

@@ -229,8 +229,8 @@ def test_passes_that_fail_only_together_are_said_as_a_set(first: str, second: st
 
 
 def test_a_pass_and_a_kernel_are_both_named(monkeypatch: pytest.MonkeyPatch):
-    plant_kernel(monkeypatch, aten.floor.default)
     case = with_pass(called, "joint/max_is_min")
+    plant_kernel(monkeypatch, aten.floor.default)
     case = replace(case, config={**case.config, "codegen": "per_node", "fallback": ()})
     search = find_culprit(case)
     assert both_of(search) == {"joint/max_is_min", "lowered/per_node:forward.floor"}

@@ -127,7 +127,7 @@ def test_show_of_a_file_takes_no_option_of_a_case(folder: Path) -> None:
     [
         (["none.py"], "no such file: "),
         (["none.pt2"], "no such file: "),
-        (["net.txt"], "is nothing to compile"),
+        (["net.txt"], "is no program; a program is FILE.py"),
         (["net.py:nothing,inputs"], "no function nothing()"),
         (["net.py", "-o", "."], "is a folder: name the file: -o net.ctk"),
         (["net.py", "-o", "none/net.ctk"], "no such folder: none"),

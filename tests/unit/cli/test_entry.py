@@ -311,4 +311,4 @@ def test_the_first_failure_of_a_run_is_told_once(tmp_path: Path) -> None:
 
 def test_a_table_of_facts_leaves_out_what_is_empty() -> None:
     rows = facts_table({"modes": {"grad": False, "autocast": []}, "symbols": None})
-    assert list(rows.columns[1].cells) == ['{"grad": false}']
+    assert [str(cell) for cell in rows.columns[1].cells] == ['{"grad": false}']

@@ -30,7 +30,7 @@ def test_graph_without_inputs() -> None:
 
 
 def test_missing_input_is_an_error() -> None:
-    with pytest.raises(TypeError, match="takes 1 inputs, got 0"):
+    with pytest.raises(TypeError, match="takes 1 input, got 0"):
         eager_compile(functional(torch.sin, torch.ones(3)))([])
 
 

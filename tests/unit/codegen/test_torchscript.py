@@ -322,7 +322,7 @@ def test_compiling_shows_no_warning() -> None:
 
 def test_wrong_number_of_inputs() -> None:
     compiled = ts_compile(functional(torch.sin, torch.randn(3)), [torch.randn(3)])
-    with pytest.raises(TypeError, match="takes 1 inputs, got 2"):
+    with pytest.raises(TypeError, match="takes 1 input, got 2"):
         compiled([torch.randn(3), torch.randn(3)])
 
 

@@ -50,8 +50,8 @@ class Encoder(torch.nn.Module):
 def test_one_graph_with_parameters_as_inputs():
     model = torch.nn.Linear(3, 2)
     x = torch.randn(4, 3)
-    case = only(capture_cases(program(model, x), target="inductor", config={"a": 1}))
-    assert (case.name, case.target, case.config) == ("graph0", "inductor", {"a": 1})
+    case = only(capture_cases(program(model, x), target="inductor", config={"max_fusion_size": 1}))
+    assert (case.name, case.target, case.config) == ("graph0", "inductor", {"max_fusion_size": 1})
     assert {type(value) for value in case.inputs} == {torch.Tensor, torch.nn.Parameter}
     assert all(value is not x for value in case.inputs)
     assert case.modes.grad and not case.modes.backward and case.dynamic == {}
@@ -213,8 +213,10 @@ def test_nothing_to_differentiate():
 
 
 def test_config_of_the_program_and_of_the_call():
-    subject = UserProgram(torch.relu, (torch.ones(2),), {"a": 1, "b": 1}, "prog", Path(__file__))
-    assert only(capture_cases(subject, config={"b": 2})).config == {"a": 1, "b": 2}
+    subject = UserProgram(
+        torch.relu, (torch.ones(2),), {"fuel": 1, "verify": False}, "prog", Path(__file__)
+    )
+    assert only(capture_cases(subject, config={"fuel": 2})).config == {"fuel": 2, "verify": False}
 
 
 def test_tensors_in_and_hinted():

@@ -67,7 +67,7 @@ def test_bad_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTK_FUEL", "-1")
     (health,) = [health for health in examine() if health.name == "CTK_ variables"]
     assert not health.is_fine
-    assert "CTK_FUEL='-1'" in health.detail
+    assert "CTK_FUEL takes a count of rewrites from 0, not '-1'" in health.detail
 
 
 def test_misspelt_variable(monkeypatch: pytest.MonkeyPatch) -> None:

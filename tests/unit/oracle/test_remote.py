@@ -186,9 +186,7 @@ def test_another_version_is_refused():
 
 def test_more_than_there_is_room_for_is_refused():
     machines = Machines(size=2)
-    with pytest.raises(
-        ConfigError, match="room for 2 questions at once that take CPU=1 each: CPU=2"
-    ):
+    with pytest.raises(ConfigError, match="room for 2 questions at once, each with CPU=1: CPU=2"):
         remote_pool(machines, needs(3))
     assert machines.is_closed
     with pytest.raises(ConfigError, match="room for 0 questions"):
