@@ -188,11 +188,15 @@ def is_importable(module: str) -> bool:
 
 def is_installed(path: str | Path) -> bool:
     """Return whether a file belongs to the standard library or to an installed package."""
-    return _real_path(str(path)).startswith(_installed_folders())
+    return _real_path(path).startswith(_installed_folders())
+
+
+def _real_path(path: str | Path) -> str:
+    return _resolve(str(Path(path).absolute()))  # the working folder may change
 
 
 @cache
-def _real_path(path: str) -> str:
+def _resolve(path: str) -> str:
     return os.path.realpath(path)
 
 
