@@ -3,8 +3,10 @@
 Two questions, each a few more eager runs (`Variation`):
 
 * ill-conditioned: eager with other roundings (graph/rounding.py). A wrong element is covered if
-  eager's own values there, from run to run, reach as far as the compiled value: FACTOR times their
-  spread for floats; for NaN, infinities and integers one of the runs has it as well.
+  eager's own values there, from run to run, reach as far as the compiled value. For floats: FACTOR
+  times their spread; where that is a small share of the number, SMALL times, since small effects of
+  many roundings add up and have no long tail. For NaN, infinities and integers one of the runs has
+  it as well.
 * uninitialized: eager with other contents of fresh memory (graph/fresh_memory.py). An element
   that follows the contents is covered: no operator has written it.
 
@@ -40,6 +42,12 @@ ENOUGH = 6
 
 HOPELESS = 100.0
 """A value so many times further away than it may be is not covered by more runs."""
+
+SMALL_SHARE = 0.5
+"""Ten times the spread, as a share of a number, below which roundings act linearly."""
+
+SMALL = 3.0
+"""Multiple of the spread that a linear number may lie outside of it: about ten deviations."""
 
 STILL = 0.01
 """A number that moves by a smaller share of its size comes nowhere near infinity."""
@@ -167,7 +175,10 @@ def reach(eager: Tensor, compiled: Tensor, seen: Tensor) -> Tensor:
     if not eager.dtype.is_floating_point:
         kinds = (seen.sort(0).values.diff(dim=0) != 0).sum(0) + 1
         return is_among | ((kinds >= SOME) & (compiled >= low - width) & (compiled <= high + width))
-    near = (compiled >= low - FACTOR * width) & (compiled <= high + FACTOR * width)
+    most = FACTOR * width
+    is_linear = most < SMALL_SHARE * torch.minimum(low.abs(), high.abs())
+    most = torch.where(is_linear, SMALL * width, most)
+    near = (compiled >= low - most) & (compiled <= high + most)
     beyond = ((seen == torch.inf).any(0) & (compiled >= low)) | (
         (seen == -torch.inf).any(0) & (compiled <= high)
     )

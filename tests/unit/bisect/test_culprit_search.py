@@ -116,9 +116,9 @@ class Crashing:
 
 
 def per_node_case(tmp_path, monkeypatch) -> Case:
+    case = case_with("swap", tmp_path)
     monkeypatch.setattr("ctk.compiler.codegen.select.CODEGENS", (per_node(),))
-    config = {"codegen": "per_node", "fallback": ()}
-    return dataclasses.replace(case_with("swap", tmp_path), config=config)
+    return dataclasses.replace(case, config={"codegen": "per_node", "fallback": ()})
 
 
 def test_a_crash_that_turns_into_a_hang_is_not_run_in_this_process(tmp_path, monkeypatch):
