@@ -145,7 +145,7 @@ def _judge_values(
     if fresh is not None:
         if not fresh.left:
             return RunJudgement("uninitialized", apart, fresh.detail)
-        compiled, runs = fresh.compiled, fresh.left
+        compiled, runs, exact = fresh.compiled, fresh.left, fresh.exact
         certain = _certain(runs)
     elif unsteady := _unsteady(eager, vary):
         chance = RunJudgement("flaky", apart, unsteady)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -129,6 +130,11 @@ WRONG: dict[str, tuple[Program, Program, tuple[Tensor, ...]]] = {
     "comparison": (lambda x: x >= x.flip(0), lambda x: x > x.flip(0), (torch.ones(4),)),
     "NaN lost": (lambda x: x.log(), lambda x: x.abs().log(), (drawn(50),)),
     "infinity lost": (lambda x: 1 / x.relu(), lambda x: 1 / (x.relu() + 1e-20), (drawn(50),)),
+    "sign of an infinity": (
+        lambda x: x.relu().log(),
+        lambda x: x.relu().log().abs(),
+        (-drawn(9).abs(),),
+    ),
     "count": (lambda x: x.sum(), lambda x: x.sum() + 1, (drawn(1000).round(),)),
     "one part in a thousand": (
         lambda x: x.softmax(-1),
@@ -250,6 +256,35 @@ def test_a_wrong_value_beside_memory_that_is_never_written() -> None:
     found = judged(padded, compiled, drawn(6, 4))
     assert found.answer == "fails"
     assert "24 of 32" in found.mismatches[0].detail
+
+
+def test_a_wrong_value_beside_memory_whose_float64_form_differs() -> None:
+    def compiled(x: Tensor) -> Tensor:
+        rows = padded(x)
+        rows[1, 2] += 0.3
+        return rows
+
+    x = drawn(6, 4)
+    with varied(Variation(contents=1), []):
+        exact = padded(x.double()).double()
+    found = judge_runs(
+        run(padded, [x]),
+        run(compiled, [x]),
+        vary=lambda variation: run(padded, [x], variation),
+        reference=lambda: ({"out0": exact}, ""),
+    )
+    assert found.answer == "fails", found
+    assert "1 of 32" in found.mismatches[0].detail
+
+
+def test_a_program_that_is_not_repeatable_does_not_follow_its_memory() -> None:
+    draws = count()
+
+    def program(x: Tensor) -> Tensor:
+        return torch.empty(4).copy_(x) + next(draws)
+
+    found = judged(program, lambda x: x - 50, drawn(4))
+    assert found.answer == "flaky", found
 
 
 class Normed(torch.nn.Module):
