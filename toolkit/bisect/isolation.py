@@ -35,6 +35,7 @@ from ctk.toolkit.compile_log.meta_values import inputs_of_graph
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.execution.node_values import values_and_error
+from ctk.toolkit.oracle.questions.judge import raises_alike
 
 _ERRORS = ("compile-error", "runtime-error")
 _MOST_NODES = 4
@@ -50,12 +51,16 @@ class Isolation:
     _values: Mapping[str, object] | None = None
 
     def is_wrong(self, names: Sequence[str]) -> bool | None:
-        """Return whether one of the named nodes fails by itself; None if that cannot be asked."""
-        nodes = [node for node in self.graph.graph.nodes if node.name in names][:_MOST_NODES]
-        answers = [self._is_wrong(node) for node in nodes]
+        """Return whether one of the named nodes fails by itself; None if that is not known.
+
+        Of many nodes the first few are asked: that these are right does not clear the others.
+        """
+        nodes = [node for node in self.graph.graph.nodes if node.name in names]
+        answers = [self._is_wrong(node) for node in nodes[:_MOST_NODES]]
         if any(answers):
             return True
-        return None if None in answers or not answers else False
+        is_known = bool(answers) and None not in answers and len(nodes) <= _MOST_NODES
+        return False if is_known else None
 
     def _is_wrong(self, node: Node) -> bool | None:
         if self._values is None:
@@ -65,9 +70,10 @@ class Isolation:
             return None
         judgement = self.ask.ask_other(alone, f"{node.name} alone, on eager's operands")
         expected, seen = self.ask.case.signature, judgement.signature
-        if not judgement.fails:
-            return False
-        return expected is None or (seen is not None and _is_alike(expected, seen))
+        if judgement.is_no_failure:
+            return None if raises_alike(judgement) else False
+        is_alike = expected is None or (seen is not None and _is_alike(expected, seen))
+        return True if judgement.fails and is_alike else None
 
     def _run(self) -> Mapping[str, object]:
         inputs = inputs_of_graph(self.ask.case, self.log, self.graph)

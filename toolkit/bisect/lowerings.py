@@ -68,7 +68,10 @@ class _Search:
             return memory
         lowering = self._lowering()
         if lowering is not None:
-            return self._smaller(lowering) or lowering
+            smaller = self._smaller(lowering)
+            if smaller is None:
+                return lowering
+            return replace(smaller, alternatives=(*smaller.alternatives, *lowering.alternatives))
         suspected = [node.name for node in scene.nodes]
         fusion = self._fusion(scene.fusions(suspected))
         if fusion is not None:
