@@ -49,7 +49,7 @@ from ctk.toolkit.bisect.suspects import (
     whole_pass,
 )
 from ctk.toolkit.compile_log.meta_values import MetaMismatch, find_meta_mismatches
-from ctk.toolkit.compile_log.operator_faults import find_operator_faults
+from ctk.toolkit.compile_log.operator_faults import OperatorFault, find_operator_faults
 from ctk.toolkit.compile_log.recorder import EVERY_DECOMPOSITION, CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 from ctk.toolkit.search.blocks import every_cause, likely_cause, single_cause, smallest_subset
@@ -63,17 +63,18 @@ MAX_ROUNDS = 8
 def by_operator(ask: Questions, _: ObservedCompile | None = None) -> CulpritSet | None:
     """Return the custom operators that do not keep to their declaration, if that matters.
 
-    One run in eager finds them (`find_operator_faults`). A guilty operator runs as it is declared,
-    in eager and compiled, and the case passes.
+    `find_operator_faults` finds them. A guilty operator runs as it is declared, in eager and
+    compiled, or its trace is left out, and the case passes.
     """
-    faulty = [of_operator(fault) for fault in find_operator_faults(ask.case)]
+    faults = find_operator_faults(ask.case)
 
-    def passes_without(some: Sequence[Culprit]) -> bool:
-        return ask.passes(veto_of(some), f"with {list_names([e.name for e in some])} as declared")
+    def passes_without(some: Sequence[OperatorFault]) -> bool:
+        what = list_names([f"{each.operator} {each.remedy}" for each in some])
+        return ask.passes(veto_of(map(of_operator, some)), f"with {what}")
 
-    guilty = run_search(smallest_subset(faulty), passes_without)
+    guilty = tuple(map(of_operator, run_search(smallest_subset(faults), passes_without) or ()))
     if not guilty:
-        ask.notes += [f"{e.name} {e.evidence}; as declared, it fails too" for e in faulty]
+        ask.notes += [f"{fault}; {fault.remedy}, it fails too" for fault in faults]
         return None
     return CulpritSet("check", guilty, "independent" if len(guilty) > 1 else None)
 

@@ -13,10 +13,11 @@ Each call of the run is checked:
 3. Its kernel records no gradient: without a registered formula, compiled code has none.
 4. Its fake implementation gives the types, shapes and strides of its results.
 5. Called again, it gives the same results, unless it declares that it draws random numbers.
+6. Traced alone, it gives the same results and gradients (traced_operators.py).
 
 torch.library.opcheck asks the same of one call with given arguments, and compiles it: here are the
-operands of the failing program, in one run of eager. A wrong backward formula is not a fault: eager
-uses it as well.
+operands of the failing program, in one run of eager. A wrong backward formula is not a fault, if
+eager uses it as well.
 """
 
 import contextlib
@@ -40,15 +41,19 @@ from ctk.compiler.torch_compat.fx.custom_kernels import (
     custom_operators,
     is_seeded,
     kernels_replaced,
+    operator_name,
 )
+from ctk.compiler.torch_compat.process.process_state import compile_session
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.layout import has_memory, share
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.meta_values import metadata_mismatch
 from ctk.toolkit.compile_log.steps import CompileStep
+from ctk.toolkit.compile_log.traced_operators import find_trace_faults
 from ctk.toolkit.execution.declared_operators import same_draws
 from ctk.toolkit.execution.execute import run_private
+from ctk.toolkit.execution.kept_operators import trace_id
 
 _REPEATED = 4
 """How many calls of an operator are made again, with fake and with real operands."""
@@ -58,24 +63,41 @@ Given = Sequence[tuple[Argument, Any]]
 
 @dataclass(frozen=True, slots=True)
 class OperatorFault:
-    """A custom operator that does not keep to its declaration.
+    """A custom operator that does not keep to its declaration, or differs in a trace.
 
     Attributes:
-        where: `operator/mylib::scale`.
+        where: `operator/mylib::scale`, or `operator/trace.mylib::scale`.
+        operator: `mylib::scale`.
         nodes: Its nodes in the captured graph.
         predicate: Its fault: `mutates its argument ...`.
     """
 
     where: str
+    operator: str
     nodes: tuple[str, ...]
     predicate: str
 
+    @property
+    def remedy(self) -> str:
+        """How the operator is run where its fault is left out."""
+        return "kept whole" if self.where == f"operator/trace.{self.operator}" else "as declared"
+
     def __str__(self) -> str:
-        return f"{self.where.partition('/')[2]} {self.predicate}"
+        return f"{self.operator} {self.predicate}"
 
 
 def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
     """Run a case in eager, and return the first fault of each custom operator that it calls."""
+    declared = _find_declared_faults(case)
+    known = {each.operator for each in declared}
+    traced = (
+        OperatorFault(trace_id(each), operator_name(each), _nodes_of(case, each), what)
+        for each, what in find_trace_faults(case)
+    )
+    return (*declared, *(each for each in traced if each.operator not in known))
+
+
+def _find_declared_faults(case: Case) -> tuple[OperatorFault, ...]:
     operators = custom_operators()
     if not operators:
         return ()
@@ -84,7 +106,7 @@ def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
     with contextlib.suppress(Exception):  # of the program: the calls before it were checked
         run_private(case.graph, case.inputs, case.modes, around=replaced)
     return tuple(
-        OperatorFault(str(fake_kernel_id(each)), _nodes_of(case, each), what)
+        OperatorFault(str(fake_kernel_id(each)), operator_name(each), _nodes_of(case, each), what)
         for each, what in watch.faults.items()
     )
 
@@ -180,7 +202,7 @@ def _check_gradient(call: _Call) -> str:
 def _check_fake(call: _Call) -> str:
     mode = fake.new_fake_mode()
     try:
-        with torch.no_grad(), fake.without_log(), mode:
+        with torch.no_grad(), compile_session(), fake.without_log(), mode:
             values = graphs.tree_map(partial(fake.to_fake, mode=mode), list(call.before))
             told = graphs.tree_leaves(call.again(call.operator, values))
     except Exception as error:

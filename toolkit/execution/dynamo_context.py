@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.process.process_state import process_state_kept
+from ctk.compiler.torch_compat.process.process_state import compile_session, process_state_kept
 from ctk.toolkit.case.graphs.value_types import symbol_of
 
 KEY = "example_value"
@@ -40,7 +40,7 @@ def dynamo_context(
     symbols = size_symbols(gm, inputs, dynamic)
     made = fake.symbolic_inputs(inputs, names, symbols)
     _annotate(gm, made)
-    with made.tracing():
+    with made.tracing(), compile_session():
         yield made.example_inputs
 
 

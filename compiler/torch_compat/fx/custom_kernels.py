@@ -24,7 +24,11 @@ from ctk.compiler.torch_compat.fx.operators import TORCH_NAMESPACES
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
 """Gets the kernel of an operator, and the arguments of a call; returns its result."""
 
-_NOT_CUSTOM = TORCH_NAMESPACES | {"aten", "prim", "prims", "rngprims", "quantized_decomposed"}
+WHOLE_NAMESPACE = "ctk_whole"
+"""The namespace of the operators that stand for custom operators (whole_operators.py)."""
+
+_TORCHS = {"aten", "prim", "prims", "rngprims", "quantized_decomposed"}
+_NOT_CUSTOM = TORCH_NAMESPACES | _TORCHS | {WHOLE_NAMESPACE}
 _DEVICES = ("CPU", "CUDA", "XPU")
 _COMPOSITE = "CompositeImplicitAutograd"
 

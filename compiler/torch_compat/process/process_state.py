@@ -20,6 +20,7 @@ Seen in torch 2.11 and 2.13.
 import contextlib
 import traceback
 from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -175,3 +176,9 @@ def is_in_vmap(value: torch.Tensor) -> bool:
             return True
         value = torch._C._functorch.get_unwrapped(value)
     return False
+
+
+def compile_session() -> AbstractContextManager[None]:
+    """Make `torch.compiler.is_compiling()` true in a region, as Dynamo does (torch 2.13)."""
+    context = getattr(torch.compiler, "_compile_session_context", contextlib.nullcontext)
+    return context()

@@ -51,7 +51,10 @@ PLACES: Mapping[FailureOrigin, str] = {
     "dynamo": "Dynamo: its capture, guards and resumes, and code around graphs, with any backend",
     "export": "torch.export: the exported program differs when it runs in eager",
     "runtime": "the target in the whole program: compiled graphs, their wrappers, later calls",
-    "operator": "a custom operator that does not keep to its declaration: no compiler is at fault",
+    "operator": (
+        "a custom operator that breaks its declaration or differs in a trace: no compiler is at"
+        " fault"
+    ),
     "captured": "the graph as Dynamo captured it, on its way to the compiler",
     "pre_grad": "the passes before autograd",
     "dispatch": "AOT dispatch: autograd, functionalization and decompositions, before any pass",
@@ -107,6 +110,7 @@ def with_log(problem: str, folder: Path) -> str:
 
 
 _LABELS = (
+    ("operator/trace.", "operator", "when that operator alone runs as in eager, untraced"),
     ("operator/", "operator", "when that operator alone runs as it is declared"),
     ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
     ("dispatch/meta.", "fake", "with the real kernel's shape in place of the fake one"),

@@ -42,6 +42,7 @@ from ctk.toolkit.execution.execute import (
     run_reference,
 )
 from ctk.toolkit.execution.fake_run import run_fake
+from ctk.toolkit.execution.kept_operators import keep_whole
 from ctk.toolkit.execution.private_copy import find_raising_operator
 from ctk.toolkit.oracle.questions.compile_time import judge_compile_time
 from ctk.toolkit.oracle.questions.performance import judge_measured
@@ -68,12 +69,13 @@ def judge(
         LostAccelerator: A kernel of the eager run has broken CUDA for this process.
     """
     refused = observer.veto.passes if isinstance(observer, Recorder) else ()
-    with run_as_declared(refused):
-        return _judge(case, expected, observer, eager_raised)
+    with run_as_declared(refused), keep_whole(case, refused) as compiled_case:
+        return _judge(case, compiled_case, expected, observer, eager_raised)
 
 
 def _judge(
     case: Case,
+    compiled_case: Case,
     expected: Signature | None,
     observer: Observer | None,
     eager_raised: str | None,
@@ -93,7 +95,7 @@ def _judge(
     if eager.error is not None and eager_raised is None and has_lost_cuda():
         raise LostAccelerator(f"{describe_error(eager.error).message}\n{NEXT_ISOLATE}")
     try:
-        compiled = run_compiled(case, observer=observer)
+        compiled = run_compiled(compiled_case, observer=observer)
     except CaseError as error:
         return Judgement(Verdict.INVALID, detail=str(error))
     report_alive()
