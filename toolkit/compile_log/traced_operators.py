@@ -1,8 +1,8 @@
 """Find custom operators that give other results when a compiler traces them than in eager.
 
 AOTAutograd traces the autograd formula of an operator, and an implementation that is composed of
-other operators, on fake tensors. Python code that distinguishes a trace from a call gives other numbers in
-each compiler, and functionalization looks guilty.
+other operators, on fake tensors. Python code that distinguishes a trace from a call gives other
+numbers in each compiler, and functionalization looks guilty.
 
 Each operator of the program is asked about alone, with its operands of an eager run: a graph of one
 call runs in eager and with the target `aot_eager`, twice each. It is at fault if both eager runs

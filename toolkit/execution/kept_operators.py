@@ -1,4 +1,4 @@
-"""Keep custom operators whole in a compile: the counterfactual of one that its trace changes.
+"""Keep custom operators whole in a compile: the counterfactual of a fault that a trace shows.
 
 A compiler traces the autograd formula of an operator, and an implementation that is composed of
 other operators, on fake tensors. Python code that distinguishes the two gives other numbers:
