@@ -58,9 +58,15 @@ EXACT_NAMES = frozenset(_EXACT.split())
 
 ELEMENTWISE = (
     "_foreach", "_fused", "_to_copy", "copy", "floor_divide", "rsub", "divide", "true_divide",
-    "subtract", "multiply", "hardswish", "xlogy", "_prelu_kernel",
+    "subtract", "multiply", "hardswish", "xlogy", "_prelu_kernel", "hardtanh_backward",
+    "hardsigmoid_backward", "hardshrink_backward", "softshrink_backward", "leaky_relu_backward",
+    "elu_backward", "softplus_backward", "glu", "mish_backward", "huber_loss_backward",
+    "smooth_l1_loss_backward",
 )  # fmt: skip
-"""Beginnings of elementwise operators that torch does not tag as such."""
+"""Beginnings of elementwise operators that torch does not tag as such.
+
+An operand at a boundary (3 of `hardsigmoid`) must not move to its other side.
+"""
 
 SOLVERS = (
     "linalg", "_linalg", "cholesky", "triangular", "lu_", "geqrf", "orgqr", "ormqr", "lstsq",

@@ -197,6 +197,33 @@ def test_exact_operators_do_not_move() -> None:
             assert all(map(torch.equal, own, program(x.clone())))
 
 
+BOUNDARIES: dict[str, tuple[Program, float]] = {
+    "hardsigmoid": (torch.nn.functional.hardsigmoid, 3),
+    "hardtanh": (torch.nn.functional.hardtanh, 1),
+    "relu6": (torch.nn.functional.relu6, 6),
+    "hardshrink": (torch.nn.functional.hardshrink, 0.5),
+    "smooth_l1": (lambda x: torch.nn.functional.smooth_l1_loss(x, x.detach() * 0, beta=3), 3),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDARIES)
+def test_operands_at_a_boundary_stay_on_their_side(name: str) -> None:
+    function, boundary = BOUNDARIES[name]
+    at = torch.tensor([boundary, -boundary, 9.0, 8, -7, -9, 7, boundary])
+
+    def gradient() -> Tensor:
+        x = at.clone().requires_grad_()
+        out: Tensor = function(x)  # type: ignore[assignment]
+        (out * torch.linspace(0.3, 0.7, 8)).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    own = gradient()
+    for seed in range(1, 9):
+        with random_rounding(seed):
+            torch.testing.assert_close(gradient(), own)
+
+
 def test_the_backward_pass_is_rounded_as_well() -> None:
     def gradient() -> Tensor:
         x = drawn(30).requires_grad_()
