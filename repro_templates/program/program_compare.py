@@ -34,12 +34,6 @@ FAR = 0.25
 
 TINY = 1e-6
 
-NOISE = 4.0
-"""How many times further from eager than its neighbours a compiled value may be.
-
-Both are draws of rounding, and with two neighbours a third draw is further away one time in three.
-"""
-
 NOISY = 10.0
 """How many times further than from itself eager may be from a float64 play of the same program."""
 
@@ -160,21 +154,19 @@ class EagerPlays:
         except Exception:  # the program itself runs, so only the change can be the reason
             return []
 
-    def is_noise(self, index: int, name: str, other: object, times: float = NOISE) -> bool:
-        """Return whether rounding explains the distance of a value of eager from another one.
+    def is_noise(self, index: int, name: str, exact: object) -> bool:
+        """Return whether rounding explains how far a value of eager is from that of a float64 play.
 
         A mean of numbers that cancel is only rounding, and so is a step of Adam for a bias before a
         batch norm: with neighbours of the same inputs, eager is about as far from itself.
 
         Args:
             index: The call, from 0.
-            other: The value of a float64 play, or of the play under test.
-            times: How much further it may be.
         """
         value = self.first[index].run.values[name]
         others = [plays[index].run.values.get(name) for plays in self.nudged]
         spread = max((_distance(value, each) for each in others), default=0.0)
-        return math.isfinite(spread) and spread * times >= _distance(value, other)
+        return math.isfinite(spread) and spread * NOISY >= _distance(value, exact)
 
 
 def needless_kinds(calls: Sequence[Played]) -> set[str]:
@@ -335,8 +327,7 @@ def _compare_results(
 ) -> Comparison:
     """Compare results, and the tensors and gradients of both sides.
 
-    Of a program that is not repeatable, only the values that eager repeats count. Values that are
-    no further from eager than rounding takes eager from itself do not count.
+    Of a program that is not repeatable, only the values that eager repeats count.
     """
 
     def judged(names: Sequence[str]) -> RunJudgement:
@@ -349,10 +340,6 @@ def _compare_results(
         steady = [n for n in names if _is_repeated(eager, index, n)]
         if steady != names and _has_results(steady) == _has_results(names):
             names, results = steady, judged(steady)
-    if results.answer == "fails":
-        inexact = [m.name for m in results.mismatches if m.kind == "accuracy"]
-        noise = [n for n in inexact if eager.is_noise(index, n, seen.values[n])]
-        results = judged([n for n in names if n not in noise]) if noise else results
     differences = tuple(CallDifference(m.kind, m.name, m.detail) for m in results.mismatches)
     return Comparison(results.answer, differences, detail=results.detail)
 
@@ -380,7 +367,7 @@ def _judge_numbers(
         values = plays[index].run.values
         pairs = [(name, expected.values[name], values.get(name)) for name in names]
         far = [name for name, value, exact in pairs if _is_far(value, exact)]
-        other = next((n for n in far if not eager.is_noise(index, n, values[n], NOISY)), None)
+        other = next((n for n in far if not eager.is_noise(index, n, values[n])), None)
         return (values, "") if other is None else (None, f"the float64 play gives another {other}")
 
     return judge_runs(
