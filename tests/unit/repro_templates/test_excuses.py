@@ -224,6 +224,23 @@ def test_operands_at_a_boundary_stay_on_their_side(name: str) -> None:
             torch.testing.assert_close(gradient(), own)
 
 
+def test_custom_operators_are_called_once_with_their_own_operands() -> None:
+    calls: list[Tensor] = []
+
+    @torch.library.custom_op("ctk_test_excuses::halve", mutates_args=())
+    def halve(x: Tensor) -> Tensor:
+        calls.append(x.clone())
+        return torch.where(x >= 3, x / 2, x / 7)
+
+    x = torch.tensor([3.0, 3.0, 3.0, 1.0])
+    own = halve(x)
+    for seed in range(1, 4):
+        with random_rounding(seed):
+            assert torch.equal(halve(x), own)
+    assert len(calls) == 4
+    assert all(torch.equal(each, x) for each in calls)
+
+
 def test_the_backward_pass_is_rounded_as_well() -> None:
     def gradient() -> Tensor:
         x = drawn(30).requires_grad_()
