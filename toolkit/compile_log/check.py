@@ -7,6 +7,7 @@ It vetoes nothing, so it proves nothing; `bisect` does that with a counterfactua
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,12 +18,13 @@ from ctk.compiler.fx.same import same_inputs
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
 from ctk.repro_templates.graph.exceptions import alike, describe_error, is_of_a_leaf
+from ctk.repro_templates.graph.excuses import FEWEST, cover
+from ctk.repro_templates.graph.rounding import random_rounding
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import Mismatch, identical
 from ctk.repro_templates.numbers.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.comparable_values import (
-    MOVES,
     draws_differ,
     find_undetermined_values,
     read_nodes,
@@ -39,7 +41,7 @@ from ctk.toolkit.compile_log.steps import (
 )
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.modes import apply_modes
-from ctk.toolkit.execution.node_values import graph_values, values_and_error
+from ctk.toolkit.execution.node_values import NOTHING, graph_values, values_and_error
 from ctk.toolkit.execution.private_copy import find_raising_node
 from ctk.toolkit.processes.link import report_alive
 
@@ -48,7 +50,6 @@ Inputs = tuple[object, ...] | None
 """Values for the placeholders of a graph; None: the inputs of its stage."""
 Changes = Mapping[str, Callable[[object], None]]
 """By node, a change of its value in place."""
-_OPERANDS = ("placeholder", "get_attr")
 _SHAPE_KINDS = ("dtype", "shape", "structure")
 
 
@@ -244,7 +245,7 @@ class Checker:
 
         1. The value is unused, or undetermined by the program (comparable_values.py).
         2. A pass may change the type of an inner node, or the order of random draws.
-        3. Rounding explains it: eager moves as far when the operands of the graph do by a bit.
+        3. Rounding explains it (excuses.py): eager moves as far with other roundings.
         """
         if step.after is not None and "." not in name and name not in read_nodes(step.after):
             return True
@@ -258,29 +259,35 @@ class Checker:
         return is_rounded and self._moves_as_far(step, name, before[name], after[name])
 
     def _moves_as_far(self, step: CompileStep, name: str, value: object, other: object) -> bool:
-        """Return whether a value moves as far with neighbours of the operands: a sum that cancels.
+        """Return whether other roundings of the graph before a step move a value as far.
 
-        The neighbouring run is the reference, so its distance counts as eager's own error.
+        Those of the operators inside of the step: a sum that cancels has no order of its own.
         """
-        operands = [node.name for node in step.before.graph.nodes if node.op in _OPERANDS]
-        rows = TABLE[step.numerics]
         try:
-            runs = [self._rerun(step, dict.fromkeys(operands, each)) for each in MOVES]
-        except _CannotRun:  # the program raises on the neighbours
+            runs = [
+                self._rerun(step, around=random_rounding(number)) for number in range(1, FEWEST + 1)
+            ]
+        except _CannotRun:  # the program raises with other roundings
             return False
-        moved = [values[name] for values in runs if name in values]
-        return any(compare_values(name, value, other, each, rows) is None for each in moved)
+        covered = cover(value, other, [values[name] for values in runs if name in values])
+        exact = self._run_before(step, torch.float64).values.get(name)
+        return compare_values(name, value, covered, exact, TABLE[step.numerics]) is None
 
     def _find_undetermined(self, step: CompileStep, values: Values) -> frozenset[str]:
         unwritten = unwritten_nodes(step.before)
         others = self._rerun(step, dict.fromkeys(unwritten, spoil)) if unwritten else {}
         return find_undetermined_values(values, others) if others else frozenset()
 
-    def _rerun(self, step: CompileStep, changed: Changes) -> Values:
-        """Return the values of the graph before a step with changed ones; empty if it cannot run.
+    def _rerun(
+        self,
+        step: CompileStep,
+        changed: Changes = NOTHING,
+        around: AbstractContextManager[None] | None = None,
+    ) -> Values:
+        """Return the values of the graph before a step once more; empty if it cannot run.
 
         Raises:
-            _CannotRun: It raises with the changed values.
+            _CannotRun: It raises with the changed values, or other roundings.
         """
         graph, (stage, given) = step.before, self._before(step)
         modes = self._case.modes
@@ -290,7 +297,8 @@ class Checker:
         is_traced = stage in ("captured", "pre_grad")
         with apply_modes(modes), torch.set_grad_enabled(is_traced and modes.grad):
             try:
-                return graph_values(graph, inputs, changed=changed)
+                with around or nullcontext():
+                    return graph_values(graph, inputs, changed=changed)
             except Exception as error:
                 raise _CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
 

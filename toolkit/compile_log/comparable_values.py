@@ -6,28 +6,22 @@
    without dropout. So the graph runs again with other numbers in those places, and a value that
    changes is undetermined.
 2. Used: an output, a write in place or an effect depends on it.
-3. Stable: a sum that cancels is rounding alone, and another order of its terms gives another one.
-   So the graph runs again on neighbours of its operands, and a value that moves as far is excused.
 
     buffer = empty(4)              undetermined
     copied = copy(buffer, x)       determined: the same in both runs
     unused = copied + 1            determined, but unused
     return copied"""
 
-import math
 import operator
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.clone import overlaps
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_random
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import identical
-from ctk.repro_templates.program.program_play import neighbours
 
 UNWRITTEN = frozenset(
     {
@@ -85,18 +79,6 @@ def spoil(value: object) -> None:
                 value.logical_not_()
             else:
                 value.fill_(97)
-
-
-def move(value: object, *, towards: float) -> None:
-    """Give every float of a tensor its neighbour; expanded memory stays as it is."""
-    if not isinstance(value, torch.Tensor) or value.device.type == "meta":
-        return
-    if not overlaps(value.shape, value.stride()):
-        with torch.no_grad():
-            value.copy_(neighbours(value, towards))
-
-
-MOVES = tuple(partial(move, towards=each) for each in (math.inf, -math.inf))
 
 
 def _is_unwritten(node: Node) -> bool:
