@@ -23,6 +23,9 @@ from ctk.toolkit.oracle.questions.compile_time import part_of
 SHARE = 20
 """The time limit, in those of a slow prefix: it is compiled several times within the limit."""
 
+LEAST_SECONDS = 1.0
+"""The time below which a prefix is not slow, whatever the limit: a busy machine needs as much."""
+
 
 def find_slow_prefix(
     case: Case, answer: Judgement, oracle: Oracle, limit_seconds: float | None
@@ -36,7 +39,7 @@ def find_slow_prefix(
     if limit_seconds is None or not answer.is_out_of_time:
         return None
     names = [node.name for node in case.graph.graph.nodes if node.op in CALLS]
-    slow = Signature("slow-compile", limit=limit_seconds / SHARE)
+    slow = Signature("slow-compile", limit=max(limit_seconds / SHARE, LEAST_SECONDS))
     fast, endless = 0, len(names)
     while endless - fast > 1:
         count = (fast + endless) // 2
