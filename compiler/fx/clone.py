@@ -323,7 +323,7 @@ def _clone_odd(tensor: Tensor, convert: Convert) -> Tensor:
     clone = tensor.detach().clone()
     parts = parts_of(tensor)
     if parts.inner is not None and type(clone) is not type(tensor):  # the class has no `clone`
-        plain = [part for _, part in parts.plain("")]
+        plain = [part for _, part in parts.plain()]
         return cast(
             "Tensor", parts.rebuild(iter(cast("Any", clone_inputs(plain, convert=convert))))
         )

@@ -12,7 +12,7 @@ from typing import Any, cast
 from torch import Tensor
 from torch.nn import Buffer, Parameter
 
-_PLAIN_CLASSES = (Tensor, Parameter, Buffer)
+PLAIN_CLASSES = (Tensor, Parameter, Buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,13 @@ class Parts:
     value: Any
     inner: Mapping[str, "Parts"] | None = None
 
-    def plain(self, name: str) -> Iterator[tuple[str, Tensor]]:
-        """Yield the plain tensors with names."""
+    def plain(self) -> Iterator[tuple[tuple[str, ...], Tensor]]:
+        """Yield the plain tensors with their paths: `("a",)` and `("b",)` of a TwoTensor."""
         if isinstance(self.value, Tensor) and self.inner is None:
-            yield name, self.value
-        for part, inner in (self.inner or {}).items():
-            yield from inner.plain(f"{name.rstrip('_')}_{part.strip('_')}")
+            yield (), self.value
+        for name, part in (self.inner or {}).items():
+            for path, tensor in part.plain():
+                yield (name, *path), tensor
 
     def rebuild(self, tensors: Iterator[Tensor]) -> object:
         """Return a value of the same form with other tensors.
@@ -52,7 +53,7 @@ class Parts:
 
 def parts_of(value: object) -> Parts:
     """Take a value apart."""
-    if not isinstance(value, Tensor) or type(value) in _PLAIN_CLASSES:
+    if not isinstance(value, Tensor) or type(value) in PLAIN_CLASSES:
         return Parts(value)
     if not hasattr(value, "__tensor_flatten__"):  # the class only marks its tensors
         return Parts(value, {"": Parts(value.as_subclass(Tensor))})

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.compiler.torch_compat.fake.fake_tensors import intercept_ops
 from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
@@ -38,7 +39,6 @@ from ctk.repro_templates.graph.random_draws import DRAWS, operator_name
 from ctk.repro_templates.graph.running import generator_states, set_generator_states
 from ctk.repro_templates.graph.settings import default_dtype
 from ctk.repro_templates.numbers.float64 import WIDER
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 
 ACCUMULATED_IN = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 """The dtype in which operators compute, for each dtype that is stored only."""

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.compiler.torch_compat.process.process_state import outside_dispatch_modes
 from ctk.repro_templates.graph.settings import default_device, default_dtype, settings
 from ctk.repro_templates.numbers.layout import NO_LAYOUT, Layout, layout_of
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 
 Modes = Mapping[str, Any]
 """The fields of a case's `Modes`, by name."""

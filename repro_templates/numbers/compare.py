@@ -28,6 +28,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.repro_templates.numbers.errors import (
     Mismatch,
     float_errors,
@@ -35,7 +36,7 @@ from ctk.repro_templates.numbers.errors import (
     integer_errors,
     is_measurable,
 )
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES, plain_parts
+from ctk.repro_templates.numbers.plain_parts import plain_parts
 from ctk.repro_templates.numbers.tolerance import REASSOCIATES, Rows, Tolerance, tolerance_for
 
 

@@ -9,25 +9,16 @@ t.as_subclass(Tagged)         {"": t}                      (it only marks its te
 from collections.abc import Mapping
 
 from torch import Tensor
-from torch.nn import Buffer, Parameter
 
-PLAIN_CLASSES = (Tensor, Parameter, Buffer)
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES, parts_of
 
 
 def plain_parts(tensor: Tensor) -> dict[str, Tensor]:
     """Return the plain tensors of a tensor by their paths in it; a plain one is its own part."""
     if type(tensor) in PLAIN_CLASSES:
         return {"": tensor}
-    flatten = getattr(tensor, "__tensor_flatten__", None)
-    if flatten is None:
-        return {"": tensor.detach().as_subclass(Tensor)}
-    parts = {name: getattr(tensor, name) for name in flatten()[0]}
-    return {
-        f".{name}{place}": plain
-        for name, part in parts.items()
-        if isinstance(part, Tensor)  # others, such as the mesh of a DTensor, hold no numbers
-        for place, plain in plain_parts(part).items()
-    }
+    plain = parts_of(tensor).plain()
+    return {"".join(f".{name}" for name in path if name): part for path, part in plain}
 
 
 def take_apart(values: Mapping[str, object]) -> dict[str, object]:

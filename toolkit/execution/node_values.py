@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.compiler.torch_compat.process.process_state import is_dual, is_in_vmap
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.execute import Outcome, run_private, run_upcast
 from ctk.toolkit.execution.modes import current_modes

@@ -11,6 +11,7 @@ of the class itself shows only in a comparison of the program's calls.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import cast
 
 from torch import Tensor
@@ -41,9 +42,9 @@ def plain_case(case: Case) -> Case:
         return case
     names = input_names(case.graph)
     owners = [
-        (owner, *pair)
+        (owner, _input_name(owner, path), value)
         for owner, each in zip(names, inputs, strict=True)
-        for pair in each.plain(owner)
+        for path, value in each.plain()
     ]
     values = tuple(value for _, _, value in owners)
     try:
@@ -78,12 +79,15 @@ def _trace(case: Case, inputs: list[Parts], values: tuple[Tensor, ...]) -> Graph
             results = run(*(each.rebuild(remaining) for each in inputs))
         flat = results if isinstance(results, tuple | list) else (results,)
         return tuple(
-            part
-            for each in cast("tuple[object, ...]", flat)
-            for _, part in parts_of(each).plain("")
+            part for each in cast("tuple[object, ...]", flat) for _, part in parts_of(each).plain()
         )
 
     return trace_forward(on_parts, clone_inputs(values))
+
+
+def _input_name(owner: str, path: Sequence[str]) -> str:
+    """Return the name of a part of an input: `x_a` of the part `_a` of `x`."""
+    return "_".join([owner.rstrip("_"), *(name.strip("_") for name in path)]) if path else owner
 
 
 def _rename_inputs(graph: GraphModule, names: list[str]) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from ctk.compiler.fx.clone import overlaps, raw_bytes
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
 from ctk.repro_templates.graph.values import placed
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.fillings import core_of, fill_tensor, rewrite_tensor
 from ctk.toolkit.case.formats.tensor_content import Number, index_of, text_of

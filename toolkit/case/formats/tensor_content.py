@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ctk.compiler.fx.clone import raw_bytes, same_bits
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.repro_templates.graph.values import placed
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, core_of, make_filling
 
 Number = bool | int | float | complex

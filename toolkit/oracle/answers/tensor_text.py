@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ctk.compiler.fx.tensor_parts import PLAIN_CLASSES
 from ctk.compiler.torch_compat.fake.fake_tensors import is_fake, sparse_parts
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES, plain_parts
+from ctk.repro_templates.numbers.plain_parts import plain_parts
 
 Read = Callable[[Tensor], str]
 """Returns a digest of the values of a tensor."""
