@@ -24,7 +24,7 @@ SHARE = 20
 """The time limit, in those of a slow prefix: it is compiled several times within the limit."""
 
 LEAST_SECONDS = 1.0
-"""The time below which a prefix is not slow, whatever the limit: a busy machine needs as much."""
+"""The time below which a prefix is not slow under any limit: a busy machine needs as much."""
 
 
 def find_slow_prefix(
