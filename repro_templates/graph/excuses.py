@@ -128,30 +128,31 @@ def vary_rounding(
     """
     names = list(dict.fromkeys(mismatch.name for mismatch in found))
     values = {name: (eager.values.get(name), compiled.values.get(name)) for name in names}
-    runs: list[Run] = []
-    patched, left = compiled, tuple(found)
+    seen: dict[str, list[object]] = {name: [] for name in names}
+    runs, patched, left = 0, compiled, tuple(found)
     for number in range(1, RUNS + 1):
         try:
-            runs.append(vary(Variation(rounding=number)))
+            run = vary(Variation(rounding=number))
         except Exception:  # with other roundings the program may raise: this run has no values
             continue
-        if len(runs) < FEWEST:
+        runs += 1
+        for name in names:
+            seen[name].append(run.values.get(name))
+        if runs < FEWEST:
             continue
-        seen = {name: [run.values.get(name) for run in runs] for name in names}
         covered = {name: cover(*pair, seen[name]) for name, pair in values.items()}
         patched = replace(compiled, values={**compiled.values, **covered})
         compared = compare_runs(eager.values, patched.values, exact)
         left = tuple(mismatch for mismatch in compared if mismatch.name in values)
         if not left:
             break
-        if len(runs) >= ENOUGH and all(is_hopeless(*values[m.name], seen[m.name]) for m in left):
+        if runs >= ENOUGH and all(is_hopeless(*values[m.name], seen[m.name]) for m in left):
             break
-    if len(runs) < FEWEST or left == tuple(found):
+    if runs < FEWEST or left == tuple(found):
         return None
     gone = [m for m in found if m.name not in {each.name for each in left}] or list(found)
     first = gone[0]
-    seen_there = [run.values.get(first.name) for run in runs]
-    return Excuse(patched, left, describe_spread(first, *values[first.name], seen_there))
+    return Excuse(patched, left, describe_spread(first, *values[first.name], seen[first.name]))
 
 
 def cover(eager: object, compiled: object, seen: Sequence[object]) -> object:

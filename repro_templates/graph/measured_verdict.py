@@ -81,10 +81,10 @@ def slow_compile_failure(
             raise
         except BaseException as error:  # also sys.exit, if the compiler calls it
             return describe(error, program.expected)
-    told = f"{found:.2f} s, that of an almost empty program {empty:.2f} s"
-    print(f"the compile takes {told}")
+    figures = f"{found:.2f} s, that of an almost empty program {empty:.2f} s"
+    print(f"the compile takes {figures}")
     is_slow = is_slow_compile(found, empty, limit)
-    return ("slow-compile", "the compile", told) if is_slow else None
+    return ("slow-compile", "the compile", figures) if is_slow else None
 
 
 def find_measured_failure(

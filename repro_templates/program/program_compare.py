@@ -117,7 +117,8 @@ class EagerPlays:
             return self.again
         if variation not in self._varied:
             how = replace(self.how, seed=self.how.seed + variation.seed, varied=variation)
-            self._varied[variation] = self._play(how)
+            played = self._play(how)
+            self._varied[variation] = [*map(_share_values, self.first, played)]
         played = self._varied[variation]
         for own, call in zip(self.first, played, strict=True):
             if own.error is None and call.error is not None:
@@ -352,6 +353,19 @@ def _is_repeated(eager: EagerPlays, index: int, name: str) -> bool:
 
 def _has_results(names: Sequence[str]) -> bool:
     return any(name.startswith("out") for name in names)
+
+
+def _share_values(own: Played, call: Played) -> Played:
+    """Return a varied call that holds the tensors of the first play where they are equal.
+
+    Weights are mostly equal in all plays, and as large as the memory allows.
+    """
+    first = own.run.values
+    values = {
+        name: first[name] if name in first and identical(first[name], value) else value
+        for name, value in call.run.values.items()
+    }
+    return replace(call, run=replace(call.run, values=values))
 
 
 def _judge_numbers(
