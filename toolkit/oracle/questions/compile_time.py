@@ -148,15 +148,15 @@ def judge_compile_time(
         observer.log.events.extend(whole.log.events)
     if whole.error is not None:
         return whole.error
-    told = f"{whole.seconds:.2f} s for {_count(case)}"
+    figures = f"{whole.seconds:.2f} s for {_count(case)}"
     if not is_slow_compile(whole.seconds, watch.empty, expected.limit):
         base = f"{watch.empty:.2f} s for an almost empty program"
-        return Judgement(Verdict.PASSES, detail=f"the compile takes {told}, {base}")
+        return Judgement(Verdict.PASSES, detail=f"the compile takes {figures}, {base}")
     growth = measure_growth(case, whole, watch, is_known=bool(expected.message))
     if growth is None:
         unknown = "its halves do not compile alone, so its growth is unknown"
-        return Judgement(Verdict.INVALID, detail=f"the compile takes {told}; {unknown}")
-    detail = f"{told}; {growth.words}"
+        return Judgement(Verdict.INVALID, detail=f"the compile takes {figures}; {unknown}")
+    detail = f"{figures}; {growth.words}"
     if not growth.is_steep:
         return Judgement(Verdict.PASSES, detail=f"the compile takes {detail}")
     seen = replace(expected, where=growth.where or None, message=detail)
@@ -184,8 +184,10 @@ def measure_growth(
         halves = [watch.time(half) for half in parts if half is not None]
         if any(half.error is not None for half in halves):
             return None
-        told = " and ".join(f"{half.seconds:.2f} s" for half in halves)
-        words = f"its halves take {told}" if part is case else f"halves of {_count(part)}: {told}"
+        figures = " and ".join(f"{half.seconds:.2f} s" for half in halves)
+        words = (
+            f"its halves take {figures}" if part is case else f"halves of {_count(part)}: {figures}"
+        )
         watch.time_empty(case)
         own, both = watch.own(timed), sum(half.seconds for half in halves) - watch.empty
         if timed.seconds >= GROWTH * both:

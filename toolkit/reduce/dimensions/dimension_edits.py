@@ -145,9 +145,8 @@ def sizing_of(case: Case, facts: Facts) -> Sizing | Untraceable:
 def _sizing(case: Case) -> Sizing | Untraceable:
     try:
         sizing = Sizing(case, solve_relations(trace_sizes(case)))
-    except (
-        Exception
-    ) as error:  # data decides, an operator has no fake implementation, a size is NaN
+    except Exception as error:
+        # Data decides, an operator has no fake implementation, or a size is NaN.
         return Untraceable(error_line(error))
     if sizing.check({}) is None:
         return Untraceable("it does not run on them as it is")
