@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.compare import CompileComparison, compare_logs
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.importers import Inputs, Subject
@@ -16,7 +16,7 @@ from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.options import AskOptions, CaseOptions
 from ctk.toolkit.oracle.open_subject import most_telling, open_subject
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.questions.judge import judge
+from ctk.toolkit.oracle.questions.judge import conclude, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ def _describe(judgement: Judgement) -> str:
     """Return an adjective for the results of one side."""
     if judgement.is_no_failure:
         return "correct"
+    if judgement.verdict is Verdict.INVALID:
+        return "not compared with eager"
     return "wrong" if judgement.fails else judgement.verdict.value
 
 
@@ -142,4 +144,4 @@ def diff_case(case: Case, left: Side, right: Side) -> GraphDiff:
 
 def _observe_case(case: Case) -> tuple[Judgement, CompileLog]:
     recorder = Recorder(keep_calls=True)
-    return judge(case, expected=None, observer=recorder), recorder.log
+    return conclude(judge(case, expected=None, observer=recorder)), recorder.log

@@ -7,6 +7,7 @@ import torch
 
 import ctk
 from ctk.compiler.errors import ConfigError
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.cli.commands.diff import sides_of
 from ctk.toolkit.compile_log.compare import graph_structure
@@ -68,6 +69,21 @@ class TestDiff:
         report = ctk.diff(program, left=Side(), right=Side())
         assert report.is_same
         assert "the same, step by step" in str(report)
+
+    def test_a_program_that_raises_alike_is_not_compared(self, tmp_path: Path) -> None:
+        out_of_range = """
+import torch
+
+def model():
+    return lambda x, i: x.index_select(0, i)
+
+def inputs():
+    return (torch.ones(3), torch.tensor([7]))
+"""
+        program = write(tmp_path, "net.py", out_of_range)
+        report = ctk.diff(program, left=Side(), right=Side())
+        assert report.judgement.verdict is Verdict.INVALID
+        assert "both are not compared with eager" in str(report)
 
     def test_a_pass_of_one_side_only(self, program: Path) -> None:
         report = ctk.diff(program, left=Side(), right=Side(config=careless(program)))
