@@ -6,7 +6,9 @@ of eager or of the compiled program: a wrong value beside it is still a failure.
 | entry | the condition |
 |---|---|
 | `CHECKPOINT` | eager, where a recomputation leaves statistics as they are |
+| `AUTOCAST` | eager, with its backward under the autocast of its forward |
 | `NUMPY` | compiled, with numpy's own random stream |
+| `SCALARS` | an array without dimensions for a number of numpy, of its dtype and value |
 """
 
 from collections.abc import Callable
@@ -46,12 +48,23 @@ CHECKPOINT = Documented(
     "the compiled program updates statistics of a checkpointed region once; eager runs the region"
     " twice, and updates them twice",
 )
+AUTOCAST = Documented(
+    "backward-autocast",
+    "https://docs.pytorch.org/docs/stable/torch.compiler_backward.html",
+    "the compiled program runs backward under the autocast of its forward; eager runs it as it is"
+    " called, outside",
+)
 NUMPY = Documented(
     "numpy-random-stream",
     "https://docs.pytorch.org/docs/stable/torch.compiler_faq.html",
     "the compiled program draws numpy's random numbers from torch's generator",
 )
-DOCUMENTED = (CHECKPOINT, NUMPY)
+SCALARS = Documented(
+    "numpy-scalars",
+    "https://docs.pytorch.org/docs/stable/torch.compiler_faq.html",
+    "the compiled program returns numbers of numpy as arrays without dimensions",
+)
+DOCUMENTED = (CHECKPOINT, AUTOCAST, NUMPY, SCALARS)
 
 NUMPYS_STREAM = {"torch._dynamo.config.use_numpy_random_stream": True}
 """The setting with which compiled programs draw numpy's random numbers."""

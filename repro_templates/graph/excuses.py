@@ -25,10 +25,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ctk.repro_templates.graph.documented import CHECKPOINT, recomputing_once
+from ctk.repro_templates.graph.documented import (
+    AUTOCAST,
+    CHECKPOINT,
+    Documented,
+    recomputing_once,
+)
 from ctk.repro_templates.graph.fresh_memory import CONTENTS, filled_memory
 from ctk.repro_templates.graph.rounding import random_rounding
-from ctk.repro_templates.graph.running import Run
+from ctk.repro_templates.graph.running import Run, autocast_in_backward
 from ctk.repro_templates.numbers.compare import compare_runs
 from ctk.repro_templates.numbers.errors import FACTOR, Mismatch, as_dense, identical
 
@@ -66,6 +71,7 @@ class Variation:
         rounding: Number of the random roundings, from 1; 0: eager's own.
         contents: Index of the contents of fresh memory; None: as they are.
         recomputes: Whether the recomputation of a checkpoint updates statistics.
+        autocasts_backward: Whether backward runs under the autocast of forward.
         numpy_seed: The seed of numpy is raised by so much.
         only: Place of the only allocation with contents, in the order of the run; None: all.
         repeat: Number of the repetition of an equal run; 0: the first one.
@@ -76,6 +82,7 @@ class Variation:
     contents: int | None = None
     only: int | None = None
     recomputes: bool = True
+    autocasts_backward: bool = False
     numpy_seed: int = 0
     repeat: int = 0
 
@@ -92,6 +99,8 @@ def varied(variation: Variation, allocated: list[str]) -> AbstractContextManager
         return filled_memory(variation.contents, allocated, variation.only)
     if not variation.recomputes:
         return recomputing_once()
+    if variation.autocasts_backward:
+        return autocast_in_backward()
     return random_rounding(variation.rounding) if variation.rounding else nullcontext()
 
 
@@ -338,23 +347,53 @@ def _find_allocation(name: str, runs: Sequence[Run], vary: Vary) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def explain_by_checkpoint(
-    eager: Run, compiled: Run, found: Sequence[Mismatch], vary: Vary
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The condition under which eager shows a documented difference.
+
+    Attributes:
+        starts: Beginnings of the names of values that may differ.
+        is_exact: Whether the float64 run measures the values under the condition too.
+    """
+
+    documented: Documented
+    variation: Variation
+    starts: tuple[str, ...]
+    is_exact: bool
+
+
+CONDITIONS = (
+    Condition(CHECKPOINT, Variation(recomputes=False), ("in", "held"), is_exact=False),
+    Condition(AUTOCAST, Variation(autocasts_backward=True), ("grad_",), is_exact=True),
+)
+
+
+def explain_by_documentation(
+    condition: Condition,
+    eager: Run,
+    compiled: Run,
+    found: Sequence[Mismatch],
+    exact: Mapping[str, object] | None,
+    vary: Vary,
 ) -> Excuse | None:
-    """Return the mismatches that remain where eager updates statistics once; None if all do."""
-    try:
-        once = vary(Variation(recomputes=False))
-    except Exception:  # it needs the second update
-        return None
+    """Return the mismatches that remain under a condition of eager; None if all do."""
     names = {mismatch.name for mismatch in found}
-    same = [name for name in names if identical(eager.values.get(name), once.values.get(name))]
-    left = [m for m in compare_runs(once.values, compiled.values) if m.name in names]
+    if not any(name.startswith(condition.starts) for name in names):
+        return None
+    try:
+        other = vary(condition.variation)
+    except Exception:  # the program raises under it
+        return None
+    same = [name for name in names if identical(eager.values.get(name), other.values.get(name))]
+    truth = exact if condition.is_exact else None
+    left = [m for m in compare_runs(other.values, compiled.values, truth) if m.name in names]
     left += [m for m in found if m.name in same]
     if len({m.name for m in left}) == len(names):
         return None
     gone = {name: eager.values[name] for name in names - {m.name for m in left}}
     patched = replace(compiled, values={**compiled.values, **gone})
-    return Excuse(patched, tuple(m for m in found if m.name not in gone), str(CHECKPOINT))
+    kept = tuple(m for m in found if m.name not in gone)
+    return Excuse(patched, kept, str(condition.documented))
 
 
 def describe_spread(

@@ -30,10 +30,11 @@ from typing import Literal
 
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.excuses import (
+    CONDITIONS,
     NO_VARIATION,
     Variation,
     Vary,
-    explain_by_checkpoint,
+    explain_by_documentation,
     vary_memory,
     vary_rounding,
 )
@@ -51,8 +52,6 @@ NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""
 
 EXCUSED = "differs from eager, but is not farther than eager from the float64 run"
-KEPT = ("in", "held")
-"""Beginnings of the names of tensors that a program keeps."""
 
 OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
 
@@ -167,10 +166,10 @@ def _excuse(
 ) -> RunJudgement:
     """Leave out the mismatches that eager makes itself; without any other they are excused."""
     wrong, answer, detail = found.mismatches, found.answer, found.detail
-    if any(mismatch.name.startswith(KEPT) for mismatch in wrong):
-        once = explain_by_checkpoint(eager, compiled, wrong, vary)
-        if once is not None:
-            compiled, wrong, answer, detail = once.compiled, once.left, "documented", once.detail
+    for condition in CONDITIONS:
+        told = explain_by_documentation(condition, eager, compiled, wrong, exact, vary)
+        if told is not None:
+            compiled, wrong, answer, detail = told.compiled, told.left, "documented", told.detail
     numbers = [mismatch for mismatch in wrong if mismatch.kind in NUMBERS]
     rounded = vary_rounding(eager, compiled, numbers, exact, vary) if numbers else None
     if rounded is not None:

@@ -8,6 +8,7 @@ position), `held_NAME` (tensors that the program holds, after the run) and, with
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,6 +26,10 @@ Modes = Mapping[str, Any]
 
 State = Callable[[Modes], AbstractContextManager[None]]
 """Sets one kind of global state as in the modes."""
+
+
+_IN_BACKWARD = ContextVar("_IN_BACKWARD", default=False)
+"""Whether autocast is on in backward as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,9 +97,20 @@ def results(
     values |= {f"held_{name}": clone_value(tensor) for name, tensor in held.items()}
     if modes["backward"]:
         # Users call backward() outside of autocast.
-        with enter_states(states, {**modes, "autocast": ()}):
+        regions = modes["autocast"] if _IN_BACKWARD.get() else ()
+        with enter_states(states, {**modes, "autocast": regions}):
             values |= gradients(outputs, tensors)
     return values, layout
+
+
+@contextlib.contextmanager
+def autocast_in_backward() -> Generator[None, None, None]:
+    """Run the backward of runs inside under the autocast of their forward."""
+    token = _IN_BACKWARD.set(True)
+    try:
+        yield
+    finally:
+        _IN_BACKWARD.reset(token)
 
 
 def leaves(value: object) -> list[object]:

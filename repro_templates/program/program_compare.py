@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused, count_of
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.graph.documented import NUMPY, NUMPYS_STREAM
+from ctk.repro_templates.graph.documented import NUMPY, NUMPYS_STREAM, SCALARS
 from ctk.repro_templates.graph.exceptions import Raised, alike, is_missing
 from ctk.repro_templates.graph.excuses import NO_VARIATION, Variation
 from ctk.repro_templates.graph.judging import EXCUSES, NUMBERS, RunAnswer, RunJudgement, judge_runs
@@ -27,6 +27,7 @@ from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import identical
 from ctk.repro_templates.program.program_aliases import ALIASES
+from ctk.repro_templates.program.program_nested import with_arrays
 from ctk.repro_templates.program.program_play import How, Played
 
 FAR = 0.25
@@ -282,17 +283,30 @@ def _compare_calls(
     outcome = _compare_errors(eager, index, expected, seen)
     if outcome is not None and outcome.answer != "passes":
         return outcome
-    if expected.form != seen.form:
-        detail = f"{seen.form}, eager gives {expected.form}"
-        if eager.again[index].form != expected.form:
-            return Comparison("flaky", detail=f"two eager runs differ: {detail}")
-        return Comparison("fails", (CallDifference("structure", "out", detail),))
+    types = _compare_types(eager, index, expected, seen)
+    if types is not None and types.answer != "documented":
+        return types
     numbers = _compare_results(eager, index, expected.run, seen.run, strides=strides)
     state = tuple(_differing_state(eager, index, expected.run.values, seen.run.values))
     if state:
         wrong = numbers.differences if numbers.answer == "fails" else ()
         return Comparison("fails", (*wrong, *state), detail=numbers.detail)
-    return numbers if outcome is None or numbers.answer != "passes" else outcome
+    return (types or outcome or numbers) if numbers.answer == "passes" else numbers
+
+
+def _compare_types(
+    eager: EagerPlays, index: int, expected: Played, seen: Played
+) -> Comparison | None:
+    """Compare the types of the results; None if they are equal."""
+    if expected.form == seen.form:
+        return None
+    detail = f"{seen.form}, eager gives {expected.form}"
+    if eager.again[index].form != expected.form:
+        return Comparison("flaky", detail=f"two eager runs differ: {detail}")
+    difference = CallDifference("structure", "out", detail)
+    if with_arrays(expected.form) == seen.form:
+        return Comparison("documented", (difference,), detail=str(SCALARS))
+    return Comparison("fails", (difference,))
 
 
 def _compare_errors(

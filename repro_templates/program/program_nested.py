@@ -9,6 +9,7 @@ class is compared by its type.
 """
 
 import dataclasses
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,12 @@ PLAIN = (
 
 COMPARED_AS_THEY_ARE = bool | int | float | complex | str | None
 """Types compared as they are; other plain values are compared by their texts."""
+
+NUMBERS = "biuf"
+"""Kinds of numpy's dtypes that tensors of at most eight bytes an element have."""
+
+NUMPY_NUMBER = "numpy."
+"""Beginning of the type of a number of numpy in a form."""
 
 MOST_LEAVES = 20_000
 """Limit of the leaves of one value; a program may hold all data that it has read."""
@@ -58,8 +65,8 @@ def leaves_of(value: object, path: str = "", items: Items | None = None) -> Iter
     told = 0
     while todo and told < MOST_LEAVES:
         leaf = todo.pop()
-        plain = isinstance(leaf.value, PLAIN)
-        inner = None if plain else _inner(leaf, seen, items or items_of)
+        is_plain = isinstance(leaf.value, PLAIN) or _is_single(leaf.value)
+        inner = None if is_plain else _inner(leaf, seen, items or items_of)
         if inner is None:
             told += 1
             yield leaf
@@ -125,11 +132,30 @@ def is_array(value: object) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
+def is_numpy_number(value: object) -> bool:
+    """Return whether a value is a number of numpy with the dtype of a tensor."""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and _has_tensor_dtype(value)
+
+
+def _is_single(value: object) -> bool:
+    """Return whether a value is a number of numpy, or an array without dimensions in its place."""
+    return is_numpy_number(value) or (is_array(value) and cast("Any", value).ndim == 0)
+
+
+def _has_tensor_dtype(value: object) -> bool:
+    dtype = cast("Any", value).dtype
+    is_real = dtype.kind in NUMBERS and dtype.itemsize <= 8
+    return dtype.isnative and (is_real or (dtype.kind == "c" and dtype.itemsize <= 16))
+
+
 def form_of(value: object, *, depth: int = 12) -> str:
     """Return the types of a nested value as one text: `(Tensor, {a: [Tensor, int]})`."""
     name = type(value).__qualname__
     if isinstance(value, Tensor):
         return name + _lies_where(value)
+    if is_numpy_number(value):
+        return NUMPY_NUMBER + name
     if isinstance(value, PLAIN) or is_array(value) or not depth:
         return name
     items = items_of(value)
@@ -142,6 +168,11 @@ def form_of(value: object, *, depth: int = 12) -> str:
     told = ", ".join(parts)
     marks = {"tuple": f"({told})", "list": f"[{told}]", "dict": f"{{{told}}}"}
     return marks.get(name, f"{name}({told})")
+
+
+def with_arrays(form: str) -> str:
+    """Return a form with an array in the place of each number of numpy."""
+    return re.sub(rf"\b{re.escape(NUMPY_NUMBER)}\w+", "ndarray", form)
 
 
 def _key(key: object) -> str:
@@ -164,9 +195,10 @@ def _lies_where(tensor: Tensor) -> str:
 
 def as_value(leaf: object) -> object:
     """Return a leaf as it is compared: a tensor for an array, numbers, else a text."""
+    if is_numpy_number(leaf):
+        return torch.from_numpy(cast("Any", leaf).reshape(1).copy()).reshape(())
     if isinstance(leaf, Tensor | COMPARED_AS_THEY_ARE):
         return leaf
     if not is_array(leaf):
         return f"{type(leaf).__name__} {leaf!r}"
-    array = cast("Any", leaf)
-    return torch.from_numpy(array.copy()) if array.dtype.kind in "biufc" else repr(array)
+    return torch.from_numpy(cast("Any", leaf).copy()) if _has_tensor_dtype(leaf) else repr(leaf)
