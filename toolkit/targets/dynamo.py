@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -162,7 +162,12 @@ def observe_graphs(
     observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
     made = WatchedGraph(observer, "captured", captured, (kernel,))
     run = watch_calls(lambda args: compiled(*args), made)
-    return lambda *args: run(list(args))
+
+    @wraps(compiled, updated=())  # its state is the user's (python_state.py)
+    def call_graph(*args: object) -> object:
+        return run(list(args))
+
+    return call_graph
 
 
 def _veto_backend(

@@ -33,3 +33,21 @@ def comparing(call: ComparedCall) -> Generator[None]:
         yield
     finally:
         _RUNNING.reset(token)
+
+
+_IN_EAGER: ContextVar[bool] = ContextVar("ctk_captured_graphs_in_eager", default=False)
+
+
+def are_graphs_in_eager() -> bool:
+    """Return whether watched graphs run as they were captured, in this thread."""
+    return _IN_EAGER.get()
+
+
+@contextmanager
+def graphs_in_eager() -> Generator[None]:
+    """Run each watched graph as it was captured, without its compiler, inside the block."""
+    token = _IN_EAGER.set(True)
+    try:
+        yield
+    finally:
+        _IN_EAGER.reset(token)

@@ -16,6 +16,9 @@ The program is not affected: the check runs on copies of all state that the grap
 4. Its first call differs from later ones (TorchScript on a GPU profiles it, then fuses, with other
    roundings): a twin is checked, so that the program's first call is still the first.
 
+A compiled graph that is a Python function of the user may keep state, such as a count of its calls:
+the check restores it (python_state.py), so that the program's own call finds it as it was.
+
 Cost of each checked call: two copies of inputs and held state (weights included), the graph in
 eager, the compiled graph with its backward pass when gradients are on (which compiles a lazy
 backward now instead of later), a compile of the twin, and, if a bit differs, the graph in float64.
@@ -47,7 +50,7 @@ from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.execution.modes import keep_default_dtype
 from ctk.toolkit.execution.private_copy import held_state
-from ctk.toolkit.execution.python_state import keep_python_state
+from ctk.toolkit.execution.python_state import keep_python_state, keep_state
 from ctk.toolkit.oracle.questions.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.watch.announce import Subject
 
@@ -115,7 +118,7 @@ def check_call(
             results.
     """
     try:
-        with without_saved_tensor_hooks():
+        with without_saved_tensor_hooks(), keep_state([compiled]):
             return _check(case, subject, compiled, log)
     except Exception as error:  # an error of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)

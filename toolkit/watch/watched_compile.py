@@ -43,7 +43,7 @@ from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.targets.reporting import raise_as_backend
 from ctk.toolkit.watch.announce import Subject
-from ctk.toolkit.watch.compared_call import ComparedCall, compared_call
+from ctk.toolkit.watch.compared_call import ComparedCall, are_graphs_in_eager, compared_call
 from ctk.toolkit.watch.dump import DumpWriter, compute_guarded
 from ctk.toolkit.watch.first_call import check_call, hold_compile_lock
 from ctk.toolkit.watch.state_copy import StateCopy, copy_state
@@ -122,10 +122,10 @@ class _Watch:
         return lambda *args: self._call(compiled, args)
 
     def _call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        if self._state == "eager" or are_graphs_in_eager():
+            return self._watched.case.graph(*args)
         if self._state == "first call":
             return self._first_call(compiled, args)
-        if self._state == "eager":
-            return self._watched.case.graph(*args)
         call = compared_call()
         if call is not None and self._options.check != "off":
             return self._compared_call(compiled, args, call)

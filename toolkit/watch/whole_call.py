@@ -7,12 +7,19 @@ mutated arguments, parameters and buffers, aliasing, Python state.
     fork the process                                    process_fork.py
     make the program's own call
     make the call in eager, in a fork                   equal: done
-    different: repeat it in eager, with Dynamo's backend `eager`, and freshly compiled
+    different: repeat it, in eager, with Dynamo's backend `eager`, and freshly compiled
 
-A difference counts in three cases: Dynamo's backend `eager` shows it as well (layer dynamo); it is
-at a later call, and a fresh compile does not show it (guards); it concerns aliasing, Python state,
-nesting or exceptions, which no graph can show (layer runtime). Other numbers are left to the check
-of the graph, which has a float64 reference.
+A difference counts if the call shows it again, in two forks. Each layer has a counterfactual, and
+each is asked twice:
+
+1. Dynamo's backend `eager` shows it as well, eager does not: dynamo (capture).
+2. A fresh compile does not show it, and the graphs that were captured do, each in eager: dynamo
+   (guards).
+3. It concerns aliasing, Python state, nesting or exceptions, which no graph can show, and Dynamo's
+   backend `eager` does not show it: runtime.
+
+Where two answers differ, no layer is named. Other numbers are left to the check of the graph, which
+has a float64 reference.
 
 In a process that cannot be forked, and inside of a compared call, only the graphs are compared.
 `fallback` has no effect: the program's call was made already.
@@ -46,12 +53,12 @@ from ctk.repro_templates.program.program_play import How, Played, one_call, what
 from ctk.repro_templates.program.program_sides import Died, play_by
 from ctk.repro_templates.program.program_state import tensors_of
 from ctk.repro_templates.program.program_values import pack
-from ctk.toolkit.case.failure import FailureKind, Signature
+from ctk.toolkit.case.failure import FailureKind, FailureOrigin, Signature
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.watch.compared_call import ComparedCall, compared_call, comparing
+from ctk.toolkit.end_to_end.answer import LATER_CALL, EndToEnd
+from ctk.toolkit.watch.compared_call import ComparedCall, compared_call, comparing, graphs_in_eager
 from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
 from ctk.toolkit.watch.watch_session import CallPart, Failure, WatchSession
@@ -163,34 +170,44 @@ class WatchedCalls:
         if comparison.answer == "flaky":
             return None, "by_graph", comparison.detail
         if comparison.answer == "fails":
-            return self._find_layer(keeper, eager, comparison.differences), "whole", ""
+            twice = _Twice(eager, keeper)
+            shown = twice.compare("again").shown_of(comparison.differences)
+            if not shown:
+                return None, "by_graph", "made again, it does not differ from eager in the same way"
+            return self._find_layer(twice, shown), "whole", ""
         if real.error is not None:
             return None, "skipped", f"eager raises {real.error.name} as well"
         return None, "whole", ""
 
     def _find_layer(
-        self, keeper: Keeper, eager: EagerPlays, differences: Sequence[CallDifference]
+        self, twice: "_Twice", differences: Sequence[CallDifference]
     ) -> EndToEnd | None:
         """Return the first difference that counts, with its layer; None if none counts."""
-        dynamo_only = _compare_with(eager, keeper, "dynamo")
-        names = {difference.name for difference in dynamo_only.differences}
-        captured = [difference for difference in differences if difference.name in names]
-        if captured:
+        dynamo_only = twice.compare("dynamo")
+        captured = dynamo_only.shown_of(differences)
+        if captured and twice.compare("eager").answer == "passes":
             evidence = "with Dynamo's backend `eager` the call gives the same wrong result"
-            return self._answer(captured[0], "dynamo", "capture", evidence)
-        if self.made > 1 and _compare_with(eager, keeper, "fresh").answer == "passes":
-            evidence = f"freshly compiled before call {self.made}, it agrees with eager"
-            return self._answer(differences[0], "dynamo", "guards", evidence, confirmed=True)
+            return self._answer(captured[0], "dynamo", "capture", (evidence,))
+        fresh = twice.compare("fresh") if self.made > 1 else None
+        evidence = f"freshly compiled before call {self.made}, it agrees with eager"
+        later = (evidence,) if fresh is not None and fresh.answer == "passes" else ()
+        if later and (stale := twice.compare("captured").shown_of(differences)):
+            more = "with each captured graph in eager, it gives the same wrong result"
+            return self._answer(stale[0], "dynamo", "guards", (*later, more), confirmed=True)
         outside = [difference for difference in differences if difference.kind in NO_GRAPH_SHOWS]
+        if not outside:
+            return None
         evidence = f"with Dynamo's backend `eager` {_EVIDENCE[dynamo_only.answer]}"
-        return self._answer(outside[0], "runtime", "", evidence) if outside else None
+        layer = "runtime" if dynamo_only.answer == "passes" else None
+        cause = LATER_CALL if later and layer else ""
+        return self._answer(outside[0], layer, cause, (evidence, *later))
 
     def _answer(
         self,
         difference: CallDifference,
-        layer: Any,
+        layer: FailureOrigin | None,
         cause: str,
-        evidence: str,
+        evidence: tuple[str, ...],
         *,
         confirmed: bool = False,
     ) -> EndToEnd:
@@ -205,7 +222,7 @@ class WatchedCalls:
             layer=layer,
             cause="side_effects" if is_state else cause,
             line=_line_of(self.function),
-            evidence=(evidence,),
+            evidence=tuple(f"{each}, twice" for each in evidence),
             confirmed=confirmed,
         )
 
@@ -224,15 +241,22 @@ class WatchedCalls:
     def _play(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], way: str
     ) -> Mapping[str, object]:
-        """Make the call in a fork: in eager, with Dynamo's backend `eager`, or freshly compiled."""
+        """Make the call in a fork.
+
+        Args:
+            way: `eager`; `again`, as the program makes it; `fresh`, compiled anew; `captured`, as
+                the program makes it, with each captured graph in eager; `dynamo`, with Dynamo's
+                backend `eager`.
+        """
         _IN_COPY.set(True)
         around: AbstractContextManager[Any] = nullcontext()
-        call = self.function
+        call = self.function if way in ("eager", "dynamo") else self.compiled
         if way == "eager":
             around = eager_stance()
-        else:
+        elif way == "captured":
+            around = graphs_in_eager()
+        elif way in ("dynamo", "fresh"):
             torch.compiler.reset()
-            call = self.compiled
         if way == "dynamo":
             call = torch.compile(self.function, backend="eager", dynamic=self.dynamic)
         with around:
@@ -256,13 +280,44 @@ def _play_in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
     return play_by(lambda *_: keeper.ask("eager"), False, how)
 
 
-def _compare_with(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
-    """Compare the call, made in another way, with eager; `flaky` if its fork ended."""
-    try:
-        played = play_by(lambda *_: keeper.ask(way), True, eager.how)
-    except (Died, CannotTell) as end:
-        return Comparison("flaky", detail=str(end))
-    return compare_plays(eager, played, strides=False)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """How a call, made in some way, compares with eager in two forks.
+
+    Attributes:
+        names: The results that differ in both.
+    """
+
+    answer: str
+    names: frozenset[str] = frozenset()
+
+    def shown_of(self, differences: Sequence[CallDifference]) -> list[CallDifference]:
+        """Return the differences that are in both."""
+        return [difference for difference in differences if difference.name in self.names]
+
+
+@dataclass(frozen=True, slots=True)
+class _Twice:
+    """Asks each question twice."""
+
+    eager: EagerPlays
+    keeper: Keeper
+
+    def compare(self, way: str) -> _Answer:
+        """Compare the call with eager; `flaky` if a fork ended, or two answers differ."""
+        first = self._compare_once(way)
+        second = self._compare_once(way) if first.answer != "flaky" else first
+        if first.answer != second.answer:
+            return _Answer("flaky")
+        names = ({each.name for each in found.differences} for found in (first, second))
+        return _Answer(first.answer, frozenset.intersection(*map(frozenset, names)))
+
+    def _compare_once(self, way: str) -> Comparison:
+        try:
+            played = play_by(lambda *_: self.keeper.ask(way), True, self.eager.how)
+        except (Died, CannotTell) as end:
+            return Comparison("flaky", detail=str(end))
+        return compare_plays(self.eager, played, strides=False)
 
 
 def _root(function: Callable[..., Any]) -> object:

@@ -172,3 +172,49 @@ def test_healthy_programs_pass_all_their_calls(tmp_path):
             optimizer.zero_grad()
     assert hooks.session.failures == []
     assert hooks.session.checked >= 8
+
+
+class Negating:
+    def __init__(self, gm):
+        self.gm, self.calls = gm, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return tuple(-x for x in self.gm(*args)) if self.calls == 3 else self.gm(*args)
+
+
+def negating_object(gm, example_inputs):
+    return Negating(gm)
+
+
+def negating_closure(gm, example_inputs):
+    calls = 0
+
+    def call(*args):
+        nonlocal calls
+        calls += 1
+        return tuple(-x for x in gm(*args)) if calls == 3 else gm(*args)
+
+    return call
+
+
+COUNTS = {"calls": 0}
+
+
+def negating_global(gm, example_inputs):
+    def call(*args):
+        COUNTS["calls"] += 1
+        return tuple(-x for x in gm(*args)) if COUNTS["calls"] == 3 else gm(*args)
+
+    return call
+
+
+@pytest.mark.filterwarnings("ignore:ctk")
+@pytest.mark.parametrize("backend", [negating_object, negating_closure, negating_global])
+def test_checks_are_no_calls_for_a_backend_that_counts(tmp_path, backend):
+    COUNTS["calls"] = 0
+    with watching(tmp_path) as hooks:
+        program = torch.compile(lambda x: x.exp() + 1, backend=backend)
+        signs = [bool((program(torch.arange(3.0) + k) > 0).all()) for k in range(5)]
+    assert cases_of(hooks.session) == ["graph0_call3"]
+    assert signs == [True, True, False, True, True], "as without a watch"

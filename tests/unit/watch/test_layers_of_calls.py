@@ -1,0 +1,147 @@
+"""A layer of a watched call is named only if each of its questions has the same answer twice."""
+
+import json
+
+import pytest
+import torch
+
+from ctk.toolkit.watch.hooks import install
+from ctk.toolkit.watch.process_fork import Keeper
+
+
+def watching(folder, **options):
+    return install(dump=folder, check="output", **{"on_failure": "warn", "calls": 4, **options})
+
+
+def returning_its_input(gm, example_inputs):
+    """Share the memory of the input from the second call on."""
+    calls = []
+
+    def call(*args):
+        calls.append(1)
+        return (args[0],) if len(calls) > 1 else gm(*args)
+
+    return call
+
+
+class Toggling:
+    def __init__(self, gm):
+        self.gm, self.calls = gm, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return (args[0],) if self.calls > 2 else self.gm(*args)
+
+
+def toggling(gm, example_inputs):
+    return Toggling(gm)
+
+
+TURNS = {"made": 0}
+
+
+def turning(gm, example_inputs):
+    def call(*args):
+        TURNS["made"] += 1
+        return (args[0],) if TURNS["made"] > 1 else gm(*args)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("backend", "layer"),
+    [
+        (returning_its_input, "a later call (2nd)"),
+        (toggling, "a later call (3rd)"),
+        (turning, "runtime"),
+    ],
+)
+def test_state_of_a_backend_is_no_missing_guard(tmp_path, backend, layer):
+    """Its captured graphs are right, so the guards are innocent."""
+    TURNS["made"] = 0
+    with watching(tmp_path) as hooks:
+        program = torch.compile(lambda x: x.clone(), backend=backend)
+        for _ in range(3):
+            program(torch.ones(3))
+    failure = hooks.session.failures[0]
+    assert failure.summary.startswith("alias")
+    assert f"layer {layer}," in failure.summary
+    answer = json.loads(failure.folder.read_text())
+    assert (answer["layer"], answer["confirmed"]) == ("runtime", False)
+    assert all(line.endswith(", twice") for line in answer["evidence"])
+
+
+class Swapped(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sub = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.sub(x)
+
+
+def test_a_missing_guard_is_shown_by_the_captured_graph(tmp_path):
+    model, x = Swapped(), torch.ones(2, 4)
+    with watching(tmp_path) as hooks:
+        compiled = torch.compile(model, backend="aot_eager")
+        compiled(x)
+        object.__setattr__(model, "sub", torch.nn.Linear(4, 4))
+        compiled(x)
+    (failure,) = hooks.session.failures
+    assert "layer dynamo (guards)" in failure.summary
+    answer = json.loads(failure.folder.read_text())
+    assert answer["confirmed"] and len(answer["evidence"]) == 2
+
+
+@pytest.mark.parametrize("way", ["fresh", "captured", "again"])
+def test_two_answers_that_differ_name_no_layer(tmp_path, monkeypatch, way):
+    asked, made = Keeper.ask, []
+
+    def ask(keeper, question):
+        made.append(question)
+        is_second = question == way and made.count(way) == 2
+        return {"died": "signal 9"} if is_second else asked(keeper, question)
+
+    monkeypatch.setattr(Keeper, "ask", ask)
+    model, x = Swapped(), torch.ones(2, 4)
+    with watching(tmp_path) as hooks:
+        compiled = torch.compile(model, backend="aot_eager")
+        compiled(x)
+        object.__setattr__(model, "sub", torch.nn.Linear(4, 4))
+        compiled(x)
+    assert made.count(way) == 2
+    assert hooks.session.failures == []
+
+
+class Steps(torch.nn.Module):
+    """A module that counts in a buffer and in Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.register_buffer("steps", torch.zeros(()))
+        self.seen = 0
+
+    def forward(self, x):
+        self.seen += 1
+        self.steps.add_(1)
+        return self.norm(x) + self.steps
+
+
+def product(x):
+    return (x.bfloat16() @ x.bfloat16().t()).float().softmax(-1)
+
+
+def drawn(x):
+    return torch.nn.functional.dropout(x, 0.5) + torch.rand_like(x)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [lambda: product, Steps, lambda: drawn])
+def test_healthy_programs_have_no_failure(tmp_path, make, backend):
+    torch.manual_seed(0)
+    with watching(tmp_path, on_failure="raise") as hooks:
+        compiled = torch.compile(make(), backend=backend)
+        for rows in (16, 16, 24, 40):
+            compiled(torch.randn(rows, 8))
+    assert hooks.session.failures == []
