@@ -244,7 +244,7 @@ class WatchedCalls:
         """Make the call in a fork.
 
         Args:
-            way: `eager`; `again`, as the program makes it; `fresh`, compiled anew; `captured`, as
+            way: `eager`; `again`, as the program makes it; `fresh`, compiled once more; `captured`, as
                 the program makes it, with each captured graph in eager; `dynamo`, with Dynamo's
                 backend `eager`.
         """
