@@ -244,9 +244,9 @@ class WatchedCalls:
         """Make the call in a fork.
 
         Args:
-            way: `eager`; `again`, as the program makes it; `fresh`, compiled once more; `captured`, as
-                the program makes it, with each captured graph in eager; `dynamo`, with Dynamo's
-                backend `eager`.
+            way: `eager`; `again`, as the program makes it; `captured`, as the program makes it,
+                with each captured graph in eager; `fresh`, compiled once more; `dynamo`, with
+                Dynamo's backend `eager`.
         """
         _IN_COPY.set(True)
         around: AbstractContextManager[Any] = nullcontext()

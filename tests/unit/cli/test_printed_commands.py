@@ -136,7 +136,7 @@ def shell(line: str, folder: Path) -> Said:
 def printed(said: Said) -> list[str]:
     """Return the commands in what was said that name a folder or a file."""
     lines = (said.out + said.err).splitlines()
-    found = [re.search(r"\b((?:ctk [a-z-]+|python) ['/.].*)", line) for line in lines]
+    found = [re.search(r"\b((?:ctk [a-z-]+|python) (?:['/.]|\S+\.py\b).*)", line) for line in lines]
     return [match[1] for match in found if match]
 
 
@@ -232,3 +232,49 @@ def test_a_backend_without_a_name_has_advice_and_no_command(place: Path) -> None
     assert said.code == 1, said.out + said.err
     assert printed(said) == []
     assert "put it into a module, such as backend.py, and use --target backend:NAME" in said.out
+
+
+IDLE = """
+import torch
+
+def idle(graph): pass
+
+def model(): return lambda x: x.sin().exp()
+def inputs(): return torch.ones(2)
+"""
+CONFIG = """def config(): return {"custom_passes": {"joint": [f"{__file__}:idle"]}}"""
+AS_OPTION = """--config 'custom_passes={"joint": ["idle.py:idle"]}'"""
+
+
+@pytest.mark.parametrize(
+    ("config", "options"), [(CONFIG, ""), (CONFIG, "--out 'my cases'"), ("", AS_OPTION)]
+)
+def test_of_a_pass_that_rewrites_nothing(config: str, options: str, place: Path) -> None:
+    write(place, "idle.py", IDLE + config)
+    said = shell(f"ctk check ./idle.py {options}", place)
+    assert said.code == 0, said.out + said.err
+    (line,) = (each for each in said.out.splitlines() if each.startswith("idle"))
+    explained = shell(line.partition("; why: ")[2], place)
+    assert explained.code == 0, f"{line}\n{explained.out}{explained.err}"
+    assert "joint/idle: it rewrote nothing" in explained.out
+
+
+@pytest.mark.slow
+def test_of_a_smaller_case(place: Path) -> None:
+    """Those of minify and diff, of a diagnosis, and the explanations of a case."""
+    said = shell("ctk minify ./broken.py --out 'my minimal' --max-questions 20", place)
+    assert said.code == 1, said.out + said.err
+    assert {"show", "repro"} & {command.split()[1] for command in printed(said)}
+    run_all(printed(said), place, (0, 1))
+
+
+@pytest.mark.slow
+def test_of_lists_and_of_packages(place: Path) -> None:
+    assert shell("ctk check ./broken.py --out 'my cases'", place).code == 1
+    listed = shell("ctk show ./broken.py", place)
+    assert printed(listed), listed.out + listed.err
+    run_all(printed(listed), place, (1,))
+    write(place, "idle.py", IDLE)
+    packed = shell("ctk compile ./idle.py --out 'my model'", place)
+    assert printed(packed), packed.out + packed.err
+    run_all(printed(packed), place, (0,))

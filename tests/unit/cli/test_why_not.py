@@ -78,6 +78,7 @@ def test_configured_passes_without_rewrites_are_listed(tmp_path: Path) -> None:
     said = ctk("check", program, "--json")
     assert said.code == 0, said.err
     assert said.data["graphs"][0]["idle"] == ["joint/tidy", "joint/plain"]
-    line = "idle       joint/tidy rewrote nothing in graph0; why: ctk show CASE --why-not tidy"
+    command = f"ctk show {program} --why-not tidy"
+    line = f"idle       joint/tidy rewrote nothing in graph0; why: {command}"
     assert line in ctk("check", program).out
     assert "idle" not in ctk("check", program, "--config", "custom_passes={}").out

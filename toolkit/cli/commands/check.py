@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -44,14 +45,47 @@ def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
     with progress() as say:
         report = check_program(subject, say=say, **keywords_of(options))
     steps = steps_after(report.judgement, report.end_to_end, subject, options)
-    answer = answer_of_report(report, steps, history=options.history)
+    idle = [
+        f"{each} rewrote nothing in {graph.case.name}; why: "
+        f"{explain_command(graph, each, subject, options)}"
+        for graph in report.graphs
+        for each in graph.idle
+    ]
+    answer = answer_of_report(report, steps, idle, history=options.history)
     return apply_acceptance(answer, report.judgement, options)
 
 
+def explain_command(graph: "GraphCheck", name: str, subject: str, options: CheckOptions) -> str:
+    """Return the command that explains why a pass did not fire.
+
+    `show` compiles a written case, or a program with its own options: with other options, the graph
+    is written first.
+    """
+    from ctk.toolkit.case.admission import command_on
+    from ctk.toolkit.oracle.answers.resume_command import command_about
+
+    rule = f"--why-not {quote(name.rpartition('/')[2].partition('#')[0])}"
+    if graph.folder is not None:
+        return f"{command_on('show', graph.folder)} {rule}"
+    if not options.config:
+        trust = " --trust" if options.trust else ""
+        return f"ctk show {quote(subject)} {rule}{trust}"
+    written = f"{command_about(subject, 'check', options.told)} --out cases"
+    return f"{written}; {command_on('show', Path('cases', graph.case.name), graph.case)} {rule}"
+
+
 def answer_of_report(
-    report: "CheckReport", steps: Sequence[str] = (), *, history: bool = False
+    report: "CheckReport",
+    steps: Sequence[str] = (),
+    idle: Sequence[str] = (),
+    *,
+    history: bool = False,
 ) -> Answer:
-    """Return the answer: a failure if the results of any graph are one."""
+    """Return the answer: a failure if the results of any graph are one.
+
+    Args:
+        idle: A sentence on each configured pass that rewrote nothing.
+    """
     data = {
         "graphs": [graph_data(graph, history=history) for graph in report.graphs],
         "end_to_end": document_data(report.end_to_end),
@@ -61,12 +95,7 @@ def answer_of_report(
     if history:
         rows += ["", history_table(report) if report.history else UNCHANGED]
     rows += [f"compared   {detail}" for detail in report.agreements]
-    rows += [
-        f"idle       {name} rewrote nothing in {graph.case.name}; why: ctk show CASE --why-not "
-        f"{quote(name.rpartition('/')[2].partition('#')[0])}"
-        for graph in report.graphs
-        for name in graph.idle
-    ]
+    rows += [f"idle       {sentence}" for sentence in idle]
     rows += [f"case       {graph.folder}" for graph in report.graphs if graph.folder is not None]
     body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(report.judgement), str(report), data, body)

@@ -27,19 +27,20 @@ MEANINGS: Mapping[FailureKind, str] = {
     "other-error": "eager and the compiled program raise different exceptions",
     "signal": "a signal kills the process that runs the compiled program; eager runs it",
     "exit": "the compiled program ends its process; eager does not",
-    "timeout": "the compile or its result does not end; eager does",
+    "timeout": "the compile or its result takes longer than the time limit; eager does not",
     "memory": "the compile or its result takes more memory than it may; eager does not",
     "accuracy": (
-        "the compiled result is wrong: outside the tolerance of a float64 run; eager is within it"
+        "the compiled result is wrong: its error (against float64; without such a run, against"
+        " eager) is beyond the tolerance and ten times eager's own error"
     ),
-    "nan": "NaN or Inf stands where neither eager nor float64 has it, or is missing there",
+    "nan": "NaN or Inf is at other places than in eager, and than in a float64 run if there is one",
     "dtype": "a result has another dtype than in eager",
     "shape": "a result has another shape than in eager",
     "stride": "a result lies in memory in another order than in eager",
     "structure": "there are more, fewer or differently nested results than in eager",
     "alias": "results share memory with others than in eager",
     "requires-grad": "a result requires a gradient on one side only",
-    "state": "Python state differs from eager's after the call",
+    "state": "state differs from eager's after the call: of Python, a module or a generator",
     "slow": "the compiled call takes so many times as long as eager's",
     "peak-memory": "the compiled call takes so many times as much memory as eager's, at its peak",
     "slow-compile": "the compile takes too long, and its time grows faster than its graph",

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.admission import trust_option
@@ -87,7 +87,9 @@ def _find_header(folder: Path) -> Header | None:
     return None
 
 
-def command_about(subject: str, operation: OperationName, options: Mapping[str, object]) -> str:
+def command_about(
+    subject: str, operation: OperationName | Literal["check"], options: Mapping[str, object]
+) -> str:
     """Return the command of an operation on a subject.
 
     Args:

@@ -81,8 +81,8 @@ def test_people_read_the_same_of_a_file_as_of_the_live_diagnosis(tmp_path: Path)
     assert lines == [
         "graph0 with target ctk fails because of joint/negate_relu and joint/cse (confirmed)",
         "failure    accuracy at out0: max abs 2",
-        "meaning    the compiled result is wrong: outside the tolerance of a float64 run; "
-        "eager is within it",
+        "meaning    the compiled result is wrong: its error (against float64; without such a run, "
+        "against eager) is beyond the tolerance and ten times eager's own error",
         "pass       joint/negate_relu",
         "stage      the passes over forward and backward together",
         "rewrite    number 3 of the compile (1 of 2 in this pass): relu -> neg",
