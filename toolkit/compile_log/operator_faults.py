@@ -88,7 +88,7 @@ class OperatorFault:
 
 def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
     """Run a case in eager, and return the first fault of each custom operator that it calls."""
-    declared = _find_declared_faults(case)
+    declared = find_declaration_faults(case)
     known = {each.operator for each in declared}
     traced = (
         OperatorFault(trace_id(each), operator_name(each), _nodes_of(case, each), what)
@@ -97,7 +97,8 @@ def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
     return (*declared, *(each for each in traced if each.operator not in known))
 
 
-def _find_declared_faults(case: Case) -> tuple[OperatorFault, ...]:
+def find_declaration_faults(case: Case) -> tuple[OperatorFault, ...]:
+    """Return the first fault of each custom operator that a case calls in eager; trace none."""
     operators = custom_operators()
     if not operators:
         return ()
@@ -215,10 +216,9 @@ def _check_fake(call: _Call) -> str:
     for number, (expected, real) in enumerate(zip(told, gave, strict=True)):
         mismatch = metadata_mismatch(str(number), expected, real)
         if mismatch is not None:
+            form = "device" if mismatch.kind == "structure" else mismatch.kind
             which = f" of result {number}" if len(gave) > 1 else ""
-            return (
-                f"has a fake implementation with another {mismatch.kind}{which}: {mismatch.detail}"
-            )
+            return f"has a fake implementation with another {form}{which}: {mismatch.detail}"
     return ""
 
 

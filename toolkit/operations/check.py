@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch.fx import GraphModule
+
 from ctk.compiler.errors import LostAccelerator, count_of
+from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -19,7 +22,10 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.error_history import ErrorChange, measure_error_history
 from ctk.toolkit.compile_log.meta_values import find_meta_findings
-from ctk.toolkit.compile_log.operator_faults import find_operator_findings
+from ctk.toolkit.compile_log.operator_faults import (
+    find_declaration_faults,
+    find_operator_findings,
+)
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
@@ -43,6 +49,7 @@ class GraphCheck:
         findings: The effect of each step of its compile on the values.
         history: The change of each step to the error of each value, worst first; empty by default.
         folder: Where it was written as a case; None if it was not.
+        notes: Faults of custom operators that no result shows, a sentence each.
     """
 
     case: Case
@@ -51,6 +58,7 @@ class GraphCheck:
     log: CompileLog
     history: tuple[ErrorChange, ...] = ()
     folder: Path | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -246,7 +254,16 @@ def check_case(
     told = _find_told(case, recorder.log, kind) if kind is not None else ()
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
-    return GraphCheck(case, judgement, findings, recorder.log, changes)
+    notes = _find_notes(case) if judgement.verdict is Verdict.PASSES else ()
+    return GraphCheck(case, judgement, findings, recorder.log, changes, notes=tuple(notes))
+
+
+def _find_notes(case: Case) -> Iterator[str]:
+    """Yield the faults of custom operators of a case whose results agree with eager."""
+    modules = (each for each in case.graph.modules() if isinstance(each, GraphModule))
+    nodes = (node for each in modules for node in each.graph.nodes)
+    if any(is_custom(getattr(node.target, "default", node.target)) for node in nodes):
+        yield from (str(fault) for fault in find_declaration_faults(case))
 
 
 def _find_told(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:

@@ -110,11 +110,12 @@ def _put_right(mode: Any, told: object, real: object) -> object:
         return told
     sizes = list(told.shape) if _numbers(told.shape) == list(real.shape) else list(real.shape)
     is_same = sizes == list(told.shape) and _numbers(told.stride()) == list(real.stride())
-    if is_same and told.dtype == real.dtype:
+    is_placed = told.device.type == real.device.type
+    if is_same and is_placed and told.dtype == real.dtype:
         return told
+    device = told.device if is_placed else real.device
     with mode:
-        strides = _strides(sizes, real)
-        return torch.empty_strided(sizes, strides, dtype=real.dtype, device=told.device)
+        return torch.empty_strided(sizes, _strides(sizes, real), dtype=real.dtype, device=device)
 
 
 def _strides(sizes: Sequence[Any], real: torch.Tensor) -> list[Any]:

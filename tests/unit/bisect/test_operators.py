@@ -57,6 +57,8 @@ define(
 define("half(Tensor x) -> Tensor", lambda x: x[:4], lambda x: x.new_empty((4, x.shape[1])))
 define("same(Tensor x) -> Tensor", lambda x: x, torch.empty_like)
 define("short(Tensor x) -> Tensor", lambda x: x[:, :3].clone(), torch.empty_like)
+define("doubled(Tensor x) -> Tensor", lambda x: x.double(), torch.empty_like)
+define("turned(Tensor x) -> Tensor", lambda x: x.t().contiguous().t(), torch.empty_like)
 define("squares(Tensor x) -> Tensor", lambda x: x * x, torch.empty_like)
 define("draws(Tensor x) -> Tensor", torch.rand_like, torch.empty_like)
 define(
@@ -71,6 +73,16 @@ define(
     lambda x: (torch.empty_like(x), torch.empty_like(x)),
 )
 ops = torch.ops.kept
+
+
+@torch.library.custom_op("kept_too::placed", mutates_args=())
+def placed(x: Tensor) -> Tensor:
+    return x + 1
+
+
+@placed.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x, device="meta")
 
 
 def scaled(x: Tensor) -> Tensor:
@@ -190,3 +202,51 @@ def test_a_check_says_it_first() -> None:
     report = check_case(case_of(scaled))
     assert report.wrong[0].where == "operator/kept::scales"
     assert "mutates its argument `x`" in report.wrong[0].what
+
+
+def placed_elsewhere(x: Tensor) -> Tensor:
+    return placed(x.cos()) * 2
+
+
+def returned_wide(x: Tensor) -> Tensor:
+    return ops.doubled(x.cos())
+
+
+def returned_turned(x: Tensor) -> Tensor:
+    return ops.turned(x.cos())
+
+
+def unused(x: Tensor) -> Tensor:
+    ops.short(x.cos())
+    return x.sin() + ops.short(x).sum() * 0
+
+
+def test_a_fake_on_another_device_is_the_culprit() -> None:
+    search = find_culprit(case_of(placed_elsewhere, "inductor"))
+    assert search.culprit is not None
+    assert (search.culprit.where, search.confirmed) == ("operator/kept_too::placed", True)
+    assert search.culprit.evidence.startswith("has a fake implementation with another device")
+
+
+@pytest.mark.parametrize(
+    ("program", "target", "fault"),
+    [
+        (
+            placed_elsewhere,
+            "aot_eager",
+            "kept_too::placed has a fake implementation with another device",
+        ),
+        (returned_wide, "aot_eager", "kept::doubled has a fake implementation with another dtype"),
+        (returned_turned, "ctk", "kept::turned has a fake implementation with another stride"),
+        (unused, "aot_eager", "kept::short has a fake implementation with another shape"),
+    ],
+)
+def test_a_fault_that_no_result_shows_is_a_note(program, target, fault) -> None:
+    report = check_case(case_of(program, target))
+    assert report.judgement.verdict is Verdict.PASSES
+    (note,) = report.notes
+    assert note.startswith(fault)
+
+
+def test_a_healthy_operator_has_no_note() -> None:
+    assert check_case(case_of(healthy)).notes == ()

@@ -95,6 +95,11 @@ def answer_of_report(
     if history:
         rows += ["", history_table(report) if report.history else UNCHANGED]
     rows += [f"compared   {detail}" for detail in report.agreements]
+    rows += [
+        f"note       {graph.case.name}: {note}; no result shows it"
+        for graph in report.graphs
+        for note in graph.notes
+    ]
     rows += [f"idle       {sentence}" for sentence in idle]
     rows += [f"case       {graph.folder}" for graph in report.graphs if graph.folder is not None]
     body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
@@ -147,6 +152,7 @@ def graph_data(graph: "GraphCheck", *, history: bool) -> dict[str, object]:
         "judgement": document_data(graph.judgement),
         "findings": findings,
         "idle": list(graph.idle),
+        "notes": list(graph.notes),
         "case": str(graph.folder) if graph.folder is not None else None,
     }
     return data | ({"history": changes} if history else {})
