@@ -164,21 +164,24 @@ def _excuse(
     exact: Mapping[str, object] | None,
     vary: Vary,
 ) -> RunJudgement:
-    """Leave out the mismatches that eager makes itself; without any other they are excused."""
-    wrong, answer, detail = found.mismatches, found.answer, found.detail
+    """Leave out the mismatches that eager makes itself; without any other they are excused.
+
+    Of two excuses the documented difference is the answer: it may be refused.
+    """
+    wrong, excuses = found.mismatches, dict[RunAnswer, str]()
     for condition in CONDITIONS:
         told = explain_by_documentation(condition, eager, compiled, wrong, exact, vary)
         if told is not None:
-            compiled, wrong, answer, detail = told.compiled, told.left, "documented", told.detail
+            compiled, wrong, excuses["documented"] = told.compiled, told.left, told.detail
     numbers = [mismatch for mismatch in wrong if mismatch.kind in NUMBERS]
     rounded = vary_rounding(eager, compiled, numbers, exact, vary) if numbers else None
     if rounded is not None:
         left = {mismatch.name for mismatch in rounded.left}
         wrong = tuple(m for m in wrong if m.kind not in NUMBERS or m.name in left)
-        answer, detail = "ill-conditioned", rounded.detail
-    if wrong:
+        excuses["ill-conditioned"] = rounded.detail
+    if wrong or not excuses:
         return replace(found, mismatches=wrong)
-    return RunJudgement(answer, found.mismatches, detail)
+    return RunJudgement(next(iter(excuses)), found.mismatches, "; ".join(excuses.values()))
 
 
 def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:

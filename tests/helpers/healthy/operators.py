@@ -190,7 +190,7 @@ def attention_masks() -> Call:
         grouped = F.scaled_dot_product_attention(q, k[:, :1], k[:, :1], enable_gqa=True)
         return causal, masked, grouped
 
-    mask = torch.tensor([True, False, True, True, True])
+    mask = torch.tensor([[True, False, True, True, True]])
     return run, (torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8), mask)
 
 

@@ -372,6 +372,33 @@ def test_statistics_of_a_checkpoint_are_documented() -> None:
     assert "checkpoint-statistics" in found.detail
 
 
+def test_a_documented_difference_beside_an_ill_conditioned_one() -> None:
+    """The documented one may be refused, so it is the answer."""
+
+    def both(x: Tensor) -> tuple[object, ...]:
+        return logistic(drawn(3).abs() / 4), *trained(x)[1:]
+
+    def compiled(x: Tensor) -> tuple[object, ...]:
+        with recomputing_once():
+            chaotic, *state = both(x)
+        assert isinstance(chaotic, Tensor)
+        return chaotic.flip(0), *state
+
+    def named(run: Run) -> Run:
+        names = ("out0", "held_mean", "held_var", "held_count")
+        return replace(run, values=dict(zip(names, run.values.values(), strict=True)))
+
+    x = drawn(8, 4)
+    found = judge_runs(
+        named(run(both, [x])),
+        named(run(compiled, [x])),
+        vary=lambda variation: named(run(both, [x], variation)),
+        reference=lambda: (None, "none"),
+    )
+    assert found.answer == "documented", found
+    assert "checkpoint-statistics" in found.detail and "roundings" in found.detail
+
+
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_a_wrong_value_beside_statistics_of_a_checkpoint(place: int) -> None:
     def compiled(x: Tensor) -> tuple[object, ...]:
