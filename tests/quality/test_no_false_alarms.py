@@ -10,7 +10,11 @@ from tests.helpers.healthy import HEALTHY, MORE
 from tests.helpers.healthy.base import Healthy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of programs of hard kinds
-SOME = [each for each in HEALTHY if each not in MORE][::6]
+ONCE_ALARMS = ("autocast_regions", "checkpointed_blocks")
+SOME = [
+    *[each for each in HEALTHY if each not in MORE][::6],
+    *[each for each in HEALTHY if each.name in ONCE_ALARMS],
+]
 
 
 def params(quick: Sequence[Healthy]) -> list[Any]:
