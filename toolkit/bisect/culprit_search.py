@@ -27,6 +27,7 @@ from ctk.toolkit.bisect.elimination import (
     the_kernel,
 )
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
+from ctk.toolkit.bisect.memory_reads import find_foreign_reads
 from ctk.toolkit.bisect.questions import (
     CulpritSet,
     ObservedCompile,
@@ -170,6 +171,9 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
     first, *also = (
         trace_to_captured(culprit, seen.log, ask.case.graph) for culprit in found.culprits
     )
+    if first.stage == "lowered" and ask.case.signature and ask.case.signature.is_numeric:
+        read = find_foreign_reads(ask.case)
+        first = replace(first, evidence="; ".join(filter(None, (read, first.evidence))))
     relation = found.relation
     is_above = first.is_kernel or first.stage not in ("operator", "dispatch", "lowered")
     if not also and is_above and target_of(ask.case.target).is_quick:

@@ -5,6 +5,7 @@ seed right before the call. repro_templates/graph/running.py makes the call and 
 here and in repros.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,6 +21,12 @@ from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo import tensor_sources
+from ctk.compiler.torch_compat.process.guarded_memory import (
+    GuardBytes,
+    guard_inputs,
+    guarded_allocations,
+    is_resize_refused,
+)
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.graph.random_draws import same_draws
 from ctk.repro_templates.graph.running import STATES, Run, run_once, under
@@ -159,6 +166,7 @@ def run_compiled(
     target: Target | None = None,
     is_called: bool = True,
     then: "Then | None" = None,
+    guard: GuardBytes | None = None,
 ) -> Outcome:
     """Compile a case with its target and call the result once.
 
@@ -171,6 +179,7 @@ def run_compiled(
         is_called: False: only compile; the outcome has no run.
         then: Called after the first call, under the same modes, with the compiled function and its
             inputs; its exceptions count as those of the compiled program.
+        guard: Surrounds the inputs and the buffers of generated code; None: nothing does.
 
     Raises:
         TargetError: The target is unknown or cannot be imported.
@@ -183,13 +192,14 @@ def run_compiled(
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples = clone_inputs(case.inputs)
     state, held = dataclasses.asdict(case.modes), dict(held_tensors(private))
+    guarded = _guarded(owned, held, guard)
     # A called module may write into its state when it is traced (BatchNorm counts its batches).
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
     if case.roles:
         tensor_sources.present(
             private, {k: role.static for k, role in case.roles.items() if role.static}
         )
-    with under(state, STATES), keep_python_state(case.graph), limit_compiled():
+    with under(state, STATES), keep_python_state(case.graph), limit_compiled(), guarded:
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()
             try:
@@ -210,6 +220,23 @@ def run_compiled(
         finally:
             if not has_lost_cuda():  # else the state is lost, and the outcome reports it
                 rewind()
+
+
+def _guarded(
+    inputs: Sequence[object], held: Mapping[str, torch.Tensor], guard: GuardBytes | None
+) -> AbstractContextManager[None]:
+    if guard is None:
+        return contextlib.nullcontext()
+    guard_inputs(inputs, held.values(), guard)
+    return guarded_allocations(guard)
+
+
+def run_guarded(case: Case, *, observer: Observer | None = None) -> Outcome:
+    """Compile a case and call it with guarded memory; without guards if it resizes an input."""
+    outcome = run_compiled(case, observer=observer, guard=GuardBytes())
+    if is_resize_refused(outcome.error):
+        return run_compiled(case, observer=observer)
+    return outcome
 
 
 Then = Callable[[Callable[..., object], Sequence[object]], object]

@@ -6,8 +6,8 @@ one loop nest or one call of a library; each knows the FX nodes that it computes
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +66,27 @@ def lowering_sites() -> LoweringSites:
 def lowered_operator(node: Node) -> str | None:
     """Return the operator (`aten.add.Tensor`) that Inductor lowers itself, else None."""
     target = node.target
-    if node.op != "call_function" or not isinstance(target, OpOverload) or not is_builtin(target):
+    if node.op != "call_function" or not isinstance(target, OpOverload):
         return None
     lowering = _inductor("lowering").lowerings.get(target)
     if lowering is None or getattr(lowering, "_is_fallback_handler", False):
         return None
     return str(target)
+
+
+@contextmanager
+def falling_back(node: Node) -> Generator[None]:
+    """Let a node with a lowering of the user fall back; Inductor asks about its own ones only."""
+    target, table = node.target, _inductor("lowering").lowerings
+    if not isinstance(target, OpOverload) or is_builtin(target) or target not in table:
+        yield
+        return
+    lowering = table[target]
+    table[target] = _inductor("lowering").fallback_handler(target, add_to_fallback_set=False)
+    try:
+        yield
+    finally:
+        table[target] = lowering
 
 
 @dataclass(frozen=True, slots=True)

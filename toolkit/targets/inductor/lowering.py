@@ -12,7 +12,7 @@ nodes of that kernel in ATen, before anything is compiled.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -220,7 +220,8 @@ class Lowering:
             is_vetoed = not self.allows(f"lower.{operator}")
             self._refuses = is_vetoed or (self._is_mine(node) and node.name in self.in_eager)
         try:
-            yield
+            with inductor_lowering.falling_back(node) if self._refuses else nullcontext():
+                yield
         except Exception:
             if operator is not None and self.failed is None:
                 self.failed = (self.asked[f"lower.{operator}"][0], node.name)
