@@ -179,7 +179,7 @@ def run_compiled(
         is_called: False: only compile; the outcome has no run.
         then: Called after the first call, under the same modes, with the compiled function and its
             inputs; its exceptions count as those of the compiled program.
-        guard: Surrounds the inputs and the buffers of generated code; None: nothing does.
+        guard: Surrounds the inputs and the buffers of generated code.
 
     Raises:
         TargetError: The target is unknown or cannot be imported.
@@ -190,15 +190,14 @@ def run_compiled(
     target, observer = target or resolve_target(case.target), mark_errors(observer)
     target.check_config(case.config)
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
-    examples = clone_inputs(case.inputs)
-    state, held = dataclasses.asdict(case.modes), dict(held_tensors(private))
+    examples, state = clone_inputs(case.inputs), dataclasses.asdict(case.modes)
+    held = dict(held_tensors(private))
     guarded = _guarded(owned, held, guard)
     # A called module may write into its state when it is traced (BatchNorm counts its batches).
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
+    marks = {k: role.static for k, role in case.roles.items() if role.static}
     if case.roles:
-        tensor_sources.present(
-            private, {k: role.static for k, role in case.roles.items() if role.static}
-        )
+        tensor_sources.present(private, marks)
     with under(state, STATES), keep_python_state(case.graph), limit_compiled(), guarded:
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()
