@@ -4,9 +4,9 @@
     ff ff   1.0 2.0  ff ff      a kernel that reads past the end gets a NaN in every run
     ff ff   ff ff    ff ff      a fresh buffer
 
-What lies outside of a tensor differs from run to run, so a kernel that reads it fails at random;
-with a guard it fails always. The storage of a guarded tensor begins and ends with the tensor, as
-without a guard, but cannot be resized: a program that resizes it raises `is_resize_refused`.
+Memory outside of a tensor differs from run to run, so a kernel that reads it fails at random; with
+a guard it fails always. The storage of a guarded tensor begins and ends with the tensor, as without
+a guard, but it cannot be resized: see `is_resize_refused`.
 
 Seen in torch 2.11 and 2.13.
 """
@@ -32,9 +32,9 @@ _NAME_IN_MODULES = "empty_strided_cpu"
 
 @dataclass(slots=True)
 class GuardBytes:
-    """The byte that fills the memory around a tensor, and the one that fills fresh memory.
+    """The bytes that fill the memory around a tensor, and fresh memory.
 
-    A change of it holds for the next allocations, also of code that was compiled before.
+    A change holds for the next allocations, also of code that was compiled before.
     """
 
     outside: int = 0xFF
@@ -48,10 +48,10 @@ def is_resize_refused(error: BaseException | None) -> bool:
 
 
 def guard_inputs(values: Sequence[object], held: Iterable[Tensor], contents: GuardBytes) -> None:
-    """Move the inputs of a program into guarded memory; those that share memory still do.
+    """Move the inputs of a program into guarded memory; inputs that share memory still share it.
 
-    Left where they are: tensors in lists, of other devices and classes, and those that share memory
-    with such a tensor or with one of `held`.
+    Tensors in lists, of other devices and of other classes are not moved, nor are inputs that share
+    memory with such a tensor or with one of `held`.
     """
     others = [each for each in values if isinstance(each, (list, tuple))]
     fixed = [*held, *(leaf for each in others for leaf in each if isinstance(leaf, Tensor))]
