@@ -354,7 +354,8 @@ def load_imports(
                 load_file(folder / name)
         except Exception as error:  # the user's module may raise anything
             raise CaseError(
-                f"module {name!r}, which the case needs, cannot be imported: {error!r}"
+                f"module {name!r}, which the case needs, cannot be imported: "
+                f"{type(error).__name__}: {error}"
             ) from error
     return names
 
