@@ -44,14 +44,19 @@ from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.execution.modes import keep_default_dtype
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.execution.python_state import keep_python_state, keep_state
-from ctk.toolkit.oracle.questions.judge import error_signature, judge, mismatch_signature
+from ctk.toolkit.oracle.questions.judge import (
+    error_signature,
+    judge,
+    judge_outcomes,
+    mismatch_signature,
+)
 from ctk.toolkit.watch.announce import Subject
 
 logger = logging.getLogger("ctk")
@@ -64,6 +69,7 @@ class CheckedCall:
     Attributes:
         details: Sentences on measured errors and the first wrong pass.
         note: Why there is no verdict; empty if there is one.
+        excuse: The cause of a difference that is not a failure; empty if there is none.
         hidden: Sentences on passes that change values without effect on the results: no failure.
     """
 
@@ -71,6 +77,7 @@ class CheckedCall:
     error: BaseException | None = None
     details: tuple[str, ...] = ()
     note: str = ""
+    excuse: str = ""
     hidden: tuple[str, ...] = ()
 
 
@@ -148,7 +155,8 @@ def _check(
     wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
     mismatches = _find_mismatches(case, eager, outcome)
     if mismatches:
-        return _rejudge(case, eager, mismatches, wrong, rejudge=subject.can_recompile)
+        answer = judge(case) if subject.can_recompile else judge_outcomes(case, eager, outcome)
+        return _conclude(answer, mismatches, wrong)
     return CheckedCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
 
 
@@ -181,32 +189,21 @@ def _find_mismatches(case: Case, eager: Outcome, outcome: Outcome) -> tuple[Mism
     return compare_runs(eager.values, outcome.values, run_reference(case, eager).values)
 
 
-def _rejudge(
-    case: Case,
-    eager: Outcome,
-    found: tuple[Mismatch, ...],
-    wrong: list[Finding],
-    *,
-    rejudge: bool,
+def _conclude(
+    judgement: Judgement, found: tuple[Mismatch, ...], wrong: list[Finding]
 ) -> CheckedCall:
-    signature = mismatch_signature(found[0])
-    details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [
-        _describe_finding(f) for f in wrong
-    ]
-    if not rejudge:
-        if eager.drew_random:
-            return CheckedCall(note="the results differ, but the program draws random numbers")
-        return CheckedCall(signature, details=tuple(details))
-    judgement = judge(case)
+    """Return the result for results that differ, after the judgement on them."""
     if judgement.verdict is Verdict.FLAKY:
         return CheckedCall(note=f"the results differ, but not reliably: {judgement.detail}")
     if judgement.is_excused:
-        return CheckedCall(note=f"not a failure: {judgement.verdict.value}: {judgement.detail}")
+        return CheckedCall(excuse=f"{judgement.verdict.value}: {judgement.detail}")
+    details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [
+        _describe_finding(f) for f in wrong
+    ]
     if judgement.verdict is Verdict.REPRODUCES and judgement.signature is not None:
-        signature = judgement.signature
-    else:
-        details.append("a second compile of the saved graph does not show it")
-    return CheckedCall(signature, details=tuple(details))
+        return CheckedCall(judgement.signature, details=tuple(details))
+    details.append("a second compile of the saved graph does not show it")
+    return CheckedCall(mismatch_signature(found[0]), details=tuple(details))
 
 
 def _describe_finding(finding: Finding) -> str:

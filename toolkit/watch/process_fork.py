@@ -10,6 +10,7 @@ threads or with CUDA in use cannot be forked (`find_obstacle`).
 """
 
 import contextlib
+import json
 import os
 import signal
 import stat
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -25,6 +26,7 @@ from typing import Any, BinaryIO, Self
 import torch
 
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.repro_templates.graph.excuses import NO_VARIATION, Variation
 from ctk.repro_templates.program.program_sides import in_own_process
 from ctk.repro_templates.program.program_values import read_values, write_values
 from ctk.toolkit.processes.closeable import Closeable
@@ -32,8 +34,8 @@ from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import die_with
 from ctk.toolkit.processes.scratch import scratch_root
 
-Play = Callable[[str], Mapping[str, object]]
-"""Makes the call in the named way, and returns its packed results by name."""
+Play = Callable[[str, Variation], Mapping[str, object]]
+"""Makes the call in the named way, varied, and returns its packed results by name."""
 
 SECONDS = 120.0
 """Time limit of a fork."""
@@ -65,10 +67,11 @@ class Keeper(Closeable):
         serve = partial(_serve, play, Path(folder.name))
         return cls(ForkedChild.start(serve, leads_group=False), folder)
 
-    def ask(self, way: str) -> dict[str, Any]:
+    def ask(self, way: str, variation: Variation = NO_VARIATION) -> dict[str, Any]:
         """Return the values of the call made in some way; `died` is how its process ended."""
+        request = json.dumps([way, asdict(variation)])
         try:
-            self.child.requests.write(f"{way}\n".encode())
+            self.child.requests.write(f"{request}\n".encode())
             self.child.requests.flush()
             done = self.child.answers.read(1)
         except OSError:
@@ -94,15 +97,15 @@ def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> i
     tempfile.tempdir = str(folder)  # removed with the folder if this process is killed
     keeper = os.getpid()
 
-    def play_in_child(way: str) -> Mapping[str, object]:
+    def play_in_child(way: str, variation: Variation) -> Mapping[str, object]:
         die_with(keeper)
-        return play(way)
+        return play(way, variation)
 
     for line in requests:
-        way = line.decode().strip()
+        way, fields = json.loads(line)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            values = in_own_process(partial(play_in_child, way), SECONDS)
+            values = in_own_process(partial(play_in_child, way, Variation(**fields)), SECONDS)
         write_values(values, folder / "answer")
         answers.write(b"!")
         answers.flush()

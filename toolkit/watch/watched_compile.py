@@ -231,6 +231,11 @@ class _Watch:
         else:
             watched.session.add_unchecked(case.name, result.note)
             logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, result.note)
+        if result.excuse:
+            logger.warning(
+                "ctk: %s of %s: no failure, but a difference: %s",
+                case.name, case.target, result.excuse,
+            )  # fmt: skip
         for sentence in result.hidden:
             logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
         if result.signature is None:

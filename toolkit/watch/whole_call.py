@@ -30,7 +30,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,7 @@ import torch
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.repro_templates.graph.excuses import Variation, varied
 from ctk.repro_templates.graph.judging import EXCUSES
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.running import generator_states
@@ -239,9 +240,9 @@ class WatchedCalls:
             raise MiscompileError(announced)
 
     def _play(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], way: str
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], way: str, variation: Variation
     ) -> Mapping[str, object]:
-        """Make the call in a fork.
+        """Make the call in a fork, under other conditions for a variation.
 
         Args:
             way: `eager`; `again`, as the program makes it; `captured`, as the program makes it,
@@ -259,8 +260,11 @@ class WatchedCalls:
             torch.compiler.reset()
         if way == "dynamo":
             call = torch.compile(self.function, backend="eager", dynamic=self.dynamic)
-        with around:
-            return {"calls": pack([one_call(call, _root(self.function), Arguments(args, kwargs))])}
+        fresh: list[str] = []
+        with around, varied(variation, fresh):
+            made = one_call(call, _root(self.function), Arguments(args, kwargs))
+        run = replace(made.run, allocated=tuple(fresh))
+        return {"calls": pack([replace(made, run=run)])}
 
     def __str__(self) -> str:
         owner = _root(self.function)
@@ -275,9 +279,9 @@ def _describe_excess(model: object) -> str:
 
 
 def _play_in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
-    if how != How():
+    if how != How(varied=how.varied) or how.varied.seed or how.varied.numpy_seed:
         raise PrecisionRefused("a call that a program makes is compared in its own state only")
-    return play_by(lambda *_: keeper.ask("eager"), False, how)
+    return play_by(lambda *_: keeper.ask("eager", how.varied), False, how)
 
 
 @dataclass(frozen=True, slots=True)

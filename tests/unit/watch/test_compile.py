@@ -146,6 +146,50 @@ def test_a_local_backend_works_and_says_that_commands_cannot_import_it(tmp_path:
         torch.compile(model, backend=backend)(torch.randn(3))
 
 
+def nearly_tied(x):
+    return ((x.softmax(-1).flip(-1) @ torch.ones(40, 6)) * 7).argmax(-1)
+
+
+def partly_written(x):
+    rows = torch.empty(4, 3)
+    rows[:2] = x
+    return rows
+
+
+EXCUSED = {
+    "ill-conditioned": (nearly_tied, torch.linspace(-1, 1, 80).reshape(2, 40)),
+    "uninitialized": (partly_written, torch.ones(2, 3)),
+}
+
+
+@pytest.mark.parametrize("cause", EXCUSED)
+def test_a_difference_of_a_local_backend_may_have_another_cause(cause: str, tmp_path: Path, log):
+    program, x = EXCUSED[cause]
+
+    def local(gm, example_inputs):
+        def run(*args):
+            (out,) = gm(*args)
+            if cause == "uninitialized":
+                return (torch.cat([out[:2], torch.where(out[2:] == 3.0, 4.0, 3.0)]),)
+            return ((out + 1) % 6,)
+
+        return run
+
+    compiled = torch.compile(program, backend=debug_compile(local, dump=tmp_path, check="output"))
+    compiled(x)
+    (message,) = (said for said in log() if "a difference" in said)
+    assert f"no failure, but a difference: {cause}" in message
+
+
+def test_a_wrong_value_of_a_local_backend_is_a_failure(tmp_path: Path):
+    def local(gm, example_inputs):
+        return lambda *args: (gm(*args)[0] + 1,)
+
+    compiled = torch.compile(model, backend=debug_compile(local, dump=tmp_path, check="output"))
+    with pytest.raises(MiscompileError):
+        compiled(torch.randn(3))
+
+
 def test_an_error_of_the_program_is_not_a_failure_of_the_compiler(tmp_path: Path, log):
     table = torch.randn(5, 3)
 

@@ -97,10 +97,10 @@ def test_a_missing_guard_is_shown_by_the_captured_graph(tmp_path):
 def test_two_answers_that_differ_name_no_layer(tmp_path, monkeypatch, way):
     asked, made = Keeper.ask, []
 
-    def ask(keeper, question):
+    def ask(keeper, question, *variation):
         made.append(question)
         is_second = question == way and made.count(way) == 2
-        return {"died": "signal 9"} if is_second else asked(keeper, question)
+        return {"died": "signal 9"} if is_second else asked(keeper, question, *variation)
 
     monkeypatch.setattr(Keeper, "ask", ask)
     model, x = Swapped(), torch.ones(2, 4)

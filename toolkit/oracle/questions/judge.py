@@ -101,9 +101,16 @@ def _judge(
     report_alive()
     if eager.error is not None:
         return _judge_error(case, eager.error, compiled, expected)
-    assert eager.run is not None
     if compiled.run is None:
         return _answer(error_signature(compiled), expected)
+    return judge_outcomes(case, eager, compiled, expected)
+
+
+def judge_outcomes(
+    case: Case, eager: Outcome, compiled: Outcome, expected: Signature | None = None
+) -> Judgement:
+    """Judge the results of a compiled program; both sides have a run."""
+    assert eager.run is not None and compiled.run is not None
     finding = judge_runs(
         eager.run,
         compiled.run,
