@@ -60,6 +60,7 @@ class GraphProgram:
         crash: Runs the compiled program elsewhere first, and returns its failure if it crashes.
         survives: Returns whether the compiled program raises nothing elsewhere: eager breaks the
             GPU for this process.
+        guards: Surrounds inputs, and buffers of generated code, with memory of known contents.
         measure: Measures time or memory of both sides, and returns the failure; then results are
             not compared.
     """
@@ -76,6 +77,7 @@ class GraphProgram:
     draws: Callable[..., AbstractContextManager[None]] | None = None
     crash: Callable[[], Failure | None] | None = None
     survives: Callable[[], bool] | None = None
+    guards: Callable[[Sequence[object]], AbstractContextManager[None]] | None = None
     measure: Callable[["GraphProgram"], Failure | None] | None = None
 
 
@@ -247,7 +249,8 @@ def run(
             return program_call(*given)
 
     modes = in_float64(modes) if wide else modes
-    with under(modes, program.states):
+    guards = program.guards(inputs) if program.guards else contextlib.nullcontext()
+    with under(modes, program.states), guards:
         return run_once(flat, inputs, modes, program.states, around, held=tensors_of_module(call))
 
 

@@ -17,6 +17,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.questions.judge import judge
+from ctk.toolkit.repro.verified import write_verified_repro
 
 aten = torch.ops.aten
 X = torch.randn(1000, generator=torch.Generator().manual_seed(0))
@@ -135,3 +136,29 @@ def test_inputs_that_share_memory_still_do():
     for target in TARGETS:
         case = case_of(shared, target, base, base[4:])
         assert judge(case).is_no_failure
+
+
+BACKEND = """
+import ctypes
+import torch
+
+def reads_behind(gm, example_inputs):
+    def run(x):
+        behind = ctypes.c_float.from_address(x.data_ptr() + x.nbytes).value
+        return (gm(x)[0] + 0 * behind,)
+
+    return run
+"""
+
+
+@pytest.mark.clean_process
+def test_a_repro_of_a_read_that_is_right_by_chance_guards_its_memory(tmp_path: Path):
+    (tmp_path / "backends.py").write_text(BACKEND)
+    gm = torch.fx.symbolic_trace(lambda x: (x * 2,))
+    case = Case(gm, (X,), target=f"{tmp_path / 'backends.py'}:reads_behind")
+    judgement = judge(case)
+    assert judgement.fails
+    case = dataclasses.replace(case, signature=judgement.signature)
+    path, run = write_verified_repro(case, tmp_path)
+    assert run.outcome == "reproduced", run
+    assert "guards=guarded" in path.read_text()

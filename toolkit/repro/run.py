@@ -24,7 +24,7 @@ from ctk.toolkit.case.formats.files import raise_storage_errors, replace_file, w
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import CleanRun
-from ctk.toolkit.repro.script import DATA_FILE, ScriptLimits, render_script
+from ctk.toolkit.repro.script import DATA_FILE, PLAIN, ScriptForm, ScriptLimits, render_script
 
 Outcome = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -73,7 +73,7 @@ def write_repro(
     *,
     failure: str | None = None,
     clean_run: CleanRun | None = None,
-    hands_over: bool = False,
+    form: ScriptForm = PLAIN,
 ) -> Path:
     """Write `repro.py` with its data file and `sources/` into an existing folder.
 
@@ -82,7 +82,6 @@ def write_repro(
         limits: Of a program that hangs or whose memory grows.
         failure: The failure in the header; None: the signature of the case.
         clean_run: The result of a run in a clean process, for the header.
-        hands_over: As for `module_text`.
 
     Raises:
         CaseError: The graph, an input or a source cannot be written.
@@ -95,7 +94,7 @@ def write_repro(
         clean_run=clean_run,
         limits=limits,
         failure=failure,
-        hands_over=hands_over,
+        form=form,
     )
     copy_sources(plan, folder)
     data = folder / DATA_FILE

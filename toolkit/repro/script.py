@@ -57,6 +57,7 @@ CARRIED = (
     "ctk.repro_templates.numbers.float64",
     "ctk.repro_templates.graph.measured_verdict",
     "ctk.compiler.torch_compat.dynamo.nested_compile",
+    "ctk.compiler.torch_compat.process.guarded_memory",
     "ctk.compiler.torch_compat.process.process_groups",
     "ctk.compiler.torch_compat.gpu.triton_kernels",
     "ctk.compiler.usercode.python_files",
@@ -117,6 +118,22 @@ class ReproScript:
     data: Mapping[str, torch.Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptForm:
+    """How a script runs its program.
+
+    Attributes:
+        hands_over: It hands the graph to the target without Dynamo.
+        is_guarded: It surrounds inputs and buffers with memory of known contents.
+    """
+
+    hands_over: bool = False
+    is_guarded: bool = False
+
+
+PLAIN = ScriptForm()
+
+
 def render_script(
     case: Case,
     plan: SourcePlan,
@@ -126,7 +143,7 @@ def render_script(
     versions: Versions | None = None,
     limits: ScriptLimits | None = None,
     failure: str | None = None,
-    hands_over: bool = False,
+    form: ScriptForm = PLAIN,
 ) -> ReproScript:
     """Return the script of a case.
 
@@ -135,14 +152,13 @@ def render_script(
         clean_run: The result of a run in a clean process, for the header.
         limits: Of time and memory; None: those of the failure.
         failure: Text of the failure for the header; None: the signature of the case.
-        hands_over: As for `module_text`.
 
     Raises:
         CaseError: The graph or an input cannot be written.
     """
     seeds = tuple(dict.fromkeys((case.modes.seed, *RECIPE_SEEDS)))
     sources = Sources(default_dtype=getattr(torch, case.modes.default_dtype), seeds=seeds)
-    module = module_text(case, sources, hands_over=hands_over)
+    module = module_text(case, sources, hands_over=form.hands_over)
     marks = plan_marks(case, module.arguments)
     body = inputs_body(case, sources, marks)
     versions = versions or current_versions()
@@ -166,6 +182,7 @@ def render_script(
     )
     limits = limits or limits_of(case.signature, None, None)
     used = _program_arguments(case, module, limits, shares_memory="shared" in sources.helpers)
+    used += ["guards=guarded,"] if form.is_guarded else []
     ending = _ending(case, module.arguments, used)
     backend = target.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])

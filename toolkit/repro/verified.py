@@ -7,7 +7,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.repro.bare import BareRun, run_bare
 from ctk.toolkit.repro.header import CleanRun, shorten_paths
 from ctk.toolkit.repro.run import ReproRun, write_repro
-from ctk.toolkit.repro.script import ScriptLimits
+from ctk.toolkit.repro.script import PLAIN, ScriptForm, ScriptLimits
 from ctk.toolkit.targets import target_of
 
 
@@ -19,23 +19,27 @@ def write_verified_repro(
 ) -> tuple[Path, ReproRun]:
     """Write a repro, run it in a clean process, and record the result in its header.
 
-    Dynamo captures the graph of the script again, and may get another one, or refuse it (an int of
-    a loop, a view that is written). If that hides the failure, the graph is handed to the target.
+    Two other forms of the script are tried if the plain one hides the failure:
+
+    1. The graph is handed to the target: Dynamo captures that of the script again, and may get
+       another one, or refuse it (an int of a loop, a view that is written).
+    2. Memory is guarded: a kernel that reads outside of its operands is right by chance.
     """
     needs = target_modules(case.target)
 
-    def write(*, hands_over: bool, clean_run: CleanRun | None = None) -> Path:
-        return write_repro(
-            case, folder, culprit_pass, limits, clean_run=clean_run, hands_over=hands_over
-        )
+    def write(form: ScriptForm, clean_run: CleanRun | None = None) -> Path:
+        return write_repro(case, folder, culprit_pass, limits, clean_run=clean_run, form=form)
 
-    bare, hands_over = run_bare(write(hands_over=False), needs), False
-    if bare.run.outcome != "reproduced":
-        handed = run_bare(write(hands_over=True), needs)
-        hands_over = handed.run.outcome == "reproduced"
-        bare = handed if hands_over else bare
+    is_numeric = case.signature is not None and case.signature.is_numeric
+    others = [ScriptForm(hands_over=True), *([ScriptForm(is_guarded=True)] if is_numeric else [])]
+    form, bare = PLAIN, run_bare(write(PLAIN), needs)
+    for other in others if bare.run.outcome != "reproduced" else ():
+        ran = run_bare(write(other), needs)
+        if ran.run.outcome == "reproduced":
+            form, bare = other, ran
+            break
     status = "inputs synthetic: " if case.synthetic else ""
-    return write(hands_over=hands_over, clean_run=clean_run_of(bare, status)), bare.run
+    return write(form, clean_run_of(bare, status)), bare.run
 
 
 def target_modules(spec: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,13 @@ def guarded_allocations(contents: GuardBytes) -> Generator[None]:
     finally:
         setattr(guards, _ALLOCATOR, original)
         _replace(allocate, original)
+
+
+def guarded(inputs: Sequence[object]) -> AbstractContextManager[None]:
+    """Move inputs into guarded memory, and return the context that guards buffers."""
+    contents = GuardBytes()
+    guard_inputs(inputs, (), contents)
+    return guarded_allocations(contents)
 
 
 def _replace(old: object, new: object) -> None:
