@@ -7,6 +7,7 @@ is reported as hidden, and does not make the check fail.
 Nothing is vetoed, so nothing is proved; `bisect` and `diagnose` prove.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import LostAccelerator, count_of
+from ctk.compiler.fx.walk import CALLS
 from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
@@ -39,6 +41,10 @@ from ctk.toolkit.oracle.questions.judge import conclude, judge
 from ctk.toolkit.oracle.slow_prefix import find_slow_prefix
 from ctk.toolkit.targets import target_of
 
+SLOW_SECONDS = 20.0
+SLOW_SECONDS_OF_A_CALL = 0.5
+"""Time of a check, and its share for each call of the graph, from which on it is noted."""
+
 
 @dataclass(frozen=True, slots=True)
 class GraphCheck:
@@ -49,7 +55,7 @@ class GraphCheck:
         findings: The effect of each step of its compile on the values.
         history: The change of each step to the error of each value, worst first; empty by default.
         folder: Where it was written as a case; None if it was not.
-        notes: Faults of custom operators that no result shows, a sentence each.
+        notes: A slow compile, and faults of custom operators that no result shows.
     """
 
     case: Case
@@ -241,7 +247,7 @@ def check_case(
             return GraphCheck(prefix, slow, (), CompileLog())
         if first.signature is not None and first.signature.is_deadly:
             return GraphCheck(case, first, (), CompileLog())
-    recorder = Recorder(keep_calls=True)
+    recorder, started = Recorder(keep_calls=True), time.perf_counter()
     try:
         judgement = conclude(judge(case, expected=case.signature, observer=recorder))
     except LostAccelerator:
@@ -250,20 +256,31 @@ def check_case(
         return GraphCheck(case, first, (), CompileLog())
     if case.signature is not None and case.signature.is_measured:  # no values were compared
         return GraphCheck(case, judgement, (), recorder.log)
+    seconds = time.perf_counter() - started
     kind = judgement.signature.kind if judgement.fails and judgement.signature else None
     told = _find_told(case, recorder.log, kind) if kind is not None else ()
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
-    notes = _find_notes(case) if judgement.verdict is Verdict.PASSES else ()
+    notes = _find_notes(case, seconds) if judgement.verdict is Verdict.PASSES else ()
     return GraphCheck(case, judgement, findings, recorder.log, changes, notes=tuple(notes))
 
 
-def _find_notes(case: Case) -> Iterator[str]:
-    """Yield the faults of custom operators of a case whose results agree with eager."""
+def _find_notes(case: Case, seconds: float) -> Iterator[str]:
+    """Yield a slow compile, and faults of custom operators, of a case that agrees with eager.
+
+    Args:
+        seconds: The time of its runs in eager and compiled.
+    """
+    calls = sum(node.op in CALLS for node in case.graph.graph.nodes)
+    if seconds > max(SLOW_SECONDS, calls * SLOW_SECONDS_OF_A_CALL):
+        yield (
+            f"it took {seconds:.0f} s for {count_of(calls, 'call')}; --compile-above"
+            f" {SLOW_SECONDS:.0f} asks whether the compile grows faster than the graph"
+        )
     modules = (each for each in case.graph.modules() if isinstance(each, GraphModule))
     nodes = (node for each in modules for node in each.graph.nodes)
     if any(is_custom(getattr(node.target, "default", node.target)) for node in nodes):
-        yield from (str(fault) for fault in find_declaration_faults(case))
+        yield from (f"{fault}; no result shows it" for fault in find_declaration_faults(case))
 
 
 def _find_told(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:

@@ -44,6 +44,15 @@ def test_the_pass_that_grows_is_named_and_proved(tmp_path: Path) -> None:
     assert "--compile-above 1" in said.out
 
 
+def test_without_an_option_a_slow_compile_is_noted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("ctk.toolkit.operations.check.SLOW_SECONDS", 1.0)
+    monkeypatch.setattr("ctk.toolkit.operations.check.SLOW_SECONDS_OF_A_CALL", 0.1)
+    program = write(tmp_path, "program.py", EXPLORING)
+    said = command("check", program)
+    assert said.code == 0, said.out + said.err
+    assert "s for 8 calls; --compile-above 1 asks whether the compile grows" in said.out
+
+
 @pytest.mark.slow
 def test_a_time_in_proportion_is_no_failure(tmp_path: Path) -> None:
     report = ctk.check(write(tmp_path, "program.py", HONEST), compile_above=2)

@@ -96,7 +96,7 @@ def answer_of_report(
         rows += ["", history_table(report) if report.history else UNCHANGED]
     rows += [f"compared   {detail}" for detail in report.agreements]
     rows += [
-        f"note       {graph.case.name}: {note}; no result shows it"
+        f"note       {graph.case.name}: {note}"
         for graph in report.graphs
         for note in graph.notes
     ]
