@@ -32,7 +32,7 @@ PLAIN = (
 COMPARED_AS_THEY_ARE = bool | int | float | complex | str | None
 """Types compared as they are; other plain values are compared by their texts."""
 
-NUMBERS = "biuf"
+REAL_KINDS = "biuf"
 """Kinds of numpy's dtypes that tensors of at most eight bytes an element have."""
 
 NUMPY_NUMBER = "numpy."
@@ -145,7 +145,7 @@ def _is_single(value: object) -> bool:
 
 def _has_tensor_dtype(value: object) -> bool:
     dtype = cast("Any", value).dtype
-    is_real = dtype.kind in NUMBERS and dtype.itemsize <= 8
+    is_real = dtype.kind in REAL_KINDS and dtype.itemsize <= 8
     return dtype.isnative and (is_real or (dtype.kind == "c" and dtype.itemsize <= 16))
 
 

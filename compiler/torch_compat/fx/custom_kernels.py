@@ -27,8 +27,8 @@ Call = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
 WHOLE_NAMESPACE = "ctk_whole"
 """The namespace of the operators that stand for custom operators (whole_operators.py)."""
 
-_TORCHS = {"aten", "prim", "prims", "rngprims", "quantized_decomposed"}
-_NOT_CUSTOM = TORCH_NAMESPACES | _TORCHS | {WHOLE_NAMESPACE}
+_TORCH_LIBRARIES = {"aten", "prim", "prims", "rngprims", "quantized_decomposed"}
+_NOT_CUSTOM = TORCH_NAMESPACES | _TORCH_LIBRARIES | {WHOLE_NAMESPACE}
 _DEVICES = ("CPU", "CUDA", "XPU")
 _COMPOSITE = "CompositeImplicitAutograd"
 
