@@ -177,8 +177,11 @@ def test_a_difference_of_a_local_backend_may_have_another_cause(cause: str, tmp_
 
     compiled = torch.compile(program, backend=debug_compile(local, dump=tmp_path, check="output"))
     compiled(x)
-    (message,) = (said for said in log() if "a difference" in said)
-    assert f"no failure, but a difference: {cause}" in message
+    said = log()
+    assert not [text for text in said if "fails" in text], said
+    # What nobody has written may be equal by chance, or as far from the float64 run.
+    causes = [text for text in said if f"no failure, but a difference: {cause}" in text]
+    assert causes or cause == "uninitialized"
 
 
 def test_a_wrong_value_of_a_local_backend_is_a_failure(tmp_path: Path):

@@ -96,9 +96,7 @@ def answer_of_report(
         rows += ["", history_table(report) if report.history else UNCHANGED]
     rows += [f"compared   {detail}" for detail in report.agreements]
     rows += [
-        f"note       {graph.case.name}: {note}"
-        for graph in report.graphs
-        for note in graph.notes
+        f"note       {graph.case.name}: {note}" for graph in report.graphs for note in graph.notes
     ]
     rows += [f"idle       {sentence}" for sentence in idle]
     rows += [f"case       {graph.folder}" for graph in report.graphs if graph.folder is not None]
