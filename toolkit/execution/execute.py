@@ -230,7 +230,7 @@ def _guarded(
     return guarded_allocations(guard)
 
 
-def run_guarded(case: Case, *, observer: Observer | None = None) -> Outcome:
+def run_in_guarded_memory(case: Case, *, observer: Observer | None = None) -> Outcome:
     """Compile a case and call it with guarded memory; without guards if it resizes an input."""
     outcome = run_compiled(case, observer=observer, guard=GuardBytes())
     if is_resize_refused(outcome.error):

@@ -179,7 +179,7 @@ def test_a_difference_of_a_local_backend_may_have_another_cause(cause: str, tmp_
     compiled(x)
     said = log()
     assert not [text for text in said if "fails" in text], said
-    # What nobody has written may be equal by chance, or as far from the float64 run.
+    # Unwritten memory may be equal by chance, or as far from the float64 run.
     causes = [text for text in said if f"no failure, but a difference: {cause}" in text]
     assert causes or cause == "uninitialized"
 

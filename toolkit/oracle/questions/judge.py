@@ -37,7 +37,7 @@ from ctk.toolkit.execution.declared_operators import run_as_declared
 from ctk.toolkit.execution.execute import (
     Outcome,
     run_eager,
-    run_guarded,
+    run_in_guarded_memory,
     run_private,
     run_reference,
 )
@@ -95,7 +95,7 @@ def _judge(
     if eager.error is not None and eager_raised is None and has_lost_cuda():
         raise LostAccelerator(f"{describe_error(eager.error).message}\n{NEXT_ISOLATE}")
     try:
-        compiled = run_guarded(compiled_case, observer=observer)
+        compiled = run_in_guarded_memory(compiled_case, observer=observer)
     except CaseError as error:
         return Judgement(Verdict.INVALID, detail=str(error))
     report_alive()
