@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 import ctk
+from ctk.compiler.errors import LostAccelerator
 from tests.helpers.healthy import HEALTHY
 from tests.helpers.healthy.base import Healthy
 
@@ -104,6 +105,8 @@ def answer(question: str, program: Healthy, target: str, device: str) -> str | N
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             is_right, said = ASKED[question](program, target, device)
+    except LostAccelerator as error:
+        is_right, said = False, str(error)
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} at {at.name}: {str(error).splitlines()[:1]}"

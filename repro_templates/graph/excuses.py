@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ctk.compiler.errors import LostAccelerator
+from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.documented import (
     AUTOCAST,
     CHECKPOINT,
@@ -104,6 +106,20 @@ def varied(variation: Variation, allocated: list[str]) -> AbstractContextManager
     return random_rounding(variation.rounding) if variation.rounding else nullcontext()
 
 
+def try_variation(vary: Vary, variation: Variation) -> Run | None:
+    """Run eager under other conditions; None if the program raises then.
+
+    Raises:
+        LostAccelerator: A kernel has broken CUDA for this process, as an index is out of range.
+    """
+    try:
+        return vary(variation)
+    except torch.AcceleratorError as error:
+        raise LostAccelerator(first_line(error)) from error
+    except Exception:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Excuse:
     """The rest of a difference, once another cause has explained its part.
@@ -140,9 +156,8 @@ def vary_rounding(
     seen: dict[str, list[object]] = {name: [] for name in names}
     runs, patched, left = 0, compiled, tuple(found)
     for number in range(1, RUNS + 1):
-        try:
-            run = vary(Variation(rounding=number))
-        except Exception:  # with other roundings the program may raise: this run has no values
+        run = try_variation(vary, Variation(rounding=number))
+        if run is None:
             continue
         runs += 1
         for name in names:
@@ -260,23 +275,20 @@ def vary_memory(
     """
     runs: dict[int, Run] = {}
     for contents in range(len(CONTENTS)):
-        try:
-            runs[contents] = vary(Variation(contents=contents))
-        except Exception:  # an index that was never written may point anywhere
+        run = try_variation(vary, Variation(contents=contents))
+        if run is None:
             continue
-        if not runs[contents].allocated:
+        if not run.allocated:
             return None
+        runs[contents] = run
     if len(runs) < 2:
         return None
     masks = _follow_all(eager.values, [*runs.values()])
     if masks.keys().isdisjoint(mismatch.name for mismatch in found):
         return None
     contents, first = next(iter(runs.items()))
-    try:
-        again = vary(Variation(contents=contents, repeat=1))
-    except Exception:  # it raises at random
-        return None
-    if compare_runs(first.values, again.values):
+    again = try_variation(vary, Variation(contents=contents, repeat=1))
+    if again is None or compare_runs(first.values, again.values):
         return None
     chance = _follow_all(masks, [first, again])
     masks = {name: mask & ~chance[name] if name in chance else mask for name, mask in masks.items()}
@@ -337,11 +349,9 @@ def _find_allocation(name: str, runs: Sequence[Run], vary: Vary) -> str:
     if len(set(names)) == 1:
         return names[0]
     for place, operator in enumerate(names):
-        try:
-            pair = [vary(Variation(contents=index, only=place)) for index in (0, 1)]
-        except Exception:  # as above
-            continue
-        mask = _follow(name, pair)
+        pair = [try_variation(vary, Variation(contents=at, only=place)) for at in (0, 1)]
+        runs = [run for run in pair if run is not None]
+        mask = _follow(name, runs) if len(runs) == len(pair) else None
         if mask is not None and bool(mask.any()):
             return operator
     return ", ".join(dict.fromkeys(names))
@@ -380,9 +390,8 @@ def explain_by_documentation(
     names = {mismatch.name for mismatch in found}
     if not any(name.startswith(condition.starts) for name in names):
         return None
-    try:
-        other = vary(condition.variation)
-    except Exception:  # the program raises under it
+    other = try_variation(vary, condition.variation)
+    if other is None:
         return None
     same = [name for name in names if identical(eager.values.get(name), other.values.get(name))]
     truth = exact if condition.is_exact else None

@@ -28,6 +28,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ctk.compiler.errors import LostAccelerator
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.excuses import (
     CONDITIONS,
@@ -35,6 +36,7 @@ from ctk.repro_templates.graph.excuses import (
     Variation,
     Vary,
     explain_by_documentation,
+    try_variation,
     vary_memory,
     vary_rounding,
 )
@@ -137,6 +139,29 @@ def _judge_values(
     apart = runs or compare_runs(eager.values, compiled.values)
     if not apart:
         return RunJudgement("passes", detail=note)
+    try:
+        return _explain(eager, compiled, apart, runs, exact, note, vary)
+    except LostAccelerator as lost:
+        why = f"eager breaks the GPU under other roundings or contents of memory: {lost}"
+        return RunJudgement("fails", apart, why)
+
+
+def _explain(
+    eager: Run,
+    compiled: Run,
+    apart: tuple[Mismatch, ...],
+    runs: tuple[Mismatch, ...],
+    exact: Mapping[str, object] | None,
+    note: str,
+    vary: Vary,
+) -> RunJudgement:
+    """Judge mismatches by varied runs of eager.
+
+    Args:
+        apart: All mismatches.
+        runs: The mismatches that are not closer to float64 than eager.
+        note: Why there is no float64 reference.
+    """
     certain = _certain(runs)
     if certain and len(certain) == len(runs):
         return RunJudgement("fails", certain, note)
@@ -205,13 +230,12 @@ def _believe(
     """Return the mismatches that other random draws cannot explain."""
     if not eager.drew_random or same_states(eager.generators, compiled.generators):
         return found
-    try:
-        other = vary(Variation(seed=1)).values
-    except Exception:  # a seed with which eager raises has no steady results
+    other = try_variation(vary, Variation(seed=1))
+    if other is None:  # the results are not steady
         return _certain(found)
     return tuple(
         mismatch
         for mismatch in found
         if mismatch.kind not in NUMBERS
-        or identical(eager.values.get(mismatch.name), other.get(mismatch.name))
+        or identical(eager.values.get(mismatch.name), other.values.get(mismatch.name))
     )

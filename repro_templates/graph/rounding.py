@@ -95,7 +95,7 @@ def run_rounded(
     if name in DRAWS or name.removesuffix("_") in EXACT_NAMES:
         return op(*args, **kwargs)
     is_elementwise = declared.pointwise or name.startswith(ELEMENTWISE)
-    change = partial(widened if is_elementwise else partial(moved, generator), operands)
+    change = partial(widened, operands) if is_elementwise else partial(moved, generator)
     given = [part.detach().clone() for part in real_parts(operands)] if declared.writes else None
     before = generator_states() if declared.random else ()
     varied = tree_map(change, (args, kwargs))
@@ -163,7 +163,7 @@ def as_float32(value: float) -> float:
         return value
 
 
-def moved(generator: torch.Generator, operands: Sequence[Tensor], value: Any) -> Any:
+def moved(generator: torch.Generator, value: Any) -> Any:
     """Return an argument whose elements are moved to a neighbour, or not, at random."""
     if is_rounded(value):
         wide = value.detach().to(ACCUMULATED_IN.get(value.dtype, value.dtype), copy=True)
@@ -259,9 +259,13 @@ def nearest(like: Tensor, value: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def moved_at_random(value: Tensor, generator: torch.Generator) -> Tensor:
-    """Return numbers moved to the neighbour below or above, or not; zeros stay."""
+    """Return numbers moved to the neighbour below or above, or not.
+
+    Zeros stay, and ones move toward zero only: domains end there (a probability, a correlation).
+    """
     toward = draw(value, generator, 3) - 1
-    can_move = value.isfinite() & (value != 0) & (toward != 0)
+    is_outward = (value.abs() == 1) & (toward * value > 0)
+    can_move = value.isfinite() & (value != 0) & (toward != 0) & ~is_outward
     return torch.where(can_move, neighbour(value, toward), value)
 
 

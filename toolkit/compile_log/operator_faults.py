@@ -87,7 +87,12 @@ class OperatorFault:
 
 
 def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
-    """Run a case in eager, and return the first fault of each custom operator that it calls."""
+    """Run a case in eager, and return the first fault of each custom operator that it calls.
+
+    None of a case that breaks the GPU in eager: nothing could be asked after it.
+    """
+    if case.signature is not None and case.signature.breaks_eager:
+        return ()
     declared = find_declaration_faults(case)
     known = {each.operator for each in declared}
     traced = (

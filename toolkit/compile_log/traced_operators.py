@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.repro_templates.numbers.compare import compare_runs
 from ctk.toolkit.case.case import Case, Modes
@@ -129,6 +130,8 @@ def _describe_trace(case: Case) -> str:
 
 
 def _describe_difference(eager: Outcome, traced: Outcome) -> str:
+    if isinstance(traced.error, dynamo.fallbacks()):
+        return ""  # Dynamo runs it in eager
     if traced.error is not None:
         told = f"{type(traced.error).__name__}: {first_line(traced.error)}"
         return f"raises when it is traced: {told}"

@@ -42,7 +42,6 @@ from ctk.toolkit.options import CALLS
 from ctk.toolkit.processes.link import limit_compiled
 from ctk.toolkit.targets import capturing_for, resolve_target, target_of
 from ctk.toolkit.targets.base import Target
-from ctk.toolkit.targets.reporting import raise_as_backend
 
 UNEXPORTED = {"sizes", "overlaps", "twins", "buffers", "same", "strides"}
 """Changes of further calls that a package has no guards for; sizes unless they are dynamic."""
@@ -231,14 +230,13 @@ def target_backend(spec: str, config: Mapping[str, object]) -> Callable[..., Any
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[object]) -> Any:
         graph = copy_graph_module(gm)
-        with raise_as_backend(target):
-            try:
-                return target.compile(gm, example_inputs, config=config, observer=None)
-            except Exception as error:
-                if target.steers_dynamo(error):
-                    raise
-                # Once more, so that the exception names its place in the compile.
-                target.compile(graph, example_inputs, config=config, observer=Recorder())
+        try:
+            return target.compile(gm, example_inputs, config=config, observer=None)
+        except Exception as error:
+            if target.steers_dynamo(error):
                 raise
+            # Once more, so that the exception names its place in the compile.
+            target.compile(graph, example_inputs, config=config, observer=Recorder())
+            raise
 
     return compile_graph

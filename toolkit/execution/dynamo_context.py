@@ -14,6 +14,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.process_state import compile_session, process_state_kept
 from ctk.toolkit.case.graphs.value_types import symbol_of
@@ -38,8 +39,11 @@ def dynamo_context(
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     _check_have_fakes(names, inputs)
     symbols = size_symbols(gm, inputs, dynamic)
-    made = fake.symbolic_inputs(inputs, names, symbols)
-    _annotate(gm, made)
+    allows_data = fake.captures_data()
+    made = fake.symbolic_inputs(inputs, names, symbols, allows_data=allows_data)
+    if isinstance(_annotate(gm, made), dynamo.fallbacks()) and not allows_data:
+        made = fake.symbolic_inputs(inputs, names, symbols)  # the graph was captured with it
+        _annotate(gm, made)
     with made.tracing(), compile_session():
         yield made.example_inputs
 
@@ -113,18 +117,24 @@ def _check_hint(hints: dict[str, tuple[int, str]], name: str | None, size: int, 
         )
 
 
-def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> None:
+def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> BaseException | None:
     """Give each node its fake value, up to the first node that needs real numbers.
 
-    Dynamo would not have captured such a node (`item` without symbols). Passes treat a missing
-    `example_value` as unknown.
+    Passes treat a missing `example_value` as unknown.
+
+    Returns:
+        The exception of that node.
     """
     for node in gm.graph.nodes:
         node.meta.pop(KEY, None)
         node.meta.pop("unbacked_bindings", None)  # symbols of the capture, which `made` lacks
     mode: Any = made.fake_mode
-    with contextlib.suppress(Exception), process_state_kept(), mode, fake.unbound_symbols(mode):
-        _Annotator(gm, mode).run(*made.fakes, enable_io_processing=False)
+    with process_state_kept(), mode, fake.unbound_symbols(mode):
+        try:
+            _Annotator(gm, mode).run(*made.fakes, enable_io_processing=False)
+        except Exception as error:
+            return error
+    return None
 
 
 class _Annotator(Interpreter):

@@ -149,13 +149,14 @@ def run_private(
 
 
 def _raise_refusal(case: Case, error: BaseException) -> None:
-    """Raise `CaseError` for a refusal of the target, and where Dynamo would trace again."""
+    """Raise `CaseError` for a refusal of the target, and where Dynamo takes another way."""
     if isinstance(error, ExportRefused):
         raise CaseError(f"{case.name}: {error}") from error
-    if isinstance(error, dynamo.control_flow()):
+    if resolve_target(case.target).steers_dynamo(error):
+        way = "runs it in eager" if isinstance(error, dynamo.fallbacks()) else "traces again"
         raise CaseError(
-            f"{case.name} cannot be compiled without Dynamo, which would trace again "
-            f"({type(error).__name__}: {first_line(error)}); capture it once more"
+            f"not compiled: {case.target} raises {type(error).__name__}"
+            f" ({first_line(error)}), for which Dynamo {way}"
         ) from error
 
 

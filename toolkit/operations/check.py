@@ -35,7 +35,7 @@ from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import CheckOptions
 from ctk.toolkit.operations.report.phrases import VERDICTS
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.open_subject import most_telling, open_subject
+from ctk.toolkit.oracle.open_subject import judge_program, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.judge import conclude, judge
 from ctk.toolkit.oracle.slow_prefix import find_slow_prefix
@@ -106,8 +106,8 @@ class CheckReport:
     @property
     def judgement(self) -> Judgement:
         """The most severe judgement of the program."""
-        whole = [self.end_to_end.judgement] if self.end_to_end is not None else []
-        return most_telling([*(graph.judgement for graph in self.graphs), *whole])
+        whole = self.end_to_end.judgement if self.end_to_end is not None else None
+        return judge_program([graph.judgement for graph in self.graphs], whole)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -261,7 +261,8 @@ def check_case(
     told = _find_told(case, recorder.log, kind) if kind is not None else ()
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
-    notes = _find_notes(case, seconds) if judgement.verdict is Verdict.PASSES else ()
+    notes = [judgement.detail] if judgement.verdict is Verdict.INVALID else []
+    notes += _find_notes(case, seconds) if judgement.verdict is Verdict.PASSES else []
     return GraphCheck(case, judgement, findings, recorder.log, changes, notes=tuple(notes))
 
 

@@ -11,8 +11,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 
+from ctk.compiler.errors import CtkError, LostAccelerator
+from ctk.compiler.observe import first_line
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.options import AnyOptions, options_of
+from ctk.toolkit.oracle.questions.judge import NEXT_ISOLATE
+from ctk.toolkit.processes.accelerator import has_lost_cuda
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -37,7 +41,15 @@ def takes_keywords(
     ) -> PublicOperation[P, Result]:
         @functools.wraps(run)
         def call(subject: Subject, inputs: Inputs | None = None, **keywords: Any) -> Result:
-            return run(subject, inputs, options_of(options_class, keywords))
+            options = options_of(options_class, keywords)
+            try:
+                return run(subject, inputs, options)
+            except CtkError:
+                raise
+            except Exception as error:
+                if not has_lost_cuda():
+                    raise
+                raise LostAccelerator(f"{first_line(error)}\n{NEXT_ISOLATE}") from error
 
         public: Any = call
         public.__signature__ = _signature(call, options_class)

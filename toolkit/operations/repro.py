@@ -12,7 +12,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import ReproOptions
-from ctk.toolkit.oracle.open_subject import most_telling, open_subject
+from ctk.toolkit.oracle.open_subject import judge_program, open_subject
 from ctk.toolkit.oracle.question import Question
 from ctk.toolkit.oracle.questions.judge import conclude
 from ctk.toolkit.repro.run import ReproRun
@@ -52,8 +52,8 @@ class ReproReport:
     @property
     def judgement(self) -> Judgement:
         """The most severe judgement of the program."""
-        whole = [self.end_to_end.judgement] if self.end_to_end is not None else []
-        return most_telling([*(graph.judgement for graph in self.graphs), *whole])
+        whole = self.end_to_end.judgement if self.end_to_end is not None else None
+        return judge_program([graph.judgement for graph in self.graphs], whole)
 
     @property
     def fails(self) -> bool:

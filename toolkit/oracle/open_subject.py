@@ -166,6 +166,16 @@ def first_failing(
     return max(asked, key=lambda pair: judgement_of(pair[1]).telling)
 
 
+def judge_program(graphs: Iterable[Judgement], whole: Judgement | None) -> Judgement:
+    """Return the most informative judgement of a program.
+
+    A comparison of whole calls replaces the judgements of graphs that cannot be asked about alone.
+    """
+    if whole is None:
+        return most_telling(graphs)
+    return most_telling([*(each for each in graphs if each.verdict is not Verdict.INVALID), whole])
+
+
 def most_telling(judgements: Iterable[Judgement]) -> Judgement:
     """Return the most informative judgement, the first of equals; there is at least one."""
     return max(judgements, key=lambda judgement: judgement.telling)

@@ -34,7 +34,6 @@ class AotInductor(Inductor):
 
     name = "aot_inductor"
     exports = True
-    wraps_errors = False
     repro_backend = staticmethod(aot_inductor_backend)
 
     def compile(

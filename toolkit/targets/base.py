@@ -70,8 +70,6 @@ class Target(Protocol):
         is_kept: Whether its compiles go into the persistent cache of ctk.
         is_quick: Whether a compile takes so little time that questions need no shortcuts.
         has_modes: Whether `mode` of torch.compile stands for some of its options.
-        wraps_errors: Whether its Dynamo backend raises all exceptions of a compile in a wrapper, so
-            that Dynamo never runs a graph in eager for one of them.
         exports: Whether it compiles a whole program that torch.export captures, without gradients
             and guards; `repro_backend` then makes a backend for `export_model`.
         profiles_on_gpu: Whether the first call of a compiled graph on a GPU differs from later ones
@@ -92,7 +90,6 @@ class Target(Protocol):
     is_kept: bool = False
     is_quick: bool = False
     has_modes: bool = False
-    wraps_errors: bool = False
     exports: bool = False
     profiles_on_gpu: bool = False
     defaults: Options = MappingProxyType({})
@@ -112,11 +109,9 @@ class Target(Protocol):
         """
         ...
 
-    def steers_dynamo(self, error: Exception) -> bool:
+    def steers_dynamo(self, error: BaseException) -> bool:
         """Return whether Dynamo restarts, or runs the graph in eager, for an exception."""
-        if self.wraps_errors and isinstance(error, dynamo.fallbacks()):
-            return False
-        return isinstance(error, dynamo.control_flow())
+        return not self.exports and isinstance(error, dynamo.control_flow())
 
     def check_config(self, config: Options) -> None:
         """Refuse options that the target does not know.

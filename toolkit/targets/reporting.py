@@ -12,9 +12,7 @@ from ctk.compiler.error_place import place
 from ctk.compiler.observe import ErrorRecord, Observer
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.targets.base import Target
 
 
 def interpret_graph(graph: GraphModule) -> Boxed:
@@ -37,28 +35,17 @@ def report(observer: Observer, record: ErrorRecord, *, where: str | None = None)
 
 
 @contextmanager
-def raise_as_backend(target: Target) -> Generator[None]:
-    """Raise exceptions of a compile under Dynamo as the target's own Dynamo backend does.
-
-    Dynamo runs a graph in eager if the backend raises that data decide a value
-    (`DataDependentOutputException`); in Inductor's wrapper the same exception is the user's error.
-    """
-    try:
-        yield
-    except dynamo.fallbacks() as error:
-        if target.steers_dynamo(error):
-            raise
-        raise inductor.wrap_error(error) from None
-
-
-@contextmanager
 def raise_innermost() -> Generator[None]:
     """Raise the innermost exception in place of the wrappers of a compiler; its cause stays.
 
     `InductorError` and `BackendCompilerFailed` hide the type, which identifies the user's failure.
+    Dynamo runs a graph in eager if the backend raises that data decide a value
+    (`DataDependentOutputException`); in a wrapper the same exception is the user's error.
     """
     try:
         yield
     except Exception as error:
         inner = root_error(error)
+        if inner is not error and isinstance(inner, dynamo.fallbacks()):
+            raise
         raise inner from inner.__cause__

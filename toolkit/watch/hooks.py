@@ -30,7 +30,6 @@ from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import BackendTarget
-from ctk.toolkit.targets.reporting import raise_as_backend
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.watch_session import (
     WatchKeywords,
@@ -230,8 +229,7 @@ class WatchedBackend:
         merged = {**self.config, **_mode_options(self.target, mode), **(options or {})}
         subject = make_subject(self.target, merged, importable=self.importable)
         if is_in_copy():
-            with raise_as_backend(self.target):
-                return self.target.compile(gm, example_inputs, config=subject.config, observer=None)
+            return self.target.compile(gm, example_inputs, config=subject.config, observer=None)
         return compile_watched(self.session, subject, gm, example_inputs)
 
     def __deepcopy__(self, memo: object) -> "WatchedBackend":

@@ -41,7 +41,6 @@ from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.oracle.questions.judge import error_signature
 from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
-from ctk.toolkit.targets.reporting import raise_as_backend
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.compared_call import ComparedCall, are_graphs_in_eager, compared_call
 from ctk.toolkit.watch.dump import DumpWriter, compute_guarded
@@ -73,8 +72,7 @@ def compile_watched(
         lambda why: session.add_missing(Missing("", "everything", why)),
     )
     if watched is None:
-        with raise_as_backend(subject.target):
-            return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
+        return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
     try:
         with report_work(watched.folder, "compiling it", watched.command):
             return _Watch(watched).compile(gm, example_inputs)
@@ -101,10 +99,7 @@ class _Watch:
         target = self._watched.subject.target
         config = {**target.native(), **self._watched.subject.config}
         try:
-            with raise_as_backend(target):
-                compiled = target.compile(
-                    gm, example_inputs, config=config, observer=self._recorder
-                )
+            compiled = target.compile(gm, example_inputs, config=config, observer=self._recorder)
         except dynamo.control_flow():  # Dynamo restarts, skips, or breaks the graph
             shutil.rmtree(self._watched.folder, ignore_errors=True)
             raise

@@ -218,8 +218,18 @@ def higher_order_op(name: str) -> object | None:
 
 def custom_op_module(qualified: str) -> str | None:
     """Return the module that defined a `torch.library.custom_op`, if torch remembers it."""
+    return getattr(_users_function(qualified), "__module__", None)
+
+
+def _users_function(qualified: str) -> object:
+    """Return the function of a `custom_op`, or of a `triton_op`, which torch wraps; None of others.
+
+    A `triton_op` is its own fake kernel (torch 2.11, 2.13).
+    """
     definition = torch._library.custom_ops.OPDEFS.get(qualified)
-    return getattr(getattr(definition, "_init_fn", None), "__module__", None)
+    own = getattr(definition, "_init_fn", None)
+    is_wrapped = getattr(own, "__module__", None) == "torch._library.triton"
+    return getattr(definition, "_abstract_fn", None) if is_wrapped else own
 
 
 def registering_file(qualified: str) -> str | None:
@@ -228,10 +238,9 @@ def registering_file(qualified: str) -> str | None:
     Seen in torch 2.11 and 2.13: the function of a `torch.library.custom_op`, and for a
     `torch.library.Library` the `registered at FILE.py:LINE` of `torch._C._dispatch_dump`.
     """
-    definition = torch._library.custom_ops.OPDEFS.get(qualified)
-    if definition is not None:
-        code = getattr(getattr(definition, "_init_fn", None), "__code__", None)
-        return getattr(code, "co_filename", None)
+    function = _users_function(qualified)
+    if function is not None:
+        return getattr(getattr(function, "__code__", None), "co_filename", None)
     if not is_registered(qualified):
         return None
     said = re.search(

@@ -187,6 +187,11 @@ def is_true(check: object) -> bool:
     return bool(guard_or_false(cast(Any, check)))
 
 
+def records_cuda_graphs() -> bool:
+    """Return whether the compile at hand ends in CUDA graphs (torch 2.11, 2.13)."""
+    return torch.cuda.is_initialized() and bool(_inductor("config").triton.cudagraphs)
+
+
 def donated_inputs() -> frozenset[int]:
     """Return the inputs of the graph at hand whose memory Inductor may reuse (torch 2.11, 2.13)."""
     context = TracingContext.try_get()

@@ -112,10 +112,17 @@ def origins(nodes: Sequence[Any]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def outputs(nodes: Sequence[Any]) -> tuple[Buffer, ...]:
-    """Return the buffers that scheduler nodes write; a buffer of one kernel alone has no memory."""
+def outputs(nodes: Sequence[Any], arguments: Sequence[Any]) -> tuple[Buffer, ...]:
+    """Return the buffers that scheduler nodes write; a buffer of one kernel alone has no memory.
+
+    Args:
+        arguments: As of `pointers`. A Triton kernel adds its own buffers to those of the graph only
+            after it was defined (torch 2.11, 2.13).
+    """
     graph = _inductor("virtualized").V.graph
-    local = graph.removed_buffers | graph.inplaced_to_remove
+    local: set[str] = set()
+    for each in (graph, *arguments):
+        local |= {*getattr(each, "removed_buffers", ()), *getattr(each, "inplaced_to_remove", ())}
     found = (_buffer(output) for node in _simple(nodes) for output in node.get_outputs())
     return tuple(buffer for buffer in found if buffer.name not in local)
 
@@ -173,14 +180,14 @@ def is_written_again(name: str) -> bool:
     return name in _inductor("virtualized").V.graph.mutated_buffers
 
 
-def pointers(codegen: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, str]:
+def pointers(codegen: Any, arguments: Sequence[Any]) -> dict[str, str]:
     """Return the name of each buffer in a kernel's source: `{"buf0": "out_ptr0"}`.
 
     Args:
         arguments: Arguments of `define_kernel` after the nodes: for C++ none or the kernel's
             arguments, for Triton the kernel.
     """
-    given = next(iter((*arguments, *keywords.values())), None)
+    given = next(iter(arguments), None)
     args: Any = getattr(given, "args", given)
     if args is None:
         args = getattr(getattr(codegen, "kernel_group", None), "args", None)

@@ -53,6 +53,8 @@ def model():
 def inputs():
     return (torch.ones(3), )
 """
+FAKE = PROGRAM[PROGRAM.index("@scaled.register_fake") : PROGRAM.index("library =")]
+TRITON = PROGRAM.replace("custom_op", "triton_op").replace(FAKE, "")
 RUN = """
 import ctk
 case = ctk.load_case("case", trust=True)
@@ -60,12 +62,12 @@ print([float(each) for each in case.graph(*case.inputs)[0]])
 """
 
 
-@pytest.fixture
+@pytest.fixture(params=[PROGRAM, TRITON], ids=["custom_op", "triton_op"])
 def moved(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder with the case of a program that is gone, and its repro."""
     program = tmp_path / "program.py"
     space = f"test_{abs(hash(request.node.name))}"
-    program.write_text(PROGRAM.format(space=space))
+    program.write_text(request.param.format(space=space))
     case = only_case(program)
     save_case(case, tmp_path / "case", inputs="full")
     write_repro(case, tmp_path / "case")

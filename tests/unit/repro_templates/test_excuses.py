@@ -14,7 +14,7 @@ from ctk.compiler.fx.clone import clone_value
 from ctk.repro_templates.graph.documented import recomputing_once
 from ctk.repro_templates.graph.excuses import NO_VARIATION, Variation, varied
 from ctk.repro_templates.graph.judging import RunJudgement, judge_runs
-from ctk.repro_templates.graph.rounding import random_rounding
+from ctk.repro_templates.graph.rounding import moved_at_random, random_rounding
 from ctk.repro_templates.graph.running import Run, generators_kept
 
 Program = Callable[..., object]
@@ -431,3 +431,27 @@ def test_the_guilty_allocation_is_named() -> None:
 
     found = judged(program, compiled, drawn(4))
     assert "torch.empty_like" in found.detail
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_ones_stay_in_the_domains_that_end_there(dtype: torch.dtype) -> None:
+    x = torch.tensor([1.0, -1, 0, 0.3, -0.7], dtype=dtype).repeat(20)
+    moved = moved_at_random(x, torch.Generator().manual_seed(0))
+    assert float(moved.abs().max()) == 1
+    assert set(moved[x.abs() != 1].tolist()) > set(x[x.abs() != 1].tolist())
+    assert (moved[x.abs() == 1].abs() < 1).any()
+    with random_rounding(3):  # a probability above 1 raises, and a GPU is lost
+        torch.nn.functional.binary_cross_entropy(x.abs(), x.relu())
+
+
+def test_a_gpu_that_other_roundings_break_leaves_the_failure() -> None:
+    def vary(variation: Variation) -> Run:
+        if variation.rounding:
+            raise torch.AcceleratorError("device-side assert triggered")
+        return run(logistic, [drawn(8).sigmoid()], variation)
+
+    eager = run(logistic, [drawn(8).sigmoid()])
+    compiled = run(lambda x: logistic(x * (1 + 1e-7)), [drawn(8).sigmoid()])
+    found = judge_runs(eager, compiled, vary=vary, reference=lambda: (None, "none"))
+    assert found.answer == "fails"
+    assert found.detail.endswith("device-side assert triggered")

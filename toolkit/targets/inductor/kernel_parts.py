@@ -22,6 +22,7 @@ from ctk.compiler.codegen.watch_calls import WatchedGraph
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import KernelCall, KernelId
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.numbers.errors import identical
 from ctk.repro_templates.numbers.layout import share
 
@@ -74,6 +75,7 @@ class _Seen:
 
     queues: dict[str, deque[Launch]]
     made: WatchedGraph
+    keep_values: bool
     values: dict[str, object] = field(default_factory=dict[str, object])
     thread: int = field(default_factory=threading.get_ident)
 
@@ -98,15 +100,18 @@ def spy_on_kernels(
 ) -> Boxed:
     """Return `call` so that its kernels tell their values while a call is recorded, or that they
     are called.
+
+    No values under CUDA graphs: their memory pool takes no copies.
     """
     keep_launches = made.observer.keep_launches
-    if module is None or not launches or not (made.observer.keep_calls or keep_launches):
+    keep_values = made.observer.keep_calls and not inductor.records_cuda_graphs()
+    if module is None or not launches or not (keep_values or keep_launches):
         return call
 
     def run(args: list[Any]) -> Any:
         if made.returned.calls is None and not keep_launches:
             return call(args)
-        with _put_spies(module, launches, made):
+        with _put_spies(module, launches, made, keep_values=keep_values):
             return call(args)
 
     return boxed(run)
@@ -114,13 +119,13 @@ def spy_on_kernels(
 
 @contextmanager
 def _put_spies(
-    module: ModuleType, launches: Sequence[Launch], made: WatchedGraph
+    module: ModuleType, launches: Sequence[Launch], made: WatchedGraph, *, keep_values: bool
 ) -> Generator[None]:
     """Put spies in the place of a module's kernels; other compiles may share the module."""
     queues: dict[str, deque[Launch]] = {}
     for launch in launches:
         queues.setdefault(launch.part.name, deque()).append(launch)
-    seen, names = _Seen(queues, made), vars(module)
+    seen, names = _Seen(queues, made, keep_values), vars(module)
     kernels = {name: names[name] for name in queues if name in names}
     names.update({name: _Spy(kernel, name, seen) for name, kernel in kernels.items()})
     try:
@@ -158,7 +163,7 @@ class _Spy:
         if launch is None:
             return kernel(*args, **kwargs)
         with self._seen.running(launch.part):
-            if self._seen.made.returned.calls is None:
+            if self._seen.made.returned.calls is None or not self._seen.keep_values:
                 return kernel(*args, **kwargs)
             return self._record_launch(launch, kernel, args, kwargs)
 

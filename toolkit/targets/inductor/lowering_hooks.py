@@ -4,7 +4,7 @@
 observed graph goes straight through.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -62,14 +62,22 @@ def _fuse(lowering: Lowering, call: Call) -> Any:
 
 def _define_kernel(lowering: Lowering, call: Call) -> Any:
     codegen, source, nodes, *more = call.args
-    pointers = inductor_lowering.pointers(codegen, tuple(more), call.keywords)
+    arguments = (*more, *call.keywords.values())
+    pointers = inductor_lowering.pointers(codegen, arguments)
+    outputs = inductor_lowering.outputs(nodes, arguments)
     name = call()
-    _announce(lowering, name, inductor_lowering.final_source(source, name), nodes, pointers)
+    source = inductor_lowering.final_source(source, name)
+    _announce(lowering, name, source, nodes, pointers, outputs)
     return name
 
 
 def _announce(
-    lowering: Lowering, name: str, source: str, nodes: Any, pointers: dict[str, str]
+    lowering: Lowering,
+    name: str,
+    source: str,
+    nodes: Any,
+    pointers: dict[str, str],
+    outputs: Sequence[inductor_lowering.Buffer],
 ) -> None:
     """Note a kernel, and ask whether it may be there; not when the graph is lowered once more."""
     origins = lowering.names(inductor_lowering.origins(nodes))
@@ -78,7 +86,7 @@ def _announce(
     kernel = lowering.numbering.kernel_id("inductor", f"{lowering.stage}.{name}")
     writes = {
         buffer.name: buffer.node.name
-        for buffer in inductor_lowering.outputs(nodes)
+        for buffer in outputs
         if buffer.node is not None
         and not buffer.mutates
         and not inductor_lowering.is_written_again(buffer.name)

@@ -97,7 +97,6 @@ class Inductor(Target):
     needs = ""
     takes_functions = True
     has_modes = True
-    wraps_errors = True
     defaults = COMPARABLE
     settings = INDUCTOR
     repro_backend = staticmethod(registered_backend)

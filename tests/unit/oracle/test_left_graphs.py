@@ -1,0 +1,110 @@
+"""Graphs that Dynamo runs in eager, as their backend raises that data decide a value."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.operations.check import check
+from ctk.toolkit.operations.diagnose import diagnose
+from ctk.toolkit.oracle.questions.judge import judge
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of autograd, on the formula
+
+
+@torch.library.custom_op("left::scaled", mutates_args=())
+def scaled(x: Tensor, by: Tensor) -> Tensor:
+    return x * float(by)
+
+
+@scaled.register_fake
+def _(x: Tensor, by: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def by_number(ctx, grad: Tensor) -> tuple[Tensor, None]:
+    return grad * (0 if ctx.by.tolist() == 0 else ctx.by.tolist()), None
+
+
+def keep(ctx, inputs, output) -> None:
+    ctx.by = inputs[1]
+
+
+torch.library.register_autograd("left::scaled", by_number, setup_context=keep)
+
+
+@torch.library.custom_op("left::picked", mutates_args=())
+def picked(x: Tensor, by: Tensor) -> Tensor:
+    return x.clone()
+
+
+@picked.register_fake
+def _(x: Tensor, by: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def by_rows(ctx, grad: Tensor) -> tuple[Tensor, None]:
+    return grad + 0 * ctx.by.nonzero().shape[0], None
+
+
+torch.library.register_autograd("left::picked", by_rows, setup_context=keep)
+
+
+@torch.library.custom_op("left::grouped", mutates_args=())
+def grouped(x: Tensor, by: Tensor) -> Tensor:
+    return x * 2
+
+
+@grouped.register_fake
+def _(x: Tensor, by: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def by_groups(ctx, grad: Tensor) -> tuple[Tensor, None]:
+    total, start = torch.zeros_like(grad), 0
+    for end in ctx.by.reshape(-1).tolist():
+        total[start:end] = 2 * grad[start:end]
+        start = end
+    return total, None
+
+
+torch.library.register_autograd("left::grouped", by_groups, setup_context=keep)
+
+
+class Left(torch.nn.Module):
+    def __init__(self, operator) -> None:
+        super().__init__()
+        self.operator, self.weight = operator, torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor, by: Tensor) -> Tensor:
+        return self.operator(x * self.weight, by).relu()
+
+
+INPUTS = torch.linspace(-1, 1, 12).view(3, 4), torch.tensor(3)
+OPERATORS = {"a number": scaled, "a size": picked, "a loop": grouped}
+
+
+@pytest.mark.parametrize("target", ["ctk", "inductor", "aot_eager"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_graph_that_dynamo_runs_in_eager_is_no_failure(name: str, target: str) -> None:
+    report = check(Left(OPERATORS[name]), INPUTS, target=target)
+    assert report.ok, report
+    (graph,) = report.graphs
+    assert graph.judgement.verdict is Verdict.INVALID
+    assert graph.notes == (graph.judgement.detail,)
+    assert graph.judgement.detail.endswith("for which Dynamo runs it in eager")
+    assert judge(graph.case).verdict is Verdict.INVALID
+
+
+def test_diagnose_says_so_too(tmp_path: Path) -> None:
+    found = diagnose(Left(scaled), INPUTS, target="inductor", out=tmp_path / "out")
+    assert found.judgement.is_no_failure
+
+
+def test_numbers_that_a_graph_was_captured_with_are_allowed() -> None:
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        report = check(lambda x, n: x * n.item(), INPUTS, target="inductor")
+    assert report.ok, report
+    assert report.graphs[0].judgement.verdict is Verdict.PASSES
