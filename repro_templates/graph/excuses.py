@@ -57,6 +57,9 @@ SMALL_SHARE = 0.5
 SMALL = 3.0
 """Multiple of the spread that a linear number may lie outside of it: about ten deviations."""
 
+LOST = 0.25
+"""Error of eager, as a share of the size of a value, from which on no digit of it is correct."""
+
 STILL = 0.01
 """A number that moves by a smaller share of its size comes nowhere near infinity."""
 
@@ -403,6 +406,22 @@ def explain_by_documentation(
     patched = replace(compiled, values={**compiled.values, **gone})
     kept = tuple(m for m in found if m.name not in gone)
     return Excuse(patched, kept, str(condition.documented))
+
+
+def describe_loss(
+    names: Iterable[str], eager: Mapping[str, object], exact: Mapping[str, object]
+) -> str:
+    """Return which value of eager has no correct digit, against float64; empty if all have one."""
+    for name in names:
+        own, truth = as_numbers(eager.get(name)), as_numbers(exact.get(name))
+        if own is None or truth is None or own.shape != truth.shape:
+            continue
+        known = own.isfinite() & truth.isfinite()
+        size = float(truth[known].double().norm())
+        share = float((own[known].double() - truth[known].double()).norm()) / size if size else 0.0
+        if share > LOST:
+            return f"eager's {name} is {share:.0%} of its own size away from the float64 run"
+    return ""
 
 
 def describe_spread(

@@ -35,6 +35,7 @@ from ctk.repro_templates.graph.excuses import (
     NO_VARIATION,
     Variation,
     Vary,
+    describe_loss,
     explain_by_documentation,
     try_variation,
     vary_memory,
@@ -175,6 +176,9 @@ def _explain(
         chance = RunJudgement("flaky", apart, unsteady)
         return RunJudgement("fails", certain, note) if certain else chance
     if not runs:
+        lost = describe_loss([each.name for each in apart], eager.values, exact or {})
+        if lost:
+            return RunJudgement("ill-conditioned", apart, lost)
         return RunJudgement("passes", detail=EXCUSED)
     believed = _believe(eager, compiled, runs, vary)
     if not believed:

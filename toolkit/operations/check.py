@@ -15,6 +15,7 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import LostAccelerator, count_of
+from ctk.compiler.fx.properties import is_random
 from ctk.compiler.fx.walk import CALLS
 from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
 from ctk.toolkit.case.case import Case
@@ -262,12 +263,13 @@ def check_case(
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
     notes = [judgement.detail] if judgement.verdict is Verdict.INVALID else []
-    notes += _find_notes(case, seconds) if judgement.verdict is Verdict.PASSES else []
+    if judgement.verdict is Verdict.PASSES:
+        notes += _find_notes(case, recorder.log, seconds)
     return GraphCheck(case, judgement, findings, recorder.log, changes, notes=tuple(notes))
 
 
-def _find_notes(case: Case, seconds: float) -> Iterator[str]:
-    """Yield a slow compile, and faults of custom operators, of a case that agrees with eager.
+def _find_notes(case: Case, log: CompileLog, seconds: float) -> Iterator[str]:
+    """Yield a slow compile, own random numbers, and faults of custom operators of a passing case.
 
     Args:
         seconds: The time of its runs in eager and compiled.
@@ -278,6 +280,11 @@ def _find_notes(case: Case, seconds: float) -> Iterator[str]:
             f"it took {seconds:.0f} s for {count_of(calls, 'call')}; --compile-above"
             f" {SLOW_SECONDS:.0f} asks whether the compile grows faster than the graph"
         )
+    target = target_of(case.target)
+    draws = any(is_random(node) for stage in log.stages() for node in stage.graph.graph.nodes)
+    if draws and (own := target.native().keys() - case.config.keys()):
+        options = ", ".join(f"{name}={target.defaults[name]}" for name in sorted(own))
+        yield f"compiled with {options}: random numbers that {target.name} draws are not compared"
     modules = (each for each in case.graph.modules() if isinstance(each, GraphModule))
     nodes = (node for each in modules for node in each.graph.nodes)
     if any(is_custom(getattr(node.target, "default", node.target)) for node in nodes):

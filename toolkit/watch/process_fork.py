@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Self
 
 import torch
 
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.excuses import NO_VARIATION, Variation
 from ctk.repro_templates.program.program_sides import in_own_process
@@ -92,7 +93,7 @@ def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> i
     """Be the keeper: answer until there are no more requests."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it waits for its own children
     _redirect_open_files({requests.fileno(), answers.fileno()})
-    torch.set_num_threads(1)  # threads are not copied
+    dynamo.use_one_thread()  # threads are not copied
     inductor.compile_without_threads()
     tempfile.tempdir = str(folder)  # removed with the folder if this process is killed
     keeper = os.getpid()

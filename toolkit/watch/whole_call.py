@@ -185,16 +185,24 @@ class WatchedCalls:
     ) -> EndToEnd | None:
         """Return the first difference that counts, with its layer; None if none counts."""
         dynamo_only = twice.compare("dynamo")
+        is_dynamos = dynamo_only.answer == "fails" and twice.compare("eager").answer == "passes"
         captured = dynamo_only.shown_of(differences)
-        if captured and twice.compare("eager").answer == "passes":
+        if captured and is_dynamos:
             evidence = "with Dynamo's backend `eager` the call gives the same wrong result"
             return self._answer(captured[0], "dynamo", "capture", (evidence,))
         fresh = twice.compare("fresh") if self.made > 1 else None
         evidence = f"freshly compiled before call {self.made}, it agrees with eager"
         later = (evidence,) if fresh is not None and fresh.answer == "passes" else ()
-        if later and (stale := twice.compare("captured").shown_of(differences)):
-            more = "with each captured graph in eager, it gives the same wrong result"
-            return self._answer(stale[0], "dynamo", "guards", (*later, more), confirmed=True)
+        stale = twice.compare("captured") if later else None
+        if stale is not None and stale.answer == "fails":
+            shown = stale.shown_of(differences)
+            how = "gives the same wrong result" if shown else "differs from eager as well"
+            more = f"with each captured graph in eager, it {how}"
+            first = (shown or differences)[0]
+            return self._answer(first, "dynamo", "guards", (*later, more), confirmed=True)
+        if is_dynamos and not later:
+            evidence = "with Dynamo's backend `eager` the call differs from eager in another way"
+            return self._answer(differences[0], "dynamo", "capture", (evidence,))
         outside = [difference for difference in differences if difference.kind in NO_GRAPH_SHOWS]
         if not outside:
             return None

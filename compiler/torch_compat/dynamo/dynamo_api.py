@@ -3,7 +3,9 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import functools
+import gc
 import importlib
+import json
 import sys
 import threading
 from collections.abc import Callable, Container, Sequence
@@ -205,6 +207,22 @@ def fallbacks() -> tuple[type[Exception], ...]:
     """Return the exceptions of a backend for which Dynamo runs the graph in eager (2.11, 2.13)."""
     exc: Any = importlib.import_module("torch._dynamo.exc")
     return tuple(getattr(exc, "exceptions_allowed_to_be_fallback", ()))
+
+
+def use_one_thread() -> None:
+    """Let operators run in this thread alone; code that was compiled for more is still taken.
+
+    A guard of Dynamo on the process holds the number of threads (torch 2.11, 2.13).
+    """
+    torch.set_num_threads(1)
+    guards: Any = importlib.import_module("torch._dynamo.guards")
+    managers = [each for each in gc.get_objects() if type(each) is guards.GuardManagerWrapper]
+    for manager in managers:
+        check = (getattr(manager, "closure_vars", None) or {}).get("___check_global_state")
+        state = getattr(check, "__self__", None)
+        if state is not None:
+            known = {**json.loads(state.__getstate__()), "num_threads": 1}
+            state.__setstate__(json.dumps(known))
 
 
 class FloatRestart:

@@ -3,6 +3,7 @@
     lib = torch.library.Library("mine", "FRAGMENT")
     lib.define("f(Tensor x) -> Tensor")      the second time torch raises "multiple times"
     lib.impl("f", kernel, "CPU")             and here "already a kernel registered"
+    @torch.compiler.substitute_in_graph(f)   and here "Duplicate dispatch rule"
 
 The kernels of the first run stay: functions of the first module. `torch.library.custom_op` replaces
 its registration by itself.
@@ -10,6 +11,7 @@ its registration by itself.
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
+import importlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +31,9 @@ def register_once() -> Generator[None]:
         wrap_site(Site(library, "impl"), _impl),
         wrap_site(Site(library, "_register_fake"), _register_fake),
         wrap_site(Site(torch._ops.OperatorBase, "py_impl"), _py_impl),
+        wrap_site(
+            Site(importlib.import_module("torch._dynamo"), "substitute_in_graph"), _substitute
+        ),
     ):
         yield
 
@@ -70,6 +75,25 @@ def _py_impl(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(operator, key)
 
     return py_impl
+
+
+def _substitute(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that Dynamo traces in place of another one is registered once."""
+
+    def substitute(function: Any, **kwargs: Any) -> Callable[[Any], Any]:
+        register = original(function, **kwargs)
+
+        def once(own: Any) -> Any:
+            try:
+                return register(own)
+            except ValueError as error:
+                if "Duplicate dispatch rule" not in str(error):
+                    raise
+                return own
+
+        return once
+
+    return substitute
 
 
 def _register_fake(original: Callable[..., Any]) -> Callable[..., Any]:

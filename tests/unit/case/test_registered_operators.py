@@ -11,6 +11,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.importers import load_cases
+from ctk.toolkit.operations.check import check
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.repro.run import run_repro, write_repro
 from tests.helpers.project import ROOT
@@ -109,3 +110,40 @@ def test_it_needs_trust(moved: Path) -> None:
 def test_it_is_saved_again_where_it_was_loaded(moved: Path) -> None:
     again = save_case(load_case(moved, trust=True), moved.parent / "again")
     assert read_manifest(again).imports == ("sources/program.py",)
+
+
+TRACED = """
+import bisect
+import torch
+
+
+@{decorator}(bisect.{function}, skip_signature_check=True)
+def own(*args, **kwargs):
+    return 2
+
+
+def model():
+    return lambda x: x * bisect.{function}([1, 2, 2], 9)
+
+
+def inputs():
+    return (torch.ones(3), )
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "function"),
+    [
+        ("torch._dynamo.substitute_in_graph", "bisect_left"),
+        ("torch.compiler.substitute_in_graph", "bisect_right"),
+    ],
+)
+def test_a_program_that_replaces_a_function_in_traces_is_loaded_twice(
+    decorator: str, function: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "traced.py"
+    text = TRACED.format(decorator=decorator, function=function)
+    program.write_text(text)
+    report = check(str(program), target="aot_eager")
+    assert report.end_to_end is not None
+    assert report.end_to_end.layer == "dynamo", report

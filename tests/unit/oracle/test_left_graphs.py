@@ -108,3 +108,14 @@ def test_numbers_that_a_graph_was_captured_with_are_allowed() -> None:
         report = check(lambda x, n: x * n.item(), INPUTS, target="inductor")
     assert report.ok, report
     assert report.graphs[0].judgement.verdict is Verdict.PASSES
+
+
+def test_a_check_says_which_random_numbers_it_compares() -> None:
+    report = check(lambda x: torch.nn.functional.dropout(x, 0.3), INPUTS[:1], target="inductor")
+    assert report.ok
+    (note,) = report.graphs[0].notes
+    assert note == (
+        "compiled with fallback_random=True: random numbers that inductor draws are not compared"
+    )
+    silent = check(lambda x: x.sin(), INPUTS[:1], target="inductor")
+    assert silent.graphs[0].notes == ()

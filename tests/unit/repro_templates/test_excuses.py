@@ -455,3 +455,37 @@ def test_a_gpu_that_other_roundings_break_leaves_the_failure() -> None:
     found = judge_runs(eager, compiled, vary=vary, reference=lambda: (None, "none"))
     assert found.answer == "fails"
     assert found.detail.endswith("device-side assert triggered")
+
+
+LOST_DIGITS: dict[str, tuple[Program, Program]] = {
+    "logistic": (logistic, lambda x: logistic(x * (1 + 1e-7))),
+    "tent": (
+        lambda x: iterate(lambda y: 1.99 * torch.minimum(y, 1 - y), x),
+        lambda x: iterate(lambda y: torch.minimum(1.99 * y, 1.99 - 1.99 * y), x),
+    ),
+    "cubic": (
+        lambda x: iterate(lambda y: 2.59 * y * (1 - y * y), x),
+        lambda x: iterate(lambda y: 2.59 * (y - y * y * y), x),
+    ),
+}
+
+
+def iterate(step: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    for _ in range(60):
+        x = step(x)
+    return x
+
+
+@pytest.mark.parametrize("name", LOST_DIGITS)
+def test_eager_without_a_correct_digit_proves_nothing(name: str) -> None:
+    program, compiled = LOST_DIGITS[name]
+    x = drawn(64).sigmoid()
+    exact = {"out0": program(x.double())}
+    found = judge_runs(
+        run(program, [x]),
+        run(compiled, [x]),
+        vary=lambda variation: run(program, [x], variation),
+        reference=lambda: (exact, ""),
+    )
+    assert found.answer == "ill-conditioned", found
+    assert "of its own size away from the float64 run" in found.detail

@@ -1,5 +1,6 @@
 """A layer of a watched call is named only if each of its questions has the same answer twice."""
 
+import contextlib
 import json
 
 import pytest
@@ -91,6 +92,52 @@ def test_a_missing_guard_is_shown_by_the_captured_graph(tmp_path):
     assert "layer dynamo (guards)" in failure.summary
     answer = json.loads(failure.folder.read_text())
     assert answer["confirmed"] and len(answer["evidence"]) == 2
+
+
+def test_a_missing_guard_is_seen_with_any_number_of_threads(tmp_path):
+    """A fork has one thread; its compiled calls are those of the program all the same."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 2)
+    try:
+        test_a_missing_guard_is_shown_by_the_captured_graph(tmp_path)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def handled(x, k):
+    try:
+        scale = 7 // (k - 3)
+    except ZeroDivisionError:
+        scale = 2.0
+    return x * scale
+
+
+def suppressed(x, k):
+    scale = 1.0
+    with contextlib.suppress(ZeroDivisionError):
+        scale = 7 // (k - 3)
+    return x * scale
+
+
+def handled_later(x, k):
+    try:
+        scale = (k + 4) // (k - 3)
+    except ZeroDivisionError:
+        scale = 2.0
+    return x.sin() + x * scale
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", [handled, suppressed, handled_later])
+def test_an_exception_that_the_program_handles_is_lost_by_dynamo(tmp_path, program):
+    """The captured graph raises in eager, so that only the call as a whole shows it."""
+    with watching(tmp_path) as hooks:
+        compiled = torch.compile(program, backend="inductor", dynamic=True)
+        compiled(torch.ones(3), 5)
+        compiled(torch.ones(3), 3)
+    (failure,) = hooks.session.failures
+    assert failure.summary.startswith("accuracy at call2.out0")
+    assert "layer dynamo (capture)" in failure.summary
 
 
 @pytest.mark.parametrize("way", ["fresh", "captured", "again"])
