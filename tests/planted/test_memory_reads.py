@@ -17,6 +17,9 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.questions.judge import judge
+from ctk.toolkit.repro.bare import run_bare
+from ctk.toolkit.repro.run import write_repro
+from ctk.toolkit.repro.script import ScriptForm
 from ctk.toolkit.repro.verified import write_verified_repro
 
 aten = torch.ops.aten
@@ -160,5 +163,9 @@ def test_a_repro_of_a_read_that_is_right_by_chance_guards_its_memory(tmp_path: P
     assert judgement.fails
     case = dataclasses.replace(case, signature=judgement.signature)
     path, run = write_verified_repro(case, tmp_path)
-    assert run.outcome == "reproduced", run
+    guarded = ScriptForm(is_guarded=True)
+    assert run.outcome == "reproduced", (
+        run,
+        run_bare(write_repro(case, tmp_path, form=guarded), ()),
+    )
     assert "guards=guarded" in path.read_text()

@@ -4,7 +4,7 @@ A softmax needs `exp(x - max)` for the sum and again for the result. Its row is 
 nearest cache, so the first sweep writes the exponentials to an array, and the second reads them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ctk.compiler.codegen.c.loops import variables_of_value
 from ctk.compiler.codegen.c.plan import Plan, cost_of
@@ -30,9 +30,10 @@ def kept_values(sweeps: Sequence[Sweep], numbers: Numbers, plan: Plan) -> dict[i
     for sweep in sweeps:
         if len(sweep.inner) != 1 or not 0 < (sweep.inner[0].size.number or 0) <= LONGEST:
             continue
-        row = sweep.inner[0]
-        for value, count in _values(sweep):
-            if _is_costly(value, row):
+        row, found = sweep.inner[0], set[int]()
+        for value, count in _values(sweep):  # operands first
+            if _is_costly(value, row, found):
+                found.add(id(value))
                 key = numbers.of(value), row
                 uses[key] = uses.get(key, 0) + count
                 costly[key[0]] = value
@@ -63,10 +64,14 @@ def _values(sweep: Sweep) -> list[tuple[Value, int]]:
     return list(passes.values())
 
 
-def _is_costly(value: Value, row: Var) -> bool:
-    """Return whether a value computes a function for each element of a row."""
+def _is_costly(value: Value, row: Var, costly: Container[int]) -> bool:
+    """Return whether a value computes a function for each element of a row.
+
+    Args:
+        costly: The ids of its operands that do.
+    """
     if not isinstance(value, Op) or value.dtype.itemsize < 4 or not value.dtype.is_floating_point:
         return False
     if row not in variables_of_value(value):
         return False
-    return cost_of(value) >= _COSTLY or any(_is_costly(arg, row) for arg in value.args)
+    return cost_of(value) >= _COSTLY or any(id(arg) in costly for arg in value.args)
