@@ -27,7 +27,7 @@ OTHERS = {
     "b011_alone": NOTHING_COMPARED,
     "b011_hidden": NOTHING_COMPARED,
 }
-"""What else a program shows on a GPU.
+"""Other answers about programs on a GPU.
 
 `x.numpy()` raises in eager, and not in Dynamo; a product of int8 matrices raises in both.
 """

@@ -212,7 +212,8 @@ def fallbacks() -> tuple[type[Exception], ...]:
 def use_one_thread() -> None:
     """Let operators run in this thread alone; code that was compiled for more is still taken.
 
-    A guard of Dynamo on the process holds the number of threads (torch 2.11, 2.13).
+    A guard of Dynamo on the process holds the number of threads. Seen in torch 2.13; with a guard
+    that cannot be rewritten, such code is compiled once more.
     """
     torch.set_num_threads(1)
     guards: Any = importlib.import_module("torch._dynamo.guards")
@@ -220,9 +221,9 @@ def use_one_thread() -> None:
     for manager in managers:
         check = (getattr(manager, "closure_vars", None) or {}).get("___check_global_state")
         state = getattr(check, "__self__", None)
-        if state is not None:
-            known = {**json.loads(state.__getstate__()), "num_threads": 1}
-            state.__setstate__(json.dumps(known))
+        text = None if state is None else state.__getstate__()
+        if state is not None and isinstance(text, str):  # not a state of another form
+            state.__setstate__(json.dumps({**json.loads(text), "num_threads": 1}))
 
 
 class FloatRestart:
