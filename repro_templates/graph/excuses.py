@@ -420,7 +420,8 @@ def describe_loss(
         size = float(truth[known].double().norm())
         share = float((own[known].double() - truth[known].double()).norm()) / size if size else 0.0
         if share > LOST:
-            return f"eager's {name} is {share:.0%} of its own size away from the float64 run"
+            shown = f"{share:.0%} of" if share < 10 else f"{share:.3g} times"
+            return f"eager's {name} is {shown} its own size away from the float64 run"
     return ""
 
 

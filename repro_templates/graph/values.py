@@ -40,9 +40,12 @@ def inference(build: Callable[[], torch.Tensor]) -> torch.Tensor:
 
 
 def stored(path: Path, name: str, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Read a tensor from a data file (safetensors: length of the header, header, raw bytes)."""
+    """Read a tensor from a data file (safetensors: length of the header, header, raw bytes).
+
+    Its memory is torch's own: it may be resized, and it can be guarded.
+    """
     raw = bytearray(path.read_bytes())
     start = 8 + int.from_bytes(raw[:8], "little")
     begin, end = json.loads(raw[8:start])[name]["data_offsets"]
     flat = torch.frombuffer(raw[start + begin : start + end], dtype=torch.uint8)
-    return flat.view(dtype).reshape(tuple(size))
+    return flat.view(dtype).reshape(tuple(size)).clone()

@@ -17,9 +17,6 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.questions.judge import judge
-from ctk.toolkit.repro.bare import run_bare
-from ctk.toolkit.repro.run import write_repro
-from ctk.toolkit.repro.script import ScriptForm
 from ctk.toolkit.repro.verified import write_verified_repro
 
 aten = torch.ops.aten
@@ -37,7 +34,7 @@ def of_intermediate(x: Tensor) -> Tensor:
 
 
 def case_of(program, target: str, *inputs: Tensor) -> Case:
-    user = UserProgram(program, inputs or (X,), {}, program.__name__, Path(__file__))
+    user = UserProgram(program, inputs or (X.clone(),), {}, program.__name__, Path(__file__))
     config = {"codegen": "c"} if target == "ctk" else {}
     (case,) = capture_cases(user, config=config, target=target)
     return case
@@ -155,17 +152,18 @@ def reads_behind(gm, example_inputs):
 
 
 @pytest.mark.clean_process
-def test_a_repro_of_a_read_that_is_right_by_chance_guards_its_memory(tmp_path: Path):
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_repro_of_a_read_that_is_right_by_chance_guards_its_memory(
+    tmp_path: Path, is_stored: bool
+):
     (tmp_path / "backends.py").write_text(BACKEND)
     gm = torch.fx.symbolic_trace(lambda x: (x * 2,))
-    case = Case(gm, (X,), target=f"{tmp_path / 'backends.py'}:reads_behind")
+    x = torch.linspace(-1, 1, 900) ** 3 if is_stored else X.clone()
+    case = Case(gm, (x,), target=f"{tmp_path / 'backends.py'}:reads_behind")
     judgement = judge(case)
     assert judgement.fails
     case = dataclasses.replace(case, signature=judgement.signature)
     path, run = write_verified_repro(case, tmp_path)
-    guarded = ScriptForm(is_guarded=True)
-    assert run.outcome == "reproduced", (
-        run,
-        run_bare(write_repro(case, tmp_path, form=guarded), ()),
-    )
+    assert run.outcome == "reproduced", run
     assert "guards=guarded" in path.read_text()
+    assert path.with_suffix(".safetensors").exists() == is_stored

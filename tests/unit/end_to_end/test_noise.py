@@ -85,7 +85,7 @@ def test_a_training_step_may_round_otherwise(backend: Any, verdict: Verdict | No
 @pytest.mark.parametrize(
     ("program", "backend", "verdict"),
     [
-        (cancelled, backwards, Verdict.PASSES),
+        (cancelled, backwards, Verdict.ILL_CONDITIONED),  # eager has no correct digit
         (cancelled, off, Verdict.REPRODUCES),
         (narrow, off, Verdict.ILL_CONDITIONED),  # its own roundings move eager by 1
         (narrow, far_off, Verdict.REPRODUCES),
