@@ -13,7 +13,8 @@ appends its events to one file at once, so that a killed child counts as well:
     {"pid": 13, "call": ["whole", "", 1]}                calls of compiled callables (CallCounts)
 
 A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own. Other
-programs than Python and Inductor's compile workers do not count.
+programs than Python do not count, nor do processes that Inductor starts: compile workers, tests of
+the processor's vector instructions.
 """
 
 import dataclasses
@@ -29,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ctk.compiler.torch_compat.inductor.launches import is_launched_by_inductor
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch.child_start import BOOK, note
@@ -128,7 +130,7 @@ def _on_event(event: str, args: Sequence[Any], folder: Path) -> None:
     command = args[1]
     words = [os.fsdecode(each) for each in ([command] if isinstance(command, str) else command)]
     is_python = bool(words) and Path(words[0]).name.startswith("python")
-    if is_python and not any("compile_worker" in word for word in words):
+    if is_python and not is_launched_by_inductor():
         note(str(folder), {"launched": words[1:]})
 
 

@@ -60,6 +60,13 @@ if __name__ == "__main__":
     subprocess.run([sys.executable, "-c", "pass"], close_fds=False, check=True)
 """
 
+OF_INDUCTOR = """
+import torch
+from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+torch.compile(lambda x: x.sin(), backend="eager")(torch.ones(2))
+valid_vec_isa_list()  # an empty cache: it loads a library in another process
+"""
+
 LATE = """
 import importlib.util, os, shutil, sys
 if importlib.util.find_spec("torch._dynamo"):  # a program that asks before it imports
@@ -121,6 +128,14 @@ def test_children_that_are_not_watched_are_counted(folder: Path):
     code, said = answer(folder, SUBPROCESS, "-I", "-E", "-S", "-u")
     assert code == 125 and said["children"]["not_watched"] == 3
     assert "3 Python child processes were not watched" in said["answer"]
+
+
+def test_processes_of_inductor_do_not_count(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "cache"))
+    code, said = answer(folder, OF_INDUCTOR)
+    assert code == 0, said
+    assert any((folder / "cache").rglob("*.so"))
+    assert said["children"]["not_watched"] == 0
 
 
 def test_children_start_and_end_as_without_ctk(folder: Path):
