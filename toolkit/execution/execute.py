@@ -200,7 +200,7 @@ def run_compiled(
     if case.roles:
         tensor_sources.present(private, marks)
     with under(state, STATES), keep_python_state(case.graph), limit_compiled(), guarded:
-        with dynamo_context(private, examples, case.dynamic) as example_inputs:
+        with dynamo_context(case, private, examples) as example_inputs:
             rewind()
             try:
                 with process_state_kept():
