@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.operations.check import check
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.operations.check import CheckReport, GraphCheck, check
 from ctk.toolkit.operations.diagnose import diagnose
 from ctk.toolkit.oracle.questions.judge import judge
 from ctk.toolkit.watch.hooks import install
@@ -103,6 +106,16 @@ def test_a_graph_that_dynamo_runs_in_eager_is_no_failure(name: str, target: str)
 def test_diagnose_says_so_too(tmp_path: Path) -> None:
     found = diagnose(Left(scaled), INPUTS, target="inductor", out=tmp_path / "out")
     assert found.judgement.is_no_failure
+
+
+def test_the_answer_counts_the_graphs_that_were_compared() -> None:
+    case = Case(torch.fx.symbolic_trace(lambda x: x.sin()), INPUTS[:1])
+    graphs = [
+        GraphCheck(case, Judgement(verdict), (), CompileLog())
+        for verdict in (Verdict.PASSES, Verdict.INVALID)
+    ]
+    report = CheckReport(tuple(graphs), EndToEnd(Judgement(Verdict.PASSES)))
+    assert str(report) == "no failure: 1 graph, 0 steps, 0 values compared"
 
 
 @pytest.mark.filterwarnings("ignore:ctk:RuntimeWarning")
