@@ -18,6 +18,7 @@ the values are compared again: a wrong element beside covered ones is still a fa
     compiled   inf    2.5   argmax 7        covered    yes        | no       | yes
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -57,8 +58,8 @@ SMALL_SHARE = 0.5
 SMALL = 3.0
 """Multiple of the spread that a linear number may lie outside of it: about ten deviations."""
 
-LOST = 0.25
-"""Error of eager, as a share of the size of a value, from which on no digit of it is correct."""
+ALL_DIGITS = 0.25
+"""Relative error of a value of eager, as a whole, above which none of its digits is correct."""
 
 STILL = 0.01
 """A number that moves by a smaller share of its size comes nowhere near infinity."""
@@ -113,7 +114,7 @@ def try_variation(vary: Vary, variation: Variation) -> Run | None:
     """Run eager under other conditions; None if the program raises then.
 
     Raises:
-        LostAccelerator: A kernel has broken CUDA for this process, as an index is out of range.
+        LostAccelerator: A kernel has broken CUDA for this process, e.g. by an index out of range.
     """
     try:
         return vary(variation)
@@ -124,40 +125,42 @@ def try_variation(vary: Vary, variation: Variation) -> Run | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Excuse:
-    """The rest of a difference, once another cause has explained its part.
+class Difference:
+    """Two runs that differ.
 
     Attributes:
         compiled: The compiled run, with eager's value for each covered element.
-        left: The mismatches that are not explained.
-        detail: The cause, with its figures.
+        mismatches: The mismatches without an explanation so far.
         exact: The float64 run, if there is one, with eager's value for each covered element that
             float64 does not determine.
     """
 
+    eager: Run
     compiled: Run
-    left: tuple[Mismatch, ...]
-    detail: str
-    exact: Mapping[str, object] | None = None
+    mismatches: tuple[Mismatch, ...]
+    exact: Mapping[str, object] | None
 
 
-def vary_rounding(
-    eager: Run,
-    compiled: Run,
-    found: Sequence[Mismatch],
-    exact: Mapping[str, object] | None,
-    vary: Vary,
-) -> Excuse | None:
-    """Return the mismatches that other roundings of eager do not explain; None if all are left.
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Another cause than the compiler, for a part of a difference.
 
-    Args:
-        found: Mismatches in numbers.
-        exact: The float64 run, if there is one.
+    Attributes:
+        rest: The difference without that part.
+        detail: The cause, with its figures.
     """
+
+    rest: Difference
+    detail: str
+
+
+def vary_rounding(difference: Difference, vary: Vary) -> Excuse | None:
+    """Explain mismatches in numbers by other roundings of eager; None if all are left."""
+    eager, compiled, found = difference.eager, difference.compiled, difference.mismatches
     names = list(dict.fromkeys(mismatch.name for mismatch in found))
     values = {name: (eager.values.get(name), compiled.values.get(name)) for name in names}
     seen: dict[str, list[object]] = {name: [] for name in names}
-    runs, patched, left = 0, compiled, tuple(found)
+    runs, patched, left = 0, compiled, found
     for number in range(1, RUNS + 1):
         run = try_variation(vary, Variation(rounding=number))
         if run is None:
@@ -169,17 +172,18 @@ def vary_rounding(
             continue
         covered = {name: cover(*pair, seen[name]) for name, pair in values.items()}
         patched = replace(compiled, values={**compiled.values, **covered})
-        compared = compare_runs(eager.values, patched.values, exact)
+        compared = compare_runs(eager.values, patched.values, difference.exact)
         left = tuple(mismatch for mismatch in compared if mismatch.name in values)
         if not left:
             break
         if runs >= ENOUGH and all(is_hopeless(*values[m.name], seen[m.name]) for m in left):
             break
-    if runs < FEWEST or left == tuple(found):
+    if runs < FEWEST or left == found:
         return None
-    gone = [m for m in found if m.name not in {each.name for each in left}] or list(found)
+    gone = [m for m in found if m.name not in {each.name for each in left}] or found
     first = gone[0]
-    return Excuse(patched, left, describe_spread(first, *values[first.name], seen[first.name]))
+    detail = describe_spread(first, *values[first.name], seen[first.name])
+    return Excuse(replace(difference, compiled=patched, mismatches=left), detail)
 
 
 def cover(eager: object, compiled: object, seen: Sequence[object]) -> object:
@@ -265,17 +269,12 @@ def _are_most(lost: Tensor, of: Tensor) -> bool:
     return 2 * int(lost.sum()) > int(of.sum())
 
 
-def vary_memory(
-    eager: Run,
-    compiled: Run,
-    found: Sequence[Mismatch],
-    exact: Mapping[str, object] | None,
-    vary: Vary,
-) -> Excuse | None:
-    """Return the mismatches that do not follow the contents of fresh memory; None if none does.
+def vary_memory(difference: Difference, vary: Vary) -> Excuse | None:
+    """Explain mismatches that follow the contents of fresh memory; None if none does.
 
     None as well if eager differs from run to run with equal contents: then chance may move it.
     """
+    eager, compiled, exact = difference.eager, difference.compiled, difference.exact
     runs: dict[int, Run] = {}
     for contents in range(len(CONTENTS)):
         run = try_variation(vary, Variation(contents=contents))
@@ -287,7 +286,7 @@ def vary_memory(
     if len(runs) < 2:
         return None
     masks = _follow_all(eager.values, [*runs.values()])
-    if masks.keys().isdisjoint(mismatch.name for mismatch in found):
+    if masks.keys().isdisjoint(mismatch.name for mismatch in difference.mismatches):
         return None
     contents, first = next(iter(runs.items()))
     again = try_variation(vary, Variation(contents=contents, repeat=1))
@@ -295,7 +294,8 @@ def vary_memory(
         return None
     chance = _follow_all(masks, [first, again])
     masks = {name: mask & ~chance[name] if name in chance else mask for name, mask in masks.items()}
-    name = next((m.name for m in found if m.name in masks and bool(masks[m.name].any())), None)
+    followed = [name for name, mask in masks.items() if bool(mask.any())]
+    name = next((m.name for m in difference.mismatches if m.name in followed), None)
     if name is None:
         return None
     values = {each: _replaced(each, eager, compiled.values, mask) for each, mask in masks.items()}
@@ -308,7 +308,7 @@ def vary_memory(
     count, total = int(masks[name].sum()), masks[name].numel()
     where = _find_allocation(name, [*runs.values()], vary)
     detail = f"{count} of {total} elements of {name} are memory of {where} that is never written"
-    return Excuse(patched, left, detail, exact)
+    return Excuse(Difference(eager, patched, left, exact), detail)
 
 
 def _follow_all(names: Iterable[str], runs: Sequence[Run]) -> dict[str, Tensor]:
@@ -352,9 +352,10 @@ def _find_allocation(name: str, runs: Sequence[Run], vary: Vary) -> str:
     if len(set(names)) == 1:
         return names[0]
     for place, operator in enumerate(names):
-        pair = [try_variation(vary, Variation(contents=at, only=place)) for at in (0, 1)]
-        runs = [run for run in pair if run is not None]
-        mask = _follow(name, runs) if len(runs) == len(pair) else None
+        first, second = (
+            try_variation(vary, Variation(contents=index, only=place)) for index in (0, 1)
+        )
+        mask = _follow(name, [first, second]) if first and second else None
         if mask is not None and bool(mask.any()):
             return operator
     return ", ".join(dict.fromkeys(names))
@@ -382,14 +383,10 @@ CONDITIONS = (
 
 
 def explain_by_documentation(
-    condition: Condition,
-    eager: Run,
-    compiled: Run,
-    found: Sequence[Mismatch],
-    exact: Mapping[str, object] | None,
-    vary: Vary,
+    condition: Condition, difference: Difference, vary: Vary
 ) -> Excuse | None:
-    """Return the mismatches that remain under a condition of eager; None if all do."""
+    """Explain mismatches that vanish under a condition of eager; None if all remain."""
+    eager, compiled, found = difference.eager, difference.compiled, difference.mismatches
     names = {mismatch.name for mismatch in found}
     if not any(name.startswith(condition.starts) for name in names):
         return None
@@ -397,7 +394,7 @@ def explain_by_documentation(
     if other is None:
         return None
     same = [name for name in names if identical(eager.values.get(name), other.values.get(name))]
-    truth = exact if condition.is_exact else None
+    truth = difference.exact if condition.is_exact else None
     left = [m for m in compare_runs(other.values, compiled.values, truth) if m.name in names]
     left += [m for m in found if m.name in same]
     if len({m.name for m in left}) == len(names):
@@ -405,24 +402,29 @@ def explain_by_documentation(
     gone = {name: eager.values[name] for name in names - {m.name for m in left}}
     patched = replace(compiled, values={**compiled.values, **gone})
     kept = tuple(m for m in found if m.name not in gone)
-    return Excuse(patched, kept, str(condition.documented))
+    rest = replace(difference, compiled=patched, mismatches=kept)
+    return Excuse(rest, str(condition.documented))
 
 
-def describe_loss(
-    names: Iterable[str], eager: Mapping[str, object], exact: Mapping[str, object]
-) -> str:
-    """Return which value of eager has no correct digit, against float64; empty if all have one."""
-    for name in names:
-        own, truth = as_numbers(eager.get(name)), as_numbers(exact.get(name))
+def describe_wrong_digits(difference: Difference) -> str:
+    """Return which value that differs has no correct digit in eager; empty if all have one."""
+    exact = difference.exact or {}
+    for name in dict.fromkeys(mismatch.name for mismatch in difference.mismatches):
+        own, truth = as_numbers(difference.eager.values.get(name)), as_numbers(exact.get(name))
         if own is None or truth is None or own.shape != truth.shape:
             continue
-        known = own.isfinite() & truth.isfinite()
-        size = float(truth[known].double().norm())
-        share = float((own[known].double() - truth[known].double()).norm()) / size if size else 0.0
-        if share > LOST:
+        share = _relative_error(own.double(), truth.double())
+        if share > ALL_DIGITS:
             shown = f"{share:.0%} of" if share < 10 else f"{share:.3g} times"
             return f"eager's {name} is {shown} its own size away from the float64 run"
     return ""
+
+
+def _relative_error(value: Tensor, exact: Tensor) -> float:
+    """Return the error of the finite elements, as a share of their size in float64."""
+    known = value.isfinite() & exact.isfinite()
+    error, size = (float(each[known].norm()) for each in (value - exact, exact))
+    return error / size if size else math.inf if error else 0.0
 
 
 def describe_spread(

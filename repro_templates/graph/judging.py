@@ -10,15 +10,20 @@ Cheapest questions first; later ones are asked only when they matter:
    same seed, must agree with itself, else the answer is flaky. This is also asked before eager's
    own error excuses a difference: a program that is not repeatable differs from its reference by
    chance.
-5. If the program draws random numbers, the compiled call must have drawn the same: both started
+5. Results that are not farther than eager from float64 pass. They are `ill-conditioned` if eager
+   has no correct digit: such results prove nothing.
+6. If the program draws random numbers, the compiled call must have drawn the same: both started
    from the same seed, so both must leave torch's generators in the same state. If not, only results
    that do not depend on the seed count (equal bit for bit in eager with another seed);
    no such mismatch is flaky, never a guess.
-6. Statistics that eager updates twice in a checkpoint are `documented` (documented.py).
-7. Elements that eager itself reaches with other roundings are `ill-conditioned` (excuses.py).
+7. Statistics that eager updates twice in a checkpoint are `documented` (documented.py).
+8. Elements that eager itself reaches with other roundings are `ill-conditioned` (excuses.py).
 
-Mismatches of dtype, shape and structure do not depend on numbers: 3 to 7 do not apply to them. Nor
+Mismatches of dtype, shape and structure do not depend on numbers: 3 to 8 do not apply to them. Nor
 do those of layout (layout.py), which are looked at last: a failure in values comes first.
+
+A run of eager that breaks CUDA ends the questions. With other roundings, which may leave the domain
+of a kernel, the failure stays; under other conditions the answer is flaky.
 
 Strides of equal values are a failure only if a fake tensor promised them to the compiler, wrongly:
 a compiler is free to choose the layout of a result. The detail of the answer reports the others.
@@ -33,9 +38,10 @@ from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.excuses import (
     CONDITIONS,
     NO_VARIATION,
+    Difference,
     Variation,
     Vary,
-    describe_loss,
+    describe_wrong_digits,
     explain_by_documentation,
     try_variation,
     vary_memory,
@@ -55,6 +61,8 @@ NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""
 
 EXCUSED = "differs from eager, but is not farther than eager from the float64 run"
+
+BREAKS_GPU = "eager breaks the GPU"
 
 OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
 
@@ -140,77 +148,78 @@ def _judge_values(
     apart = runs or compare_runs(eager.values, compiled.values)
     if not apart:
         return RunJudgement("passes", detail=note)
+    difference = Difference(eager, compiled, apart, exact)
     try:
-        return _explain(eager, compiled, apart, runs, exact, note, vary)
+        return _judge_difference(difference, runs, note, vary)
     except LostAccelerator as lost:
-        why = f"eager breaks the GPU under other roundings or contents of memory: {lost}"
-        return RunJudgement("fails", apart, why)
+        return _judge_chance(runs, apart, note, f"{BREAKS_GPU} under other conditions: {lost}")
 
 
-def _explain(
-    eager: Run,
-    compiled: Run,
-    apart: tuple[Mismatch, ...],
-    runs: tuple[Mismatch, ...],
-    exact: Mapping[str, object] | None,
-    note: str,
-    vary: Vary,
+def _judge_difference(
+    difference: Difference, wrong: tuple[Mismatch, ...], note: str, vary: Vary
 ) -> RunJudgement:
-    """Judge mismatches by varied runs of eager.
+    """Judge two runs that differ, by more runs of eager.
 
     Args:
-        apart: All mismatches.
-        runs: The mismatches that are not closer to float64 than eager.
-        note: Why there is no float64 reference.
+        difference: With all mismatches.
+        wrong: The mismatches that the error of eager does not excuse.
+        note: Why there is no float64 reference; empty if there is one.
+
+    Raises:
+        LostAccelerator: Eager breaks CUDA, other than by roundings.
     """
-    certain = _certain(runs)
-    if certain and len(certain) == len(runs):
+    certain, apart = _certain(wrong), difference.mismatches
+    if certain and len(certain) == len(wrong):
         return RunJudgement("fails", certain, note)
-    fresh = vary_memory(eager, compiled, apart, exact, vary)
+    fresh = vary_memory(difference, vary)
     if fresh is not None:
-        if not fresh.left:
+        if not fresh.rest.mismatches:
             return RunJudgement("uninitialized", apart, fresh.detail)
-        compiled, runs, exact = fresh.compiled, fresh.left, fresh.exact
-        certain = _certain(runs)
-    elif unsteady := _unsteady(eager, vary):
-        chance = RunJudgement("flaky", apart, unsteady)
-        return RunJudgement("fails", certain, note) if certain else chance
-    if not runs:
-        lost = describe_loss([each.name for each in apart], eager.values, exact or {})
-        if lost:
-            return RunJudgement("ill-conditioned", apart, lost)
+        difference, wrong = fresh.rest, fresh.rest.mismatches
+    elif unsteady := _unsteady(difference.eager, vary):
+        return _judge_chance(wrong, apart, note, unsteady)
+    if not wrong:
+        digits = describe_wrong_digits(difference)
+        if digits:
+            return RunJudgement("ill-conditioned", apart, digits)
         return RunJudgement("passes", detail=EXCUSED)
-    believed = _believe(eager, compiled, runs, vary)
+    believed = _believe(difference.eager, difference.compiled, wrong, vary)
     if not believed:
-        return RunJudgement("flaky", runs, OTHER_DRAWS)
-    return _excuse(eager, compiled, RunJudgement("fails", believed, note), exact, vary)
+        return RunJudgement("flaky", wrong, OTHER_DRAWS)
+    return _excuse(replace(difference, mismatches=believed), note, vary)
 
 
-def _excuse(
-    eager: Run,
-    compiled: Run,
-    found: RunJudgement,
-    exact: Mapping[str, object] | None,
-    vary: Vary,
+def _judge_chance(
+    wrong: tuple[Mismatch, ...], apart: tuple[Mismatch, ...], note: str, why: str
 ) -> RunJudgement:
+    """Judge runs whose numbers may differ by chance: only the other mismatches count."""
+    certain = _certain(wrong)
+    return RunJudgement("fails", certain, note) if certain else RunJudgement("flaky", apart, why)
+
+
+def _excuse(difference: Difference, note: str, vary: Vary) -> RunJudgement:
     """Leave out the mismatches that eager makes itself; without any other they are excused.
 
     Of two excuses the documented difference is the answer: it may be refused.
     """
-    wrong, excuses = found.mismatches, dict[RunAnswer, str]()
+    found, excuses = difference.mismatches, dict[RunAnswer, str]()
     for condition in CONDITIONS:
-        told = explain_by_documentation(condition, eager, compiled, wrong, exact, vary)
+        told = explain_by_documentation(condition, difference, vary)
         if told is not None:
-            compiled, wrong, excuses["documented"] = told.compiled, told.left, told.detail
-    numbers = [mismatch for mismatch in wrong if mismatch.kind in NUMBERS]
-    rounded = vary_rounding(eager, compiled, numbers, exact, vary) if numbers else None
+            difference, excuses["documented"] = told.rest, told.detail
+    wrong = difference.mismatches
+    numbers = tuple(mismatch for mismatch in wrong if mismatch.kind in NUMBERS)
+    try:
+        rounded = vary_rounding(replace(difference, mismatches=numbers), vary) if numbers else None
+    except LostAccelerator as lost:
+        rounded, note = None, f"{BREAKS_GPU} with other roundings: {lost}"
     if rounded is not None:
-        left = {mismatch.name for mismatch in rounded.left}
+        left = {mismatch.name for mismatch in rounded.rest.mismatches}
         wrong = tuple(m for m in wrong if m.kind not in NUMBERS or m.name in left)
         excuses["ill-conditioned"] = rounded.detail
     if wrong or not excuses:
-        return replace(found, mismatches=wrong)
-    return RunJudgement(next(iter(excuses)), found.mismatches, "; ".join(excuses.values()))
+        return RunJudgement("fails", wrong, note)
+    return RunJudgement(next(iter(excuses)), found, "; ".join(excuses.values()))
 
 
 def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:

@@ -277,7 +277,9 @@ class Checker:
             except _CannotRun:  # the program raises with other roundings
                 return False
             seen += [values[name]] if name in values else []
-            covered = cover(value, other, seen) if number >= FEWEST else other
+            if number < FEWEST:
+                continue
+            covered = cover(value, other, seen)
             if compare_values(name, value, covered, exact, TABLE[step.numerics]) is None:
                 return True
             if number >= ENOUGH and is_hopeless(value, other, seen):

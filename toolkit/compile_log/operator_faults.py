@@ -89,7 +89,7 @@ class OperatorFault:
 def find_operator_faults(case: Case) -> tuple[OperatorFault, ...]:
     """Run a case in eager, and return the first fault of each custom operator that it calls.
 
-    None of a case that breaks the GPU in eager: nothing could be asked after it.
+    A case that breaks CUDA in eager is not run: its process could run no further question.
     """
     if case.signature is not None and case.signature.breaks_eager:
         return ()

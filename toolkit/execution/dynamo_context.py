@@ -17,6 +17,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.process_state import compile_session, process_state_kept
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import symbol_of
 
 KEY = "example_value"
@@ -25,24 +26,28 @@ KEY = "example_value"
 
 @contextlib.contextmanager
 def dynamo_context(
-    gm: GraphModule, inputs: Sequence[object], dynamic: Mapping[str, tuple[str | None, ...]]
+    case: Case, gm: GraphModule, inputs: Sequence[object]
 ) -> Generator[tuple[object, ...], None, None]:
     """Yield the example inputs for a backend's call; the body must make that call.
 
     Args:
-        gm: A private copy of the graph; the metadata of its nodes is replaced.
+        case: Has the symbolic sizes. If it has failed, Dynamo did not run its graph in eager, and
+            has allowed the unbacked symbols that it needs (`fullgraph=True`).
+        gm: A private copy of its graph; the metadata of its nodes is replaced.
         inputs: Real inputs, one per placeholder. A compiler may run the program on them.
 
     Raises:
-        CaseError: `dynamic` does not fit the inputs, or an input has no fake form outside Dynamo.
+        CaseError: `case.dynamic` does not fit the inputs, or an input has no fake form outside of
+            Dynamo.
     """
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     _check_have_fakes(names, inputs)
-    symbols = size_symbols(gm, inputs, dynamic)
-    allows_data = fake.captures_data()
-    made = fake.symbolic_inputs(inputs, names, symbols, allows_data=allows_data)
-    if isinstance(_annotate(gm, made), dynamo.fallbacks()) and not allows_data:
-        made = fake.symbolic_inputs(inputs, names, symbols)  # the graph was captured with it
+    symbols = size_symbols(gm, inputs, case.dynamic)
+    unbacked = fake.Unbacked() if case.signature is not None else fake.Unbacked.configured()
+    made = fake.symbolic_inputs(inputs, names, symbols, unbacked)
+    refusal = _annotate(gm, made)
+    if isinstance(refusal, dynamo.fallbacks()) and unbacked != fake.Unbacked():
+        made = fake.symbolic_inputs(inputs, names, symbols, fake.Unbacked())  # captured with them
         _annotate(gm, made)
     with made.tracing(), compile_session():
         yield made.example_inputs
@@ -117,13 +122,13 @@ def _check_hint(hints: dict[str, tuple[int, str]], name: str | None, size: int, 
         )
 
 
-def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> BaseException | None:
+def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> Exception | None:
     """Give each node its fake value, up to the first node that needs real numbers.
 
     Passes treat a missing `example_value` as unknown.
 
     Returns:
-        The exception of that node.
+        The exception of that node, if there is one.
     """
     for node in gm.graph.nodes:
         node.meta.pop(KEY, None)

@@ -153,7 +153,8 @@ def _raise_refusal(case: Case, error: BaseException) -> None:
     if isinstance(error, ExportRefused):
         raise CaseError(f"{case.name}: {error}") from error
     if resolve_target(case.target).steers_dynamo(error):
-        way = "runs it in eager" if isinstance(error, dynamo.fallbacks()) else "traces again"
+        is_left = isinstance(error, dynamo.fallbacks())
+        way = "runs it in eager" if is_left else "traces again; next: capture the case once more"
         raise CaseError(
             f"not compiled: {case.target} raises {type(error).__name__}"
             f" ({first_line(error)}), for which Dynamo {way}"
@@ -200,7 +201,7 @@ def run_compiled(
     if case.roles:
         tensor_sources.present(private, marks)
     with under(state, STATES), keep_python_state(case.graph), limit_compiled(), guarded:
-        with dynamo_context(private, examples, case.dynamic) as example_inputs:
+        with dynamo_context(case, private, examples) as example_inputs:
             rewind()
             try:
                 with process_state_kept():

@@ -56,7 +56,8 @@ class GraphCheck:
         findings: The effect of each step of its compile on the values.
         history: The change of each step to the error of each value, worst first; empty by default.
         folder: Where it was written as a case; None if it was not.
-        notes: A slow compile, and faults of custom operators that no result shows.
+        notes: Why it was not compiled; or a slow compile, random numbers that are not compared, and
+            faults of custom operators that no result shows.
     """
 
     case: Case
@@ -173,9 +174,8 @@ class CheckReport:
     def _agreement(self) -> str:
         if not self.hidden:
             values = sum(finding.compared for finding in self.findings)
-            counts = (
-                f"{count_of(len(self.graphs), 'graph')}, {count_of(len(self.findings), 'step')}"
-            )
+            graphs = sum(graph.judgement.verdict is not Verdict.INVALID for graph in self.graphs)
+            counts = f"{count_of(graphs, 'graph')}, {count_of(len(self.findings), 'step')}"
             return f"{counts}, {count_of(values, 'value')} compared"
         first, count = self.hidden[0], len(self.hidden)
         steps = "1 step changes" if count == 1 else f"{count} steps change"
@@ -269,7 +269,7 @@ def check_case(
 
 
 def _find_notes(case: Case, log: CompileLog, seconds: float) -> Iterator[str]:
-    """Yield a slow compile, own random numbers, and faults of custom operators of a passing case.
+    """Yield the notes on a passing case: its compile, its random numbers, its custom operators.
 
     Args:
         seconds: The time of its runs in eager and compiled.

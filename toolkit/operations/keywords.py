@@ -3,12 +3,14 @@
     @takes_keywords(CheckOptions)
     def check(subject, inputs, options): ...        check(net, x, timeout_seconds=60)
 
-A type checker reads the keywords off the constructor of the class, `help` off the signature.
+A type checker reads the keywords off the constructor of the class, `help` off the signature. An
+exception of a process that has lost CUDA is raised as `LostAccelerator`.
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 
 from ctk.compiler.errors import CtkError, LostAccelerator
@@ -42,20 +44,27 @@ def takes_keywords(
         @functools.wraps(run)
         def call(subject: Subject, inputs: Inputs | None = None, **keywords: Any) -> Result:
             options = options_of(options_class, keywords)
-            try:
+            with _raise_lost_accelerator():
                 return run(subject, inputs, options)
-            except CtkError:
-                raise
-            except Exception as error:
-                if not has_lost_cuda():
-                    raise
-                raise LostAccelerator(f"{first_line(error)}\n{NEXT_ISOLATE}") from error
 
         public: Any = call
         public.__signature__ = _signature(call, options_class)
         return cast("PublicOperation[P, Result]", public)
 
     return decorate
+
+
+@contextlib.contextmanager
+def _raise_lost_accelerator() -> Generator[None]:
+    """Raise `LostAccelerator` in place of an exception that a broken CUDA has caused."""
+    try:
+        yield
+    except CtkError:
+        raise
+    except Exception as error:
+        if not has_lost_cuda():
+            raise
+        raise LostAccelerator(f"{first_line(error)}\n{NEXT_ISOLATE}") from error
 
 
 def _signature(call: Callable[..., object], options_class: Callable[..., object]) -> Any:

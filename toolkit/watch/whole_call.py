@@ -14,8 +14,11 @@ each is asked twice:
 
 1. Dynamo's backend `eager` shows it as well, eager does not: dynamo (capture).
 2. A fresh compile does not show it, and the graphs that were captured do, each in eager: dynamo
-   (guards).
-3. It concerns aliasing, Python state, nesting or exceptions, which no graph can show, and Dynamo's
+   (guards). So too, but not confirmed, if those graphs differ from eager in another way: the one of
+   `7 // (k - 3)` raises in eager, and a kernel computes a number.
+3. A fresh compile differs too, and so does Dynamo's backend `eager`, in another way: dynamo
+   (capture).
+4. It concerns aliasing, Python state, nesting or exceptions, which no graph can show, and Dynamo's
    backend `eager` does not show it: runtime.
 
 Where two answers differ, no layer is named. Other numbers are left to the check of the graph, which
@@ -73,7 +76,7 @@ MOST_NBYTES = 1 << 29
 
 _EVIDENCE = {
     "passes": "the call agrees with eager",
-    "fails": "the call differs in another way",
+    "fails": "the call differs from eager in another way",
     "flaky": "the call could not be compared",
     **dict.fromkeys(EXCUSES, "the call's differences are excused"),
 }
@@ -185,9 +188,9 @@ class WatchedCalls:
     ) -> EndToEnd | None:
         """Return the first difference that counts, with its layer; None if none counts."""
         dynamo_only = twice.compare("dynamo")
-        is_dynamos = dynamo_only.answer == "fails" and twice.compare("eager").answer == "passes"
+        is_in_dynamo = dynamo_only.answer == "fails" and twice.compare("eager").answer == "passes"
         captured = dynamo_only.shown_of(differences)
-        if captured and is_dynamos:
+        if captured and is_in_dynamo:
             evidence = "with Dynamo's backend `eager` the call gives the same wrong result"
             return self._answer(captured[0], "dynamo", "capture", (evidence,))
         fresh = twice.compare("fresh") if self.made > 1 else None
@@ -196,12 +199,12 @@ class WatchedCalls:
         stale = twice.compare("captured") if later else None
         if stale is not None and stale.answer == "fails":
             shown = stale.shown_of(differences)
-            how = "gives the same wrong result" if shown else "differs from eager as well"
+            how = "gives the same wrong result" if shown else "differs from eager in another way"
             more = f"with each captured graph in eager, it {how}"
             first = (shown or differences)[0]
-            return self._answer(first, "dynamo", "guards", (*later, more), confirmed=True)
-        if is_dynamos and not later:
-            evidence = "with Dynamo's backend `eager` the call differs from eager in another way"
+            return self._answer(first, "dynamo", "guards", (*later, more), confirmed=bool(shown))
+        if is_in_dynamo and (fresh is None or fresh.answer == "fails"):
+            evidence = f"with Dynamo's backend `eager` {_EVIDENCE['fails']}"
             return self._answer(differences[0], "dynamo", "capture", (evidence,))
         outside = [difference for difference in differences if difference.kind in NO_GRAPH_SHOWS]
         if not outside:

@@ -210,10 +210,10 @@ def fallbacks() -> tuple[type[Exception], ...]:
 
 
 def use_one_thread() -> None:
-    """Let operators run in this thread alone; code that was compiled for more is still taken.
+    """Run operators in this thread alone, and reuse the code that Dynamo compiled for more threads.
 
-    A guard of Dynamo on the process holds the number of threads. Seen in torch 2.13; with a guard
-    that cannot be rewritten, such code is compiled once more.
+    Compiled code has a guard on torch's global state, which includes the number of threads. The
+    guard is rewritten if its state is JSON (torch 2.13); else Dynamo compiles the code once more.
     """
     torch.set_num_threads(1)
     guards: Any = importlib.import_module("torch._dynamo.guards")

@@ -255,18 +255,28 @@ class SymbolicInputs:
     tracing: Callable[[], AbstractContextManager[Any]]
 
 
-def captures_data() -> bool:
-    """Return whether Dynamo captures numbers and sizes that data decide (torch 2.11, 2.13)."""
-    config = importlib.import_module("torch._dynamo.config")
-    return bool(config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops)
+@dataclass(frozen=True, slots=True)
+class Unbacked:
+    """The unbacked symbols that operators may make: for numbers and sizes that data decide.
+
+    Without them an operator that needs one raises, and Dynamo breaks the graph there.
+    """
+
+    numbers: bool = True
+    sizes: bool = True
+
+    @staticmethod
+    def configured() -> "Unbacked":
+        """Return those of Dynamo's config; `fullgraph=True` allows both (torch 2.11, 2.13)."""
+        config = importlib.import_module("torch._dynamo.config")
+        return Unbacked(config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops)
 
 
 def symbolic_inputs(
     inputs: Sequence[object],
     names: Sequence[str],
     symbols: Mapping[str, Sequence[str | None]],
-    *,
-    allows_data: bool = True,
+    unbacked: Unbacked,
 ) -> SymbolicInputs:
     """Build the inputs that Dynamo passes to a backend: real tensors, SymInts, a tracing context.
 
@@ -276,8 +286,6 @@ def symbolic_inputs(
     Args:
         symbols: For a placeholder with symbolic sizes, the name of each dimension's symbol or None;
             for a placeholder that is a size, a single name.
-        allows_data: Whether data may decide a number or a size. Else an operator that needs it
-            raises, for which Dynamo breaks the graph.
 
     Source: `OutputGraph.compile_and_call_fx_graph` and `call_user_compiler` of Dynamo, torch 2.13:
     a second fake mode over the same ShapeEnv for the backend, and each tensor's symbolic context on
@@ -285,7 +293,7 @@ def symbolic_inputs(
     """
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     env = shapes.ShapeEnv(
-        allow_scalar_outputs=allows_data, allow_dynamic_output_shape_ops=allows_data
+        allow_scalar_outputs=unbacked.numbers, allow_dynamic_output_shape_ops=unbacked.sizes
     )
     known: dict[str, tuple[Any, Any]] = {}
     mode, backend_mode = (FakeTensorMode(shape_env=env) for _ in range(2))

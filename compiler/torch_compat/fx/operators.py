@@ -218,13 +218,13 @@ def higher_order_op(name: str) -> object | None:
 
 def custom_op_module(qualified: str) -> str | None:
     """Return the module that defined a `torch.library.custom_op`, if torch remembers it."""
-    return getattr(_users_function(qualified), "__module__", None)
+    return getattr(_user_function(qualified), "__module__", None)
 
 
-def _users_function(qualified: str) -> object:
-    """Return the function of a `custom_op`, or of a `triton_op`, which torch wraps; None of others.
+def _user_function(qualified: str) -> object:
+    """Return the user's function of a `custom_op` or a `triton_op`; None for other operators.
 
-    A `triton_op` is its own fake kernel (torch 2.11, 2.13).
+    Torch wraps that of a `triton_op`, and registers it as the fake kernel too (torch 2.11, 2.13).
     """
     definition = torch._library.custom_ops.OPDEFS.get(qualified)
     own = getattr(definition, "_init_fn", None)
@@ -238,7 +238,7 @@ def registering_file(qualified: str) -> str | None:
     Seen in torch 2.11 and 2.13: the function of a `torch.library.custom_op`, and for a
     `torch.library.Library` the `registered at FILE.py:LINE` of `torch._C._dispatch_dump`.
     """
-    function = _users_function(qualified)
+    function = _user_function(qualified)
     if function is not None:
         return getattr(getattr(function, "__code__", None), "co_filename", None)
     if not is_registered(qualified):

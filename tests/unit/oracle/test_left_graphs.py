@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.operations.check import check
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.store import load_case
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.operations.check import CheckReport, GraphCheck, check
 from ctk.toolkit.operations.diagnose import diagnose
 from ctk.toolkit.oracle.questions.judge import judge
+from ctk.toolkit.watch.hooks import install
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of autograd, on the formula
 
@@ -101,6 +106,37 @@ def test_a_graph_that_dynamo_runs_in_eager_is_no_failure(name: str, target: str)
 def test_diagnose_says_so_too(tmp_path: Path) -> None:
     found = diagnose(Left(scaled), INPUTS, target="inductor", out=tmp_path / "out")
     assert found.judgement.is_no_failure
+
+
+def test_the_answer_counts_the_graphs_that_were_compared() -> None:
+    case = Case(torch.fx.symbolic_trace(lambda x: x.sin()), INPUTS[:1])
+    graphs = [
+        GraphCheck(case, Judgement(verdict), (), CompileLog())
+        for verdict in (Verdict.PASSES, Verdict.INVALID)
+    ]
+    report = CheckReport(tuple(graphs), EndToEnd(Judgement(Verdict.PASSES)))
+    assert str(report) == "no failure: 1 graph, 0 steps, 0 values compared"
+
+
+@pytest.mark.filterwarnings("ignore:ctk:RuntimeWarning")
+def test_a_failure_under_fullgraph_is_judged_as_it_was_seen(tmp_path: Path) -> None:
+    """Dynamo then allows numbers that data decide, and the trace of the gradient compares one."""
+    with install(dump=tmp_path, check="output", on_failure="warn") as hooks:
+        torch.compile(Left(scaled), backend="aot_eager", fullgraph=True)(*INPUTS)
+    (failure,) = hooks.session.failures
+    case = load_case(failure.folder, trust=True)
+    assert case.signature is not None
+    assert case.signature.exception == "GuardOnDataDependentSymNode"
+    assert judge(case, expected=case.signature).verdict is Verdict.REPRODUCES
+
+
+@pytest.mark.parametrize("name", ["a number", "a size"])
+def test_numbers_and_sizes_are_allowed_one_by_one(name: str) -> None:
+    other = {"a number": "capture_dynamic_output_shape_ops", "a size": "capture_scalar_outputs"}
+    with torch._dynamo.config.patch({other[name]: True}):
+        report = check(Left(OPERATORS[name]), INPUTS, target="aot_eager")
+    assert report.ok, report
+    assert report.graphs[0].judgement.verdict is Verdict.INVALID
 
 
 def test_numbers_that_a_graph_was_captured_with_are_allowed() -> None:

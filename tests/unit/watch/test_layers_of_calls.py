@@ -140,6 +140,35 @@ def test_an_exception_that_the_program_handles_is_lost_by_dynamo(tmp_path, progr
     assert "layer dynamo (capture)" in failure.summary
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_missing_guard_is_not_confirmed_by_another_difference(tmp_path):
+    """The captured graph raises in eager, where the kernel computes a number."""
+    with watching(tmp_path) as hooks:
+        compiled = torch.compile(handled, backend="inductor")
+        for k in (5, 6, 3):  # Dynamo makes `k` symbolic for the second call
+            compiled(torch.ones(3), k)
+    (failure,) = hooks.session.failures
+    assert "layer dynamo (guards)" in failure.summary
+    answer = json.loads(failure.folder.read_text())
+    assert answer["evidence"][-1].endswith("it differs from eager in another way, twice")
+    assert not answer["confirmed"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_capture_is_not_at_fault_if_a_fresh_compile_cannot_be_compared(tmp_path, monkeypatch):
+    asked = Keeper.ask
+
+    def ask(keeper, question, *variation):
+        return {"died": "signal 9"} if question == "fresh" else asked(keeper, question, *variation)
+
+    monkeypatch.setattr(Keeper, "ask", ask)
+    with watching(tmp_path) as hooks:
+        compiled = torch.compile(handled, backend="inductor", dynamic=True)
+        compiled(torch.ones(3), 5)
+        compiled(torch.ones(3), 3)
+    assert hooks.session.failures == []
+
+
 @pytest.mark.parametrize("way", ["fresh", "captured", "again"])
 def test_two_answers_that_differ_name_no_layer(tmp_path, monkeypatch, way):
     asked, made = Keeper.ask, []

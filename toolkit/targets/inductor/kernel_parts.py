@@ -71,7 +71,11 @@ class Launch:
 
 @dataclass(slots=True)
 class _Seen:
-    """Observations of the recorded call so far."""
+    """Observations of the recorded call so far.
+
+    Attributes:
+        keep_values: Whether kernels record the values that they read and write.
+    """
 
     queues: dict[str, deque[Launch]]
     made: WatchedGraph
@@ -98,8 +102,7 @@ class _Seen:
 def spy_on_kernels(
     call: Boxed, module: ModuleType | None, launches: Sequence[Launch], made: WatchedGraph
 ) -> Boxed:
-    """Return `call` so that its kernels tell their values while a call is recorded, or that they
-    are called.
+    """Return `call` with kernels that record their values while a call is recorded, or launches.
 
     No values under CUDA graphs: their memory pool takes no copies.
     """
