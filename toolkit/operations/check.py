@@ -263,7 +263,7 @@ def check_case(
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
     notes = [judgement.detail] if judgement.verdict is Verdict.INVALID else []
-    if judgement.verdict is Verdict.PASSES:
+    if judgement.is_no_failure:
         notes += _find_notes(case, recorder.log, seconds)
     return GraphCheck(case, judgement, findings, recorder.log, changes, notes=tuple(notes))
 
