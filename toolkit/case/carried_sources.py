@@ -81,10 +81,10 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     for path in case.sources:
         if not path.is_file():
             raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
-    operators, own = _registering(case), own_files(case.graph)
+    operators, own = _registering(case), _own(case)
     files = _files(case, [*operators, *(path for path, _ in own.values())])
     placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
-    cut = _cut(case, files, placed, operators)
+    cut = _cut(case, files, placed, operators, [*own.values()])
     copies = {place: path for place, path in placed.items() if path in cut}
 
     def rename(reference: Reference) -> str | None:
@@ -103,9 +103,24 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
 
 def _registering(case: Case) -> dict[Path, set[str]]:
     """Return the files that register operators; a deleted one (a notebook cell) is left out."""
-    names = {path.name for path in case.sources}
-    found = registering_files(case.graph).items()
-    return {path: spaces for path, spaces in found if path.is_file() or path.name in names}
+    found: dict[Path, set[str]] = {}
+    for path, spaces in registering_files(case.graph).items():
+        place = _place_of(case, path)
+        if place.is_file():
+            found.setdefault(place, set()).update(spaces)
+    return found
+
+
+def _own(case: Case) -> dict[str, tuple[Path, set[str]]]:
+    """Return the user's own modules that the graph calls; see `own_files`."""
+    found = own_files(case.graph).items()
+    return {name: (_place_of(case, path), functions) for name, (path, functions) in found}
+
+
+def _place_of(case: Case, path: Path) -> Path:
+    """Return the copy that a case has of a file, of which another may be loaded; else the file."""
+    listed = [each.resolve() for each in case.sources]
+    return next((each for each in listed if each.name == path.name), path)
 
 
 def _cut(
@@ -113,10 +128,10 @@ def _cut(
     files: Sequence[Path],
     placed: Mapping[str, Path],
     operators: Mapping[Path, set[str]],
+    own: Sequence[tuple[Path, set[str]]],
 ) -> dict[Path, bytes]:
     """Return the content to copy of each file: all of it if only the case lists the file."""
     names: dict[Path, set[str]] = {path: set() for path in files}
-    own = own_files(case.graph).values()
     kernels = ((p, found) for p, found in kernels_of_files(case.graph).items() if p in names)
     for path, functions in [*own, *kernels]:
         names[path] |= functions

@@ -235,8 +235,9 @@ def _user_function(qualified: str) -> object:
 def registering_file(qualified: str) -> str | None:
     """Return the Python file that defined an operator (`mylib::f`), if torch remembers it.
 
-    Seen in torch 2.11 and 2.13: the function of a `torch.library.custom_op`, and for a
-    `torch.library.Library` the `registered at FILE.py:LINE` of `torch._C._dispatch_dump`.
+    Seen in torch 2.11 and 2.13: the function of a `torch.library.custom_op`; for a
+    `torch.library.Library` the `registered at FILE.py:LINE` of `torch._C._dispatch_dump`; for an
+    operator of C++ the file of its fake implementation, which usually loads the library.
     """
     function = _user_function(qualified)
     if function is not None:
@@ -246,7 +247,13 @@ def registering_file(qualified: str) -> str | None:
     said = re.search(
         r"^debug: registered at (.+\.py):\d+$", torch._C._dispatch_dump(qualified), re.MULTILINE
     )
-    return said[1] if said else None
+    return said[1] if said else _file_of_fake(qualified)
+
+
+def _file_of_fake(qualified: str) -> str | None:
+    """Return the file of `torch.library.register_fake` for an operator (torch 2.11, 2.13)."""
+    fake = torch._library.simple_registry.singleton.find(qualified).fake_impl.kernel
+    return fake.source.rpartition(":")[0] if fake is not None else None
 
 
 def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:

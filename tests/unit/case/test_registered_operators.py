@@ -112,6 +112,55 @@ def test_it_is_saved_again_where_it_was_loaded(moved: Path) -> None:
     assert read_manifest(again).imports == ("sources/program.py",)
 
 
+COMPILED = """
+import types
+import torch
+
+KEY = "kept at home"
+define = lambda: torch.library.Library("compiled_space", "DEF")
+library = types.FunctionType(define.__code__.replace(co_filename="more.cpp"), {"torch": torch})()
+library.define("plus(Tensor x) -> Tensor")
+library.impl("plus", lambda x: x + 1, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("compiled_space::plus", lib=library)
+def _(x):
+    return torch.empty_like(x)
+
+
+def model():
+    return lambda x: torch.ops.compiled_space.plus(x * 1.5)
+
+
+def inputs():
+    return (torch.ones(3), )
+"""
+"""An operator as C++ registers it: torch knows the Python file of its fake implementation only."""
+
+
+def test_an_operator_of_a_compiled_library_travels_with_its_fake(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(COMPILED)
+    folder = save_case(only_case(program), tmp_path / "case", inputs="full")
+    program.unlink()
+    test_another_process_loads_it(folder)
+    assert "kept at home" not in (folder / "sources" / "program.py").read_text()
+
+
+def test_a_copy_is_carried_where_the_original_is_loaded_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _, rest = PROGRAM.format(space="test_originals").partition("def model")
+    (tmp_path / "originals.py").write_text(module)
+    program = tmp_path / "program.py"
+    program.write_text(f"import torch\nfrom originals import scaled\n\n\ndef model{rest}")
+    monkeypatch.syspath_prepend(tmp_path)
+    case = load_case(save_case(only_case(program), tmp_path / "case", inputs="full"), trust=True)
+    assert case.sources == (tmp_path / "case" / "sources" / "originals.py",)
+    again = save_case(case, tmp_path / "again", inputs="full")
+    assert read_manifest(again).imports == ("originals",)
+
+
 TRACED = """
 import bisect
 import torch

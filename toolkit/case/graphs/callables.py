@@ -107,8 +107,8 @@ def _op_from_name(parts: list[str]) -> Any:
     if operators.kind_of(found) not in ("overload", "packet"):
         raise CaseError(
             f"op {one_line(shown, 200)} is not registered in this process; if a module of yours "
-            "registers it, allow that module: load_case(folder, allow_imports=('MODULE',)), or "
-            "import it first"
+            "registers it, allow that module: --allow-import MODULE (in Python: "
+            "load_case(folder, allow_imports=('MODULE',)), or import it first)"
         )
     _check_op(found)
     return found
