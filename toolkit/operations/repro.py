@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.formats.files import check_free, make_folder
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
@@ -76,6 +77,8 @@ def repro(subject: Subject, inputs: Inputs | None, options: ReproOptions) -> Rep
     graphs: list[GraphRepro] = []
     with open_subject(subject, inputs, options) as it:
         for number, case in enumerate(it.cases):
+            if options.out is not None:  # a folder that is not free is found before the answer
+                check_free(make_folder(Path(options.out).expanduser()) / case.name)
             options.say(f"run {case.name} with {case.target}", number, len(it.cases))
             seen = it.executor.ask(Question(case, case.signature, Veto()))
             graphs.append(GraphRepro(case, conclude(seen)))

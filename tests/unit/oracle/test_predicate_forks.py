@@ -16,6 +16,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors.predicate_forks import PredicateForks
 from ctk.toolkit.oracle.question import ParallelOracle, Question
+from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import end_group
 from ctk.toolkit.processes.tree import find_descendants
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
@@ -149,6 +150,21 @@ def test_ctrl_c_ends_the_forks():
             forked.anticipate([Question(case) for case in cases])
             forked.ask(Question(cases[0]))
         finger.join()
+    assert forks(before) == []
+
+
+def test_ctrl_c_right_after_a_fork_ends_it(monkeypatch: pytest.MonkeyPatch):
+    start = ForkedChild.start
+
+    def interrupted(serve):
+        child = start(serve)
+        signal.raise_signal(signal.SIGINT)
+        return child
+
+    monkeypatch.setattr(ForkedChild, "start", interrupted)
+    before = others()
+    with pytest.raises(KeyboardInterrupt), PredicateForks(lambda _: time.sleep(600), 2) as forked:
+        forked.anticipate([Question(chain(2, {}))])
     assert forks(before) == []
 
 

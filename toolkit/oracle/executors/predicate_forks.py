@@ -35,6 +35,7 @@ from ctk.toolkit.oracle.question import DirectOracle, NotKnown, Oracle, Question
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.forks import ForkedChild, flush_streams
 from ctk.toolkit.processes.groups import wait_for
+from ctk.toolkit.processes.signals import defer_interrupts
 
 Ask = Callable[[Case], Judgement]
 
@@ -79,7 +80,7 @@ class PredicateForks(Closeable):
             if key not in self._answers and key not in self._forks:
                 self._make_room([*wanted])
                 if len(self._forks) < self.jobs:
-                    self._forks[key] = self._start(case)
+                    self._start(key, case)
 
     def ask(self, question: Question, *, known_only: bool = False) -> Judgement:
         """Return the answer, which may have arrived already.
@@ -109,7 +110,7 @@ class PredicateForks(Closeable):
     def _await_answer(self, key: str, case: Case) -> Judgement | Failure | int:
         if key not in self._answers and key not in self._forks:
             self._make_room([key])
-            self._forks[key] = self._start(case)
+            self._start(key, case)
         while key not in self._answers:
             self._wait()
         return self._answers.pop(key)
@@ -135,9 +136,10 @@ class PredicateForks(Closeable):
                 if not data:
                     self._answers[ready.data] = _read_answer(self._forks.pop(ready.data))
 
-    def _start(self, case: Case) -> _Fork:
+    def _start(self, key: str, case: Case) -> None:
         flush_streams()
-        return _Fork(ForkedChild.start(partial(self._serve, case)))
+        with defer_interrupts():  # after the fork, `close` must know of it
+            self._forks[key] = _Fork(ForkedChild.start(partial(self._serve, case)))
 
     def _serve(self, case: Case, requests: BinaryIO, answers: BinaryIO) -> int:
         torch.set_num_threads(1)
