@@ -7,6 +7,7 @@ module may lie in the working folder, which is searched last.
 
 import ast
 import contextlib
+import functools
 import importlib
 import re
 import shlex
@@ -195,19 +196,37 @@ def files_of(path: Path, folder: Path | None = None) -> tuple[Path, ...]:
     folder = (folder or path.parent).resolve()
     packages = [each / "__init__.py" for each in path.parents if each.is_relative_to(folder)][:-1]
     starts = [path, *(each for each in packages if each.is_file())]
-    return reachable(starts, lambda file: _imports_of(file, folder))
+    looked_up: set[tuple[str, int, Path | None]] = set()
+
+    def imports_of(file: Path) -> Iterator[Path]:
+        try:
+            status = file.stat()
+        except OSError:  # loading or copying the file reports that it cannot be read
+            return
+        for name, level in _imported_names(file, status.st_mtime_ns, status.st_size):
+            asked = (name, level, file.parent if level else None)
+            if asked not in looked_up:
+                looked_up.add(asked)
+                yield from files_of_import(name, file, folder, level=level)
+
+    return reachable(starts, imports_of)
 
 
-def _imports_of(file: Path, folder: Path) -> Iterator[Path]:
-    tree = parse_file(file)  # loading or copying the file reports that it cannot be read
+@functools.lru_cache(maxsize=1 << 14)
+def _imported_names(file: Path, mtime_ns: int, nbytes: int) -> tuple[tuple[str, int], ...]:
+    """Return the names that a file imports, and their levels; see `files_of_import`.
+
+    Each case of a program reads the same files; time and size tell another content.
+    """
+    found: dict[tuple[str, int], None] = {}
+    tree = parse_file(file)
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from files_of_import(alias.name, file, folder)
+            found |= {(alias.name, 0): None for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                name = f"{node.module or ''}.{alias.name}".strip(".")
-                yield from files_of_import(name, file, folder, level=node.level)
+            names = (f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names)
+            found |= {(name, node.level): None for name in names}
+    return tuple(found)
 
 
 def files_of_import(name: str, file: Path, folder: Path, *, level: int = 0) -> Iterator[Path]:

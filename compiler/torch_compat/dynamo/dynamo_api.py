@@ -3,12 +3,11 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import functools
-import gc
 import importlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import FunctionType
 from typing import Any, cast
@@ -216,14 +215,22 @@ def use_one_thread() -> None:
     guard is rewritten if its state is JSON (torch 2.13); else Dynamo compiles the code once more.
     """
     torch.set_num_threads(1)
-    guards: Any = importlib.import_module("torch._dynamo.guards")
-    managers = [each for each in gc.get_objects() if type(each) is guards.GuardManagerWrapper]
-    for manager in managers:
+    for manager in _guard_managers():
         check = (getattr(manager, "closure_vars", None) or {}).get("___check_global_state")
         state = getattr(check, "__self__", None)
         text = None if state is None else state.__getstate__()
         if state is not None and isinstance(text, str):  # not a state of another form
             state.__setstate__(json.dumps({**json.loads(text), "num_threads": 1}))
+
+
+def _guard_managers() -> Iterator[Any]:
+    """Yield the guards of all code that Dynamo has compiled (torch 2.11, 2.13)."""
+    frames: Any = importlib.import_module("torch._dynamo.convert_frame")
+    find_entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
+    for reference in frames.input_codes.seen:
+        code = reference()
+        entries = [] if code is None else find_entries(code)
+        yield from (entry.guard_manager for entry in entries)
 
 
 class FloatRestart:

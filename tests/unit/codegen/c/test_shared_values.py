@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-STEPS = 40
+STEPS = 24
 
 MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "a product": lambda y: 1.2 * y * (1 - y),
