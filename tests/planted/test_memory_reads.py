@@ -127,15 +127,16 @@ def test_an_innocent_program_reads_its_own_memory(target: str, program):
     assert find_foreign_reads(case) == ""
 
 
-def test_inputs_that_share_memory_still_do():
+@pytest.mark.parametrize("first", [slice(None), slice(6), slice(1, 8)])
+@pytest.mark.parametrize("target", [*TARGETS, "aot_eager"])
+def test_inputs_that_share_memory_still_do(target: str, first: slice):
     def shared(x: Tensor, y: Tensor) -> Tensor:
         x.add_(1)
         return x[:4] + y
 
     base = torch.arange(8.0)
-    for target in TARGETS:
-        case = case_of(shared, target, base, base[4:])
-        assert judge(case).is_no_failure
+    views = base if first == slice(None) else base[first]
+    assert judge(case_of(shared, target, views, base[4:])).is_no_failure
 
 
 BACKEND = """

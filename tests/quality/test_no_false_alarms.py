@@ -13,7 +13,7 @@ from tests.helpers.healthy.base import Healthy
 from tests.helpers.project import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of programs of hard kinds
-ONCE_ALARMS = ("autocast_regions", "checkpointed_blocks")
+ONCE_ALARMS = ("aliased_arguments", "autocast_regions", "checkpointed_blocks")
 SOME = [
     *[each for each in HEALTHY if each not in MORE][::6],
     *[each for each in HEALTHY if each.name in ONCE_ALARMS],
@@ -43,6 +43,11 @@ QUESTIONS = pytest.mark.parametrize("question", ASKED)
 @QUICK
 def test_check_with_ctk(program: Healthy) -> None:
     assert answer("check", program, "ctk", "cpu") is None
+
+
+def test_a_decomposition_gives_an_inner_value_another_float_dtype() -> None:
+    (program,) = (each for each in HEALTHY if each.name == "autocast_regions")
+    assert answer("check", program, "inductor", "cpu") is None
 
 
 @ALL

@@ -429,13 +429,25 @@ def _nearest_mismatch(
 ) -> Mismatch | None:
     """Return the mismatch of a value with all of the others; None if one of them agrees.
 
-    Of the traced values of a captured node only those of its shape and dtype are candidates.
+    Of the traced values of a captured node only those of its shape and dtype are candidates. A
+    decomposition may give an inner value another float dtype, as a pass may: on the CPU that of
+    `native_layer_norm` computes the mean of bfloat16 in bfloat16 also if the weights are float32.
     """
     if step.kind == "functionalize":
         others = [other for other in others if _is_alike(value, other)]
     rows = TABLE[step.numerics]
-    mismatches = [compare_values(name, value, other, exact, rows) for other in others]
+    mismatches = [
+        compare_values(name, _in_dtype_of(other, value), other, exact, rows) for other in others
+    ]
     return mismatches[-1] if mismatches and all(mismatches) else None
+
+
+def _in_dtype_of(other: object, value: object) -> object:
+    """Return a value in the dtype of another one, if both are floats."""
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return value
+    is_float = value.is_floating_point() and other.is_floating_point()
+    return value.to(other.dtype) if is_float else value
 
 
 def _is_alike(value: object, other: object) -> bool:

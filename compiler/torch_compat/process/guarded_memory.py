@@ -65,10 +65,17 @@ def guard_inputs(values: Sequence[object], held: Iterable[Tensor], contents: Gua
             continue
         if _place(value) not in moved:
             moved[_place(value)] = _guarded(old.nbytes(), contents).copy_(old)
-        new = torch.empty(0, dtype=value.dtype)
-        new.set_(moved[_place(value)], value.storage_offset(), value.size(), value.stride())
-        with torch.no_grad():
-            value.data = new
+        storage, base = moved[_place(value)], value._base
+        if base is not None and _place(base) == _place(value):  # AOTAutograd writes to it
+            _move(base, storage)
+        _move(value, storage)
+
+
+def _move(value: Tensor, storage: torch.UntypedStorage) -> None:
+    new = torch.empty(0, dtype=value.dtype)
+    new.set_(storage, value.storage_offset(), value.size(), value.stride())
+    with torch.no_grad():
+        value.data = new
 
 
 def _is_plain(value: Tensor) -> bool:

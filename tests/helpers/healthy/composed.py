@@ -163,7 +163,7 @@ PROGRAMS = (
     Healthy("rows_in_vmap", rows_in_vmap),
     Healthy("nested_conditions", nested_conditions),
     Healthy("loop_with_carry", loop_with_carry),
-    Healthy("scan_of_states", scan_of_states, bugs=(("inductor", "cuda"),)),
+    Healthy("scan_of_states", scan_of_states, bugs=(("inductor", "cuda"), ("inductor", "cpu"))),
     Healthy("checkpointed_blocks", checkpointed_blocks, backward=True),
     Healthy("marked_batch", marked_batch),
     Healthy("writes_through_views", writes_through_views),
