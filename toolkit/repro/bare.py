@@ -27,6 +27,7 @@ from pathlib import Path
 
 ALLOWED, INSTALLED, HERE = {allowed!r}, {installed!r}, Path.cwd()
 STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+PACKAGES = ("site-packages", "dist-packages")
 
 
 def is_hidden(name, spec):
@@ -34,9 +35,12 @@ def is_hidden(name, spec):
     if not places or name in ALLOWED:
         return False
     place = Path(places[0]).resolve()
-    is_installed = not {{"site-packages", "dist-packages"}}.isdisjoint(place.parts)
-    is_of_python = place.is_relative_to(STDLIB) and not is_installed
-    return not (is_of_python or place.is_relative_to(HERE))
+    if place.is_relative_to(HERE):
+        return False
+    installed = [n for n, part in enumerate(place.parts) if part in PACKAGES]
+    if installed:  # setuptools, which torch requires, has packages of others in a folder of its own
+        return place.parts[installed[-1] + 1].partition(".")[0] not in ALLOWED
+    return not place.is_relative_to(STDLIB)
 
 
 class Named:
@@ -47,8 +51,13 @@ class Named:
         for finder in self.finders:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                return None if path is None and is_hidden(name, spec) else spec
+                is_shown = path is not None or not is_hidden(name, spec)
+                return spec if is_shown else self.find_behind(name)
         return None
+
+    def find_behind(self, name):
+        specs = (PathFinder.find_spec(name, [entry]) for entry in sys.path)
+        return next((spec for spec in specs if spec and not is_hidden(name, spec)), None)
 
     def find_distributions(self, *context):
         for found in PathFinder.find_distributions(*context):
