@@ -192,7 +192,10 @@ def is_installed(path: str | Path) -> bool:
 
 
 def _real_path(path: str | Path) -> str:
-    return _resolve(str(Path(path).absolute()))  # the working folder may change
+    text = os.fspath(path)
+    if not text.startswith(os.sep):
+        text = str(Path.cwd() / text)  # the working folder may change
+    return _resolve(text)
 
 
 @cache

@@ -47,6 +47,10 @@ INTEGERS_OF = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integers with the bits of a float, by its size in bytes."""
 
 ROUNDED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+GOLDEN_RATIO = 0.6180339887498949
+LOOKED_AT = 16
+"""Number of elements of a large tensor that are looked at first."""
+
 SHORT_BITS = 30
 """A float64 with so many significant bits or fewer is taken for exact."""
 
@@ -289,16 +293,28 @@ def find_exact(own: Tensor, operands: Sequence[Tensor], *, has_sums: bool) -> Te
     Where most elements were selected, the others are sums (`index_add`); else an element that
     equals an operand does so by chance.
     """
-    selected = is_selected(own, operands)
-    if float(selected.double().mean()) > 0.5:
-        return selected
-    return torch.full_like(selected, has_sums and is_exact_sum(own, operands))
+    if bool(is_selected(sampled(own), operands).any()):
+        selected = is_selected(own, operands)
+        if float(selected.double().mean()) > 0.5:
+            return selected
+    is_exact = has_sums and is_exact_sum(own, operands)
+    return torch.full_like(own, is_exact, dtype=torch.bool)
 
 
 def is_selected(own: Tensor, operands: Sequence[Tensor]) -> Tensor:
     """Return which elements are elements of the operands, up to the sign."""
-    known = torch.cat([part.reshape(-1).abs().to(own.dtype) for part in operands])
-    return torch.isin(own.abs(), known.to(own.device))
+    known = torch.cat([part.reshape(-1).abs().to(own.dtype) for part in operands]).to(own.device)
+    if own.numel() <= LOOKED_AT:  # `isin` sorts all operands
+        return (known == own.abs().unsqueeze(-1)).any(-1)
+    return torch.isin(own.abs(), known)
+
+
+def sampled(value: Tensor) -> Tensor:
+    """Return elements spread over a tensor, at multiples of the golden ratio: no period hides."""
+    if value.numel() <= LOOKED_AT:
+        return value
+    parts = torch.arange(LOOKED_AT, dtype=torch.float64) * GOLDEN_RATIO % 1
+    return value.reshape(-1)[(parts * value.numel()).long().to(value.device)]
 
 
 def is_short(value: Tensor) -> Tensor:
@@ -320,17 +336,17 @@ def is_exact_sum(own: Tensor, operands: Sequence[Tensor]) -> bool:
     if len(operands) > 1:
         numels = sorted((part.numel() for part in operands), reverse=True)
         terms = max(terms, (numels[0] * numels[1] / max(1, own.numel())) ** 0.5)
-    size, unit = terms, 1.0
-    for part in operands[:2]:
-        value = part.double()
-        if not bool(value.isfinite().all()):
+    most, unit = 2.0**53 if bits == 64 else 2.0**24, 1.0
+    for parts in (map(sampled, operands[:2]), operands[:2]):  # a sample refutes it at a small cost
+        size, unit = terms, 1.0
+        for part in parts:
+            value = part.double()
+            if not bool(value.isfinite().all()):
+                return False
+            size, unit = size * float(value.abs().max()), unit * _largest_unit(value)
+        if size > most * unit:
             return False
-        step = _largest_unit(value)
-        size, unit = size * float(value.abs().max()), unit * step
-    most = 2.0**53 if bits == 64 else 2.0**24
-    result = own.double()
-    is_multiple = bool((torch.fmod(result, unit) == 0).all())
-    return is_multiple and size <= most * unit
+    return bool((torch.fmod(own.double(), unit) == 0).all())
 
 
 def _largest_unit(value: Tensor) -> float:

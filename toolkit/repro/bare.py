@@ -98,8 +98,11 @@ def run_bare(path: Path, modules: Sequence[str], *, timeout_seconds: float = 600
 
 
 def _run_with(path: Path, modules: Iterable[str], timeout_seconds: float) -> ReproRun:
-    installed = {name for each in ("torch", *modules) for name in _distributions_of(each)}
-    allowed = {*modules, "torch"} | {top for name in installed for top in _tops(name)}
+    owners = importlib.metadata.packages_distributions()
+    needed = [_normal(name) for each in ("torch", *modules) for name in owners.get(each, [each])]
+    installed = set(reachable(needed, _requirements))
+    brought = {top for top, names in owners.items() if installed.intersection(map(_normal, names))}
+    allowed = {*modules, "torch", *brought}
     with tempfile.TemporaryDirectory() as folder:
         text = _SITE.format(allowed=sorted(allowed), installed=sorted(installed))
         (Path(folder) / "sitecustomize.py").write_text(text, encoding="utf-8")
@@ -108,20 +111,12 @@ def _run_with(path: Path, modules: Iterable[str], timeout_seconds: float) -> Rep
         return run_repro(path, timeout_seconds=timeout_seconds, variables=variables)
 
 
-def _distributions_of(module: str) -> set[str]:
-    """Return the distribution of a module and all that it requires, by their normal names."""
-    owners = importlib.metadata.packages_distributions().get(module, [module])
-    return set(reachable([name.lower().replace("_", "-") for name in owners], _requirements))
+def _normal(distribution: str) -> str:
+    return distribution.lower().replace("_", "-")
 
 
 def _requirements(name: str) -> Iterator[str]:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for text in importlib.metadata.requires(name) or ():
             if "extra ==" not in text:
-                yield re.split(r"[^\w.-]", text, maxsplit=1)[0].lower().replace("_", "-")
-
-
-def _tops(name: str) -> Iterator[str]:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for file in importlib.metadata.files(name) or ():
-            yield file.parts[0].partition(".")[0]
+                yield _normal(re.split(r"[^\w.-]", text, maxsplit=1)[0])
