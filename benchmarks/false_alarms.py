@@ -16,8 +16,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,25 +78,27 @@ def main() -> None:
     for target in options.target or ("ctk", "inductor"):
         for question in [options.only] if options.only else ASKED:
             started = time.perf_counter()
-            ask = partial(answer, question, target=target, device=options.device)
+            ask = partial(_answer_named, question, target=target, device=options.device)
             wrong = 0
-            for program, said in zip(programs, _map(ask, programs, options.jobs), strict=True):
+            names = [program.name for program in programs]
+            for name, said in zip(names, _map(ask, names, options.jobs), strict=True):
                 if said is not None:
                     wrong += 1
-                    print(f"  {program.name}: {said}", flush=True)
+                    print(f"  {name}: {said}", flush=True)
             seconds = time.perf_counter() - started
             print(f"{target} {question}: alarms: {wrong} of {len(programs)}, {seconds:.0f} s")
             alarms, asked = alarms + wrong, asked + len(programs)
     print(f"alarms: {alarms} of {asked}")
 
 
-def _map(ask: Any, programs: Sequence[Healthy], jobs: int) -> Iterator[str | None]:
-    """Yield the answers in order; each process is a fork, so that torch is imported once."""
-    if jobs == 1:
-        yield from map(ask, programs)
-        return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        yield from pool.map(ask, programs)
+def _map(ask: Callable[[str], str | None], names: Sequence[str], jobs: int) -> Iterator[str | None]:
+    """Yield the answers in order, each from a fork of its own: a program may break the GPU."""
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap(ask, names, chunksize=1)
+
+
+def _answer_named(question: str, name: str, target: str, device: str) -> str | None:
+    return answer(question, next(p for p in HEALTHY if p.name == name), target, device)
 
 
 def answer(question: str, program: Healthy, target: str, device: str) -> str | None:

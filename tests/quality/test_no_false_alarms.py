@@ -35,6 +35,11 @@ def params(quick: Sequence[Healthy]) -> list[Any]:
     ]
 
 
+def test_no_two_programs_have_the_same_name() -> None:
+    names = [each.name for each in HEALTHY]
+    assert len(set(names)) == len(names)
+
+
 ALL = pytest.mark.parametrize("program", params(HEALTHY))
 QUICK = pytest.mark.parametrize("program", params(SOME))
 QUESTIONS = pytest.mark.parametrize("question", ASKED)

@@ -26,15 +26,15 @@ KEY = "example_value"
 
 @contextlib.contextmanager
 def dynamo_context(
-    case: Case, gm: GraphModule, inputs: Sequence[object]
+    case: Case, gm: GraphModule, inputs: Sequence[object], unbacked: fake.Unbacked
 ) -> Generator[tuple[object, ...], None, None]:
     """Yield the example inputs for a backend's call; the body must make that call.
 
     Args:
-        case: Has the symbolic sizes. If it has failed, Dynamo did not run its graph in eager, and
-            has allowed the unbacked symbols that it needs (`fullgraph=True`).
+        case: Has the symbolic sizes.
         gm: A private copy of its graph; the metadata of its nodes is replaced.
         inputs: Real inputs, one per placeholder. A compiler may run the program on them.
+        unbacked: The unbacked symbols that are allowed, besides those that the graph itself needs.
 
     Raises:
         CaseError: `case.dynamic` does not fit the inputs, or an input has no fake form outside of
@@ -43,7 +43,6 @@ def dynamo_context(
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     _check_have_fakes(names, inputs)
     symbols = size_symbols(gm, inputs, case.dynamic)
-    unbacked = fake.Unbacked() if case.signature is not None else fake.Unbacked.configured()
     made = fake.symbolic_inputs(inputs, names, symbols, unbacked)
     refusal = _annotate(gm, made)
     if isinstance(refusal, dynamo.fallbacks()) and unbacked != fake.Unbacked():

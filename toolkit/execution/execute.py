@@ -21,6 +21,7 @@ from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo import tensor_sources
+from ctk.compiler.torch_compat.fake.fake_tensors import Unbacked
 from ctk.compiler.torch_compat.process.guarded_memory import (
     GuardBytes,
     guard_inputs,
@@ -148,6 +149,10 @@ def run_private(
     return Outcome(run, dtype=torch.float64 if upcast else None)
 
 
+class _RunsInEager(CaseError):
+    """The target asks Dynamo to run the graph in eager, or to trace it again."""
+
+
 def _raise_refusal(case: Case, error: BaseException) -> None:
     """Raise `CaseError` for a refusal of the target, and where Dynamo takes another way."""
     if isinstance(error, ExportRefused):
@@ -155,7 +160,7 @@ def _raise_refusal(case: Case, error: BaseException) -> None:
     if resolve_target(case.target).steers_dynamo(error):
         is_left = isinstance(error, dynamo.fallbacks())
         way = "runs it in eager" if is_left else "traces again; next: capture the case once more"
-        raise CaseError(
+        raise _RunsInEager(
             f"not compiled: {case.target} raises {type(error).__name__}"
             f" ({first_line(error)}), for which Dynamo {way}"
         ) from error
@@ -186,11 +191,32 @@ def run_compiled(
     Raises:
         TargetError: The target is unknown or cannot be imported.
         ConfigError: The target does not take `case.config`.
-        CaseError: `case.dynamic` does not fit the inputs.
+        CaseError: `case.dynamic` does not fit the inputs, or Dynamo runs the graph in eager.
         Exception: An exception of the observer, which is not one of the case.
     """
     target, observer = target or resolve_target(case.target), mark_errors(observer)
     target.check_config(case.config)
+    run = partial(
+        _run_compiled, case, target, observer=observer, is_called=is_called, then=then, guard=guard
+    )
+    try:
+        return run(Unbacked.configured())
+    except _RunsInEager:
+        if case.signature is None:
+            raise
+        return run(Unbacked())  # it was compiled when it failed: Dynamo had `fullgraph=True`
+
+
+def _run_compiled(
+    case: Case,
+    target: Target,
+    unbacked: Unbacked,
+    *,
+    observer: Observer | None,
+    is_called: bool,
+    then: "Then | None",
+    guard: GuardBytes | None,
+) -> Outcome:
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples, state = clone_inputs(case.inputs), dataclasses.asdict(case.modes)
     held = dict(held_tensors(private))
@@ -201,7 +227,7 @@ def run_compiled(
     if case.roles:
         tensor_sources.present(private, marks)
     with under(state, STATES), keep_python_state(case.graph), limit_compiled(), guarded:
-        with dynamo_context(case, private, examples) as example_inputs:
+        with dynamo_context(case, private, examples, unbacked) as example_inputs:
             rewind()
             try:
                 with process_state_kept():

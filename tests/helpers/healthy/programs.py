@@ -74,7 +74,7 @@ def generator_inside() -> Call:
     return lambda x: torch.stack(list(parts(x))), (torch.randn(3, 4),)
 
 
-def hooks() -> Call:
+def module_hooks() -> Call:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     shapes: list[str] = []
 
@@ -87,7 +87,7 @@ def hooks() -> Call:
     return model, (torch.randn(3, 4),)
 
 
-def gradient_hooks() -> Call:
+def weight_hook() -> Call:
     model = nn.Linear(4, 2)
     model.weight.register_hook(lambda grad: grad * 0.5)
     return model, (torch.randn(3, 4, requires_grad=True),)
@@ -122,7 +122,7 @@ def scheduled_rate() -> Call:
     return step, (torch.randn(3, 4),)
 
 
-def accumulated_gradients() -> Call:
+def gradients_of_parameters() -> Call:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
     return model, (torch.randn(3, 4),)
 
@@ -173,11 +173,11 @@ class Cached(nn.Module):
         return F.scaled_dot_product_attention(query, self.keys[:, :end], self.values[:, :end])
 
 
-def key_value_cache() -> Call:
+def cached_attention() -> Call:
     return Cached().eval(), (torch.randn(2, 3, 8),)
 
 
-def growing_cache() -> Call:
+def growing_list() -> Call:
     class Grows(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -211,7 +211,7 @@ def inference_mode() -> Call:
     return run, (torch.randn(3, 4),)
 
 
-def autocast_region() -> Call:
+def low_precision_region() -> Call:
     model = nn.Linear(8, 8)
 
     def run(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -259,7 +259,7 @@ def caught_errors() -> Call:
     return run, (torch.randn(3, 4), {"there": 1.0})
 
 
-def tied_weights() -> Call:
+def tied_embedding() -> Call:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -285,22 +285,22 @@ MAKERS: tuple[tuple[Callable[[], Call], bool], ...] = (
     (dataclass_outputs, True),
     (named_tuples, False),
     (generator_inside, False),
-    (hooks, True),
-    (gradient_hooks, True),
+    (module_hooks, True),
+    (weight_hook, True),
     (adam_inside, False),
     (scheduled_rate, False),
-    (accumulated_gradients, True),
+    (gradients_of_parameters, True),
     (own_generator, False),
     (printed_breaks, False),
-    (key_value_cache, False),
-    (growing_cache, False),
+    (cached_attention, False),
+    (growing_list, False),
     (written_arguments, False),
     (inference_mode, False),
-    (autocast_region, False),
+    (low_precision_region, False),
     (timed, False),
     (flags_switched, False),
     (caught_errors, False),
-    (tied_weights, True),
+    (tied_embedding, True),
     (shape_dependent, False),
 )
 """Each program, and whether gradients are wanted too."""

@@ -1,10 +1,12 @@
 """Graphs that Dynamo runs in eager, as their backend raises that data decide a value."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from torch._higher_order_ops.map import map as torch_map
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -144,6 +146,17 @@ def test_numbers_that_a_graph_was_captured_with_are_allowed() -> None:
         report = check(lambda x, n: x * n.item(), INPUTS, target="inductor")
     assert report.ok, report
     assert report.graphs[0].judgement.verdict is Verdict.PASSES
+
+
+def test_a_failed_case_is_compiled_as_it_was_before(tmp_path: Path) -> None:
+    """A pass of Inductor makes a loop of `map` that needs a number, which `fullgraph` allows."""
+    check(lambda x: torch_map(torch.sin, x), INPUTS[:1], target="inductor", out=tmp_path / "out")
+    (folder,) = (tmp_path / "out").glob("graph*")
+    case = load_case(folder, trust=True)
+    first = judge(dataclasses.replace(case, signature=None))
+    assert first.verdict is Verdict.REPRODUCES
+    again = judge(dataclasses.replace(case, signature=first.signature), expected=first.signature)
+    assert again.verdict is Verdict.REPRODUCES
 
 
 def test_a_check_says_which_random_numbers_it_compares() -> None:
