@@ -32,7 +32,8 @@ def dynamo_context(
 
     Args:
         case: Has the symbolic sizes. If it has failed, Dynamo did not run its graph in eager, and
-            has allowed the unbacked symbols that it needs (`fullgraph=True`).
+            has allowed the unbacked symbols that it needs (`fullgraph=True`). A measured signature
+            may be a question (`--compile-above`), and shows no failure.
         gm: A private copy of its graph; the metadata of its nodes is replaced.
         inputs: Real inputs, one per placeholder. A compiler may run the program on them.
 
@@ -43,7 +44,8 @@ def dynamo_context(
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     _check_have_fakes(names, inputs)
     symbols = size_symbols(gm, inputs, case.dynamic)
-    unbacked = fake.Unbacked() if case.signature is not None else fake.Unbacked.configured()
+    has_failed = case.signature is not None and not case.signature.is_measured
+    unbacked = fake.Unbacked() if has_failed else fake.Unbacked.configured()
     made = fake.symbolic_inputs(inputs, names, symbols, unbacked)
     refusal = _annotate(gm, made)
     if isinstance(refusal, dynamo.fallbacks()) and unbacked != fake.Unbacked():
