@@ -159,31 +159,69 @@ def vary_rounding(difference: Difference, vary: Vary) -> Excuse | None:
     eager, compiled, found = difference.eager, difference.compiled, difference.mismatches
     names = list(dict.fromkeys(mismatch.name for mismatch in found))
     values = {name: (eager.values.get(name), compiled.values.get(name)) for name in names}
-    seen: dict[str, list[object]] = {name: [] for name in names}
-    runs, patched, left = 0, compiled, found
-    for number in range(1, RUNS + 1):
-        run = try_variation(vary, Variation(rounding=number))
-        if run is None:
-            continue
-        runs += 1
-        for name in names:
-            seen[name].append(run.values.get(name))
-        if runs < FEWEST:
+    varied_runs = (try_variation(vary, Variation(rounding=number)) for number in range(1, RUNS + 1))
+
+    def patch(covered: Mapping[str, object]) -> Run:
+        return replace(compiled, values={**compiled.values, **covered})
+
+    def compare(covered: Mapping[str, object]) -> tuple[Mismatch, ...]:
+        compared = compare_runs(eager.values, patch(covered).values, difference.exact)
+        return tuple(mismatch for mismatch in compared if mismatch.name in values)
+
+    runs = (run.values for run in varied_runs if run is not None)
+    seen = cover_values(values, runs, compare)
+    if seen is None or seen.left == found:
+        return None
+    gone = [m for m in found if m.name not in {each.name for each in seen.left}] or found
+    first = gone[0]
+    detail = describe_spread(first, *values[first.name], seen.runs[first.name])
+    rest = replace(difference, compiled=patch(seen.covered), mismatches=seen.left)
+    return Excuse(rest, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Compiled values, covered by runs of eager.
+
+    Attributes:
+        covered: The values, with eager's elements where its runs reach as far.
+        left: Their mismatches.
+        runs: Eager's values in its runs, by name.
+    """
+
+    covered: Mapping[str, object]
+    left: tuple[Mismatch, ...]
+    runs: Mapping[str, Sequence[object]]
+
+
+def cover_values(
+    values: Mapping[str, tuple[object, object]],
+    runs: Iterable[Mapping[str, object]],
+    compare: Callable[[Mapping[str, object]], tuple[Mismatch, ...]],
+) -> Covered | None:
+    """Cover values by runs of eager until they agree, or more runs cannot help.
+
+    Args:
+        values: Eager's value and the compiled one, by name.
+        runs: Eager's values in each run; it is made when it is needed.
+        compare: Returns the mismatches of covered values.
+
+    Returns:
+        None if there are fewer than FEWEST runs.
+    """
+    seen: dict[str, list[object]] = {name: [] for name in values}
+    result = None
+    for count, run in enumerate(runs, 1):
+        for name, others in seen.items():
+            others.append(run.get(name))
+        if count < FEWEST:
             continue
         covered = {name: cover(*pair, seen[name]) for name, pair in values.items()}
-        patched = replace(compiled, values={**compiled.values, **covered})
-        compared = compare_runs(eager.values, patched.values, difference.exact)
-        left = tuple(mismatch for mismatch in compared if mismatch.name in values)
-        if not left:
+        result = Covered(covered, compare(covered), seen)
+        lost = (is_hopeless(*values[m.name], seen[m.name]) for m in result.left)
+        if not result.left or (count >= ENOUGH and all(lost)):
             break
-        if runs >= ENOUGH and all(is_hopeless(*values[m.name], seen[m.name]) for m in left):
-            break
-    if runs < FEWEST or left == found:
-        return None
-    gone = [m for m in found if m.name not in {each.name for each in left}] or found
-    first = gone[0]
-    detail = describe_spread(first, *values[first.name], seen[first.name])
-    return Excuse(replace(difference, compiled=patched, mismatches=left), detail)
+    return result
 
 
 def cover(eager: object, compiled: object, seen: Sequence[object]) -> object:
@@ -457,6 +495,9 @@ def as_numbers(value: object) -> Tensor | None:
     """Return a value as float64 or int64 numbers on the CPU; None if it has none.
 
     Complex numbers get a last dimension of two.
+
+    Raises:
+        LostAccelerator: The kernel that computes it has broken CUDA.
     """
     if isinstance(value, bool | int | float | complex):
         try:
@@ -467,7 +508,9 @@ def as_numbers(value: object) -> Tensor | None:
         return None
     try:
         dense = as_dense(value).cpu()
-    except Exception:  # a tensor of a class of its own
+    except torch.AcceleratorError as error:
+        raise LostAccelerator(first_line(error)) from error
+    except Exception:  # raised by code of the user, whose tensor class it is
         return None
     if dense.is_complex():
         return torch.view_as_real(dense.to(torch.complex128).resolve_conj())
