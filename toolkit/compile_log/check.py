@@ -18,8 +18,8 @@ from ctk.compiler.fx.same import same_inputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
+from ctk.repro_templates.graph.covering import RUNS, cover_values
 from ctk.repro_templates.graph.exceptions import alike, describe_error, is_of_a_leaf
-from ctk.repro_templates.graph.excuses import RUNS, cover_values
 from ctk.repro_templates.graph.rounding import random_rounding
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import Mismatch, identical

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ctk.compiler.errors import LostAccelerator
-from ctk.repro_templates.graph.excuses import Variation, Vary, as_numbers
+from ctk.repro_templates.graph.covering import as_numbers
+from ctk.repro_templates.graph.excuses import Variation, Vary
 from ctk.repro_templates.graph.judging import judge_runs
 from ctk.repro_templates.graph.running import Run
 
