@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import LostAccelerator
 from ctk.compiler.observe import first_line
+from ctk.repro_templates.graph.covering import RUNS, as_numbers, cover_values, fits
 from ctk.repro_templates.graph.documented import (
     AUTOCAST,
     CHECKPOINT,
@@ -38,34 +39,10 @@ from ctk.repro_templates.graph.fresh_memory import CONTENTS, filled_memory
 from ctk.repro_templates.graph.rounding import random_rounding
 from ctk.repro_templates.graph.running import Run, autocast_in_backward
 from ctk.repro_templates.numbers.compare import compare_runs
-from ctk.repro_templates.numbers.errors import FACTOR, Mismatch, as_dense, identical
-
-RUNS = 16
-"""Most runs with other roundings: of three equally likely integers one is missed in 0.2 %."""
-
-FEWEST = 3
-"""Runs after which the answer may be known."""
-
-ENOUGH = 6
-"""Runs after which an element that has not moved is taken to stay."""
-
-HOPELESS = 100.0
-"""A value so many times further away than it may be is not covered by more runs."""
-
-SMALL_SHARE = 0.5
-"""Ten times the spread, as a share of a number, below which roundings act linearly."""
-
-SMALL = 3.0
-"""Multiple of the spread that a linear number may lie outside of it: about ten deviations."""
+from ctk.repro_templates.numbers.errors import Mismatch, as_dense, identical
 
 ALL_DIGITS = 0.25
 """Relative error of a value of eager, as a whole, above which none of its digits is correct."""
-
-STILL = 0.01
-"""A number that moves by a smaller share of its size comes nowhere near infinity."""
-
-SOME = 4
-"""Number of different integers from which on those between them are as likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,114 +136,24 @@ def vary_rounding(difference: Difference, vary: Vary) -> Excuse | None:
     eager, compiled, found = difference.eager, difference.compiled, difference.mismatches
     names = list(dict.fromkeys(mismatch.name for mismatch in found))
     values = {name: (eager.values.get(name), compiled.values.get(name)) for name in names}
-    seen: dict[str, list[object]] = {name: [] for name in names}
-    runs, patched, left = 0, compiled, found
-    for number in range(1, RUNS + 1):
-        run = try_variation(vary, Variation(rounding=number))
-        if run is None:
-            continue
-        runs += 1
-        for name in names:
-            seen[name].append(run.values.get(name))
-        if runs < FEWEST:
-            continue
-        covered = {name: cover(*pair, seen[name]) for name, pair in values.items()}
-        patched = replace(compiled, values={**compiled.values, **covered})
-        compared = compare_runs(eager.values, patched.values, difference.exact)
-        left = tuple(mismatch for mismatch in compared if mismatch.name in values)
-        if not left:
-            break
-        if runs >= ENOUGH and all(is_hopeless(*values[m.name], seen[m.name]) for m in left):
-            break
-    if runs < FEWEST or left == found:
+    varied_runs = (try_variation(vary, Variation(rounding=number)) for number in range(1, RUNS + 1))
+
+    def patch(covered: Mapping[str, object]) -> Run:
+        return replace(compiled, values={**compiled.values, **covered})
+
+    def compare(covered: Mapping[str, object]) -> tuple[Mismatch, ...]:
+        compared = compare_runs(eager.values, patch(covered).values, difference.exact)
+        return tuple(mismatch for mismatch in compared if mismatch.name in values)
+
+    runs = (run.values for run in varied_runs if run is not None)
+    seen = cover_values(values, runs, compare)
+    if seen is None or seen.left == found:
         return None
-    gone = [m for m in found if m.name not in {each.name for each in left}] or found
+    gone = [m for m in found if m.name not in {each.name for each in seen.left}] or found
     first = gone[0]
-    detail = describe_spread(first, *values[first.name], seen[first.name])
-    return Excuse(replace(difference, compiled=patched, mismatches=left), detail)
-
-
-def cover(eager: object, compiled: object, seen: Sequence[object]) -> object:
-    """Return a compiled value with eager's elements where runs of eager reach as far."""
-    e, c = as_numbers(eager), as_numbers(compiled)
-    runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
-    if e is None or c is None or not _fits(c, e) or not runs:
-        return compiled
-    mask = reach(e, c, torch.stack([e, *runs]))
-    if not isinstance(compiled, Tensor):
-        return eager if bool(mask.all()) else compiled
-    assert isinstance(eager, Tensor)
-    own, other = as_dense(eager), as_dense(compiled)
-    if own.dtype.is_complex:
-        mask = mask.all(-1)
-    return torch.where(mask.to(own.device), own, other)
-
-
-def reach(eager: Tensor, compiled: Tensor, seen: Tensor) -> Tensor:
-    """Return which elements of a compiled value eager reaches.
-
-    Args:
-        seen: Eager's values, its first run included, stacked.
-    """
-    is_among = ((seen == compiled) | (seen.isnan() & compiled.isnan())).any(0)
-    low, high, width = spread_of(seen)
-    if not eager.dtype.is_floating_point:
-        kinds = (seen.sort(0).values.diff(dim=0) != 0).sum(0) + 1
-        return is_among | ((kinds >= SOME) & (compiled >= low - width) & (compiled <= high + width))
-    most = FACTOR * width
-    is_linear = most < SMALL_SHARE * torch.minimum(low.abs(), high.abs())
-    most = torch.where(is_linear, SMALL * width, most)
-    near = (compiled >= low - most) & (compiled <= high + most)
-    beyond = ((seen == torch.inf).any(0) & (compiled >= low)) | (
-        (seen == -torch.inf).any(0) & (compiled <= high)
-    )
-    moves = ~((seen == seen[0]) | (seen.isnan() & seen[0].isnan())).all(0)
-    small, large, apart = spread_of(seen.reciprocal())  # infinity is 0 there
-    is_divided = moves & (small <= FACTOR * apart) & (large >= -FACTOR * apart)
-    divided = is_divided & compiled.isinf()
-    return is_among | divided | (compiled.isfinite() & (near | (beyond & seen.isfinite().any(0))))
-
-
-def spread_of(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the smallest and the largest finite number of each element, and their distance.
-
-    Where finite numbers come and go, the largest of them is the distance.
-    """
-    if not seen.dtype.is_floating_point:
-        low, high = seen.amin(0), seen.amax(0)
-        return low, high, high - low
-    finite = seen.isfinite()
-    low = torch.where(finite, seen, torch.inf).amin(0)
-    high = torch.where(finite, seen, -torch.inf).amax(0)
-    size = torch.maximum(low.abs(), high.abs())
-    width = torch.where(finite.all(0), high - low, torch.maximum(high - low, size))
-    return low, high, torch.where(finite.any(0), width, 0.0)
-
-
-def is_hopeless(eager: object, compiled: object, seen: Sequence[object]) -> bool:
-    """Return whether more runs will not reach a compiled value: eager hardly moves most of it.
-
-    Most of it: of the elements that differ from eager's. A few of them move in later runs only.
-    """
-    e, c = as_numbers(eager), as_numbers(compiled)
-    runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
-    if e is None or c is None or not _fits(c, e) or not runs:
-        return True
-    stacked = torch.stack([e, *runs])
-    is_open = ~reach(e, c, stacked)
-    is_other = ~((c == e) | (c.isnan() & e.isnan()))
-    low, high, width = spread_of(stacked)
-    if not e.dtype.is_floating_point:
-        return _are_most((width == 0) & is_open, is_other)
-    moves = (width > 0) | ~stacked.isfinite().all(0)
-    far = (c - e).abs() > HOPELESS * FACTOR * width
-    still = width < STILL * torch.maximum(low.abs(), high.abs())
-    lost = torch.where(stacked.isfinite().all(0), torch.where(c.isfinite(), far, still), ~moves)
-    return _are_most(lost & is_open, is_other)
-
-
-def _are_most(lost: Tensor, of: Tensor) -> bool:
-    return 2 * int(lost.sum()) > int(of.sum())
+    detail = describe_spread(first, *values[first.name], seen.runs[first.name])
+    rest = replace(difference, compiled=patch(seen.covered), mismatches=seen.left)
+    return Excuse(rest, detail)
 
 
 def vary_memory(difference: Difference, vary: Vary) -> Excuse | None:
@@ -323,7 +210,7 @@ def _follow(name: str, runs: Sequence[Run]) -> Tensor | None:
     first = values[0]
     if first is None:
         return None
-    others = [each for each in values[1:] if each is not None and _fits(each, first)]
+    others = [each for each in values[1:] if each is not None and fits(each, first)]
     if len(others) != len(values) - 1:
         return None
     same = [(each == first) | (each.isnan() & first.isnan()) for each in others]
@@ -433,7 +320,7 @@ def describe_spread(
     """Describe how far eager moves and how far the compiled value is, at the worst element."""
     e, c = as_numbers(eager), as_numbers(compiled)
     assert e is not None and c is not None
-    runs = [each for each in map(as_numbers, seen) if each is not None and _fits(each, e)]
+    runs = [each for each in map(as_numbers, seen) if each is not None and fits(each, e)]
     index = found.worst_index or ()
     at = index if len(index) == e.dim() else (0,) * e.dim()
     values = [float(each[at]) for each in runs]
@@ -448,33 +335,3 @@ def describe_spread(
         f"{len(runs)} other roundings of its operators move eager's {where} {span};"
         f" eager gives {float(e[at]):.6g}, the compiled program {float(c[at]):.6g}"
     )
-
-
-_WIDE = {float: torch.float64, complex: torch.complex128}
-
-
-def as_numbers(value: object) -> Tensor | None:
-    """Return a value as float64 or int64 numbers on the CPU; None if it has none.
-
-    Complex numbers get a last dimension of two.
-    """
-    if isinstance(value, bool | int | float | complex):
-        try:
-            value = torch.tensor(value, dtype=_WIDE.get(type(value)))
-        except ValueError:  # an int of more than 64 bits
-            return None
-    if not isinstance(value, Tensor) or value.is_meta or value.numel() == 0:
-        return None
-    try:
-        dense = as_dense(value).cpu()
-    except Exception:  # a tensor of a class of its own
-        return None
-    if dense.is_complex():
-        return torch.view_as_real(dense.to(torch.complex128).resolve_conj())
-    return dense.to(torch.float64 if dense.is_floating_point() else torch.int64)
-
-
-def _fits(value: Tensor | None, other: Tensor | None) -> bool:
-    if value is None or other is None:
-        return False
-    return value.shape == other.shape and value.dtype == other.dtype

@@ -25,6 +25,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -47,9 +48,8 @@ INTEGERS_OF = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integers with the bits of a float, by its size in bytes."""
 
 ROUNDED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-GOLDEN_RATIO = 0.6180339887498949
-LOOKED_AT = 16
-"""Number of elements of a large tensor that are looked at first."""
+SAMPLE_SIZE = 16
+"""Number of elements of a large tensor that are examined before all of them."""
 
 SHORT_BITS = 30
 """A float64 with so many significant bits or fewer is taken for exact."""
@@ -100,7 +100,9 @@ def run_rounded(
         return op(*args, **kwargs)
     is_elementwise = declared.pointwise or name.startswith(ELEMENTWISE)
     change = partial(widened, operands) if is_elementwise else partial(moved, generator)
-    given = [part.detach().clone() for part in real_parts(operands)] if declared.writes else None
+    known = list(real_parts(operands))
+    if declared.writes:
+        known = [part.detach().clone() for part in known]
     before = generator_states() if declared.random else ()
     varied = tree_map(change, (args, kwargs))
     result = op(*args, **kwargs)
@@ -115,7 +117,6 @@ def run_rounded(
     finally:
         if after:
             set_generator_states(after)
-    known = given if given is not None else list(real_parts(operands))
     pairs = list(zip(tree_leaves(result), tree_leaves(other), strict=True))
     for at, key in written_arguments_of(op):
         both = [
@@ -133,7 +134,7 @@ def run_rounded(
 
 def is_rounded(value: object) -> bool:
     """Return whether a value is a plain tensor of floats or complex numbers with a rounding."""
-    if not isinstance(value, Tensor) or type(value) not in PLAIN_CLASSES:
+    if not isinstance(value, Tensor) or type(value) not in PLAIN_CLASSES or not value.numel():
         return False
     if value.layout is not torch.strided or value.device.type == "meta":
         return False
@@ -204,6 +205,7 @@ def replace_results(
     """Write the results for moved operands into those of an operator, unless they are exact.
 
     Args:
+        operands: The operands of the call, as they were before it.
         has_sums: Whether sums and products are all that the operator computes.
     """
     both = tensor_pairs(pairs)
@@ -213,7 +215,7 @@ def replace_results(
         for own, other in floats
         for pair in zip(real_parts([own]), real_parts([other]), strict=True)
     ]
-    exact = [find_exact(part, operands, has_sums=has_sums) for part, _ in parts]
+    exact = [find_exact(*pair, operands, has_sums=has_sums) for pair in parts]
     if all(bool(each.all()) for each in exact):
         return
     for (part, value), kept in zip(parts, exact, strict=True):
@@ -287,34 +289,53 @@ def draw(like: Tensor, generator: torch.Generator, count: int) -> Tensor:
     return torch.randint(count, like.shape, generator=generator, device="cpu").to(like.device)
 
 
-def find_exact(own: Tensor, operands: Sequence[Tensor], *, has_sums: bool) -> Tensor:
+def find_exact(own: Tensor, other: Tensor, operands: Sequence[Tensor], *, has_sums: bool) -> Tensor:
     """Return which elements of a result are exact: selected, or sums of few small multiples.
 
     Where most elements were selected, the others are sums (`index_add`); else an element that
-    equals an operand does so by chance.
+    equals an operand does so by chance. So do most of the elements of a product in bfloat16, which
+    are rounded: the result for moved operands, in float32, lies farther away than they moved.
+
+    Args:
+        other: The result for moved operands.
     """
-    if bool(is_selected(sampled(own), operands).any()):
-        selected = is_selected(own, operands)
+    if bool(_is_selected_near(sampled(own), sampled(other), operands).any()):
+        selected = _is_selected_near(own, other, operands)
         if float(selected.double().mean()) > 0.5:
             return selected
-    is_exact = has_sums and is_exact_sum(own, operands)
+    is_exact = has_sums and is_exact_sum(own, other, operands)
     return torch.full_like(own, is_exact, dtype=torch.bool)
+
+
+def _is_selected_near(own: Tensor, other: Tensor, operands: Sequence[Tensor]) -> Tensor:
+    return is_selected(own, operands) & _is_near(own, other, own.double().abs())
+
+
+def _is_near(own: Tensor, other: Tensor, size: Tensor | float) -> Tensor:
+    """Return which elements two moved factors of a size can move to those of another result."""
+    difference = (own.double() - other.double()).abs()
+    return (difference <= 4 * _eps_of(own) * size) | (own == other)
+
+
+def _eps_of(value: Tensor) -> float:
+    return torch.finfo(ACCUMULATED_IN.get(value.dtype, value.dtype)).eps
 
 
 def is_selected(own: Tensor, operands: Sequence[Tensor]) -> Tensor:
     """Return which elements are elements of the operands, up to the sign."""
     known = torch.cat([part.reshape(-1).abs().to(own.dtype) for part in operands]).to(own.device)
-    if own.numel() <= LOOKED_AT:  # `isin` sorts all operands
+    if own.numel() <= SAMPLE_SIZE:  # `isin` sorts all operands
         return (known == own.abs().unsqueeze(-1)).any(-1)
     return torch.isin(own.abs(), known)
 
 
 def sampled(value: Tensor) -> Tensor:
-    """Return elements spread over a tensor, at multiples of the golden ratio: no period hides."""
-    if value.numel() <= LOOKED_AT:
+    """Return some elements of a tensor, at random places that are the same in each run."""
+    if value.numel() <= SAMPLE_SIZE:
         return value
-    parts = torch.arange(LOOKED_AT, dtype=torch.float64) * GOLDEN_RATIO % 1
-    return value.reshape(-1)[(parts * value.numel()).long().to(value.device)]
+    generator = torch.Generator("cpu").manual_seed(value.numel())
+    places = torch.randint(value.numel(), (SAMPLE_SIZE,), generator=generator, device="cpu")
+    return value.reshape(-1)[places.to(value.device)]
 
 
 def is_short(value: Tensor) -> Tensor:
@@ -323,38 +344,42 @@ def is_short(value: Tensor) -> Tensor:
     return ((value.contiguous().view(torch.int64) & mask) == 0) | ~value.isfinite()
 
 
-def is_exact_sum(own: Tensor, operands: Sequence[Tensor]) -> bool:
-    """Return whether sums of products of the operands are exact in any order.
+def is_exact_sum(own: Tensor, other: Tensor, operands: Sequence[Tensor]) -> bool:
+    """Return whether sums of the operands, and of products of two of them, are always exact.
 
     All are multiples of a power of two, and so small that no partial sum is rounded:
 
         operands 3, 5, 200 (multiples of 1), 1000 terms    below 2^24: exact
         operands 0.1, 0.2 (multiples of 2^-27)             inexact
+        operands 0.1, 0.2 and a bias of zeros              inexact: zeros have no unit
+
+    Args:
+        other: The result for moved operands, which moves no farther than they.
     """
-    bits = torch.finfo(ACCUMULATED_IN.get(own.dtype, own.dtype)).bits
-    terms = max(1.0, max(part.numel() for part in operands) / max(1, own.numel()))
+    terms = max(1.0, max(part.numel() for part in operands) / own.numel())
     if len(operands) > 1:
         numels = sorted((part.numel() for part in operands), reverse=True)
-        terms = max(terms, (numels[0] * numels[1] / max(1, own.numel())) ** 0.5)
-    most, unit = 2.0**53 if bits == 64 else 2.0**24, 1.0
-    for parts in (map(sampled, operands[:2]), operands[:2]):  # a sample refutes it at a small cost
-        size, unit = terms, 1.0
-        for part in parts:
-            value = part.double()
-            if not bool(value.isfinite().all()):
-                return False
-            size, unit = size * float(value.abs().max()), unit * _largest_unit(value)
-        if size > most * unit:
+        terms = max(terms, (numels[0] * numels[1] / own.numel()) ** 0.5)
+    size, unit = 0.0, 1.0
+    for parts in (map(sampled, operands), operands):  # a sample refutes it at a small cost
+        values = [part.double() for part in parts]
+        if not all(bool(value.isfinite().all()) for value in values):
             return False
-    return bool((torch.fmod(own.double(), unit) == 0).all())
+        ranges = [(_largest_unit(each), float(each.abs().max())) for each in values if each.any()]
+        ranges += [(u * v, m * n) for (u, m), (v, n) in combinations(ranges, 2)]
+        size = terms * max((size for _, size in ranges), default=0.0)
+        unit = min((unit for unit, _ in ranges), default=1.0)
+        if size * _eps_of(own) > 2 * unit:
+            return False
+    is_multiple = torch.fmod(own.double(), unit) == 0
+    return bool((is_multiple & _is_near(own, other, size)).all())
 
 
 def _largest_unit(value: Tensor) -> float:
-    """Return the largest power of two of which all numbers are multiples; 1 if all are zero."""
+    """Return the largest power of two of which all numbers, some not zero, are multiples."""
     integers = value.contiguous().view(torch.int64)
     exponent = ((integers >> 52) & 0x7FF) - 1075
     mantissa = (integers & ((1 << 52) - 1)) | (1 << 52)
     lowest = mantissa & -mantissa
     unit = torch.where(value == 0, torch.inf, torch.ldexp(lowest.double(), exponent.double()))
-    smallest = float(unit.min()) if unit.numel() else 1.0
-    return 1.0 if smallest == float("inf") or smallest == 0 else smallest
+    return float(unit.min())

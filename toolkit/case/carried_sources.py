@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from ctk.compiler.errors import CaseError, StorageError
-from ctk.compiler.usercode.python_files import find_loaded, is_importable
+from ctk.compiler.usercode.python_files import find_loaded, import_root, is_importable
 from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder, replace_file
@@ -28,7 +28,7 @@ from ctk.toolkit.case.graphs.callables import (
     own_files,
     registering_files,
 )
-from ctk.toolkit.case.manifest import Manifest, map_strings
+from ctk.toolkit.case.manifest import MANIFEST, Manifest, map_strings
 from ctk.toolkit.case.usercode.named_sources import place_sources, references_in, source_files
 from ctk.toolkit.case.usercode.slicing import slice_files
 from ctk.toolkit.case.usercode.source_file import NOTE
@@ -83,7 +83,8 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
             raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
     operators, own = _registering(case), _own(case)
     files = _files(case, [*operators, *(path for path, _ in own.values())])
-    placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
+    roots = {path: root_of_copy(name, path) for name, (path, _) in own.items()}
+    placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files, roots).items()}
     cut = _cut(case, files, placed, operators, [*own.values()])
     copies = {place: path for place, path in placed.items() if path in cut}
 
@@ -118,9 +119,24 @@ def _own(case: Case) -> dict[str, tuple[Path, set[str]]]:
 
 
 def _place_of(case: Case, path: Path) -> Path:
-    """Return the copy that a case has of a file, of which another may be loaded; else the file."""
+    """Return the copy that a case has of a file, of which another may be loaded; else the file.
+
+    A copy has the path of the file below its import root: `sources/lib/ops.py` of `lib/ops.py`. Of
+    several the uppermost is the copy: `sources/ops.py` of `ops.py`.
+    """
     listed = [each.resolve() for each in case.sources]
-    return next((each for each in listed if each.name == path.name), path)
+    alike = [each for each in listed if each.name == path.name and _is_copy(each)]
+    if not alike or path in listed:
+        return path
+    parts = path.relative_to(import_root(path)).parts
+    copies = (each for each in alike if each.parts[-len(parts) :] == parts)
+    return min(copies, key=lambda each: len(each.parts), default=path)
+
+
+def _is_copy(path: Path) -> bool:
+    """Return whether a file lies among the sources of a saved case."""
+    above = (each.parent for each in path.parents if each.name == FOLDER)
+    return any((folder / MANIFEST).is_file() for folder in above)
 
 
 def _cut(
@@ -132,9 +148,10 @@ def _cut(
 ) -> dict[Path, bytes]:
     """Return the content to copy of each file: all of it if only the case lists the file."""
     names: dict[Path, set[str]] = {path: set() for path in files}
-    kernels = ((p, found) for p, found in kernels_of_files(case.graph).items() if p in names)
+    kernels = ((_place_of(case, p), each) for p, each in kernels_of_files(case.graph).items())
     for path, functions in [*own, *kernels]:
-        names[path] |= functions
+        if path in names:
+            names[path] |= functions
     named = [*operators, *(path for path, _ in own)]
     spaces = namespaces_of(case.graph).union(*operators.values())
     for reference in references_in(case.target, case.config):
@@ -155,11 +172,10 @@ def _cut(
 def _files(case: Case, operators: Collection[Path]) -> list[Path]:
     """Return the sources of a case and the files of its references; the first copy counts."""
     listed = [path.resolve() for path in case.sources]
-    names = {path.name for path in listed}
     references = references_in(case.target, case.config)
     by_path = {reference.path() for reference in references if reference.is_file}
     found = (*source_files(case.target, case.config, Path.cwd()), *operators)
-    others = (path for path in found if path in by_path or path.name not in names)
+    others = (path for path in found if path in by_path or _place_of(case, path) == path)
     return list(dict.fromkeys([*listed, *others]))
 
 
@@ -218,11 +234,10 @@ def copies_of_modules(imports: Iterable[str], sources: Iterable[Path]) -> dict[s
 
 def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
     """Return modules and files to import; a deleted file is replaced by its copy."""
-    copies = {path.name: str(path) for path in case.sources}
 
     def absolute(name: str) -> str:
         if is_file(name):
-            return name if Path(name).is_file() else copies.get(Path(name).name, name)
+            return name if Path(name).is_file() else str(_place_of(case, Path(name).resolve()))
         own = None if is_importable(name) else find_loaded(name)
         return str(getattr(own, "__file__", None) or name)
 

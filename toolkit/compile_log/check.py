@@ -18,8 +18,8 @@ from ctk.compiler.fx.same import same_inputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
+from ctk.repro_templates.graph.covering import RUNS, cover_values
 from ctk.repro_templates.graph.exceptions import alike, describe_error, is_of_a_leaf
-from ctk.repro_templates.graph.excuses import ENOUGH, FEWEST, RUNS, cover, is_hopeless
 from ctk.repro_templates.graph.rounding import random_rounding
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import Mismatch, identical
@@ -254,7 +254,7 @@ class Checker:
         if name in self._find_undetermined(step, before):
             return True
         if step.kind == "kernel" and mismatch.kind == "dtype":
-            value = _in_dtype_of_fake(step, name, before[name])
+            value = _in_dtype_of(_fake_of(step, name), before[name])
             exact = self._run_before(step, torch.float64).values.get(name)
             return compare_values(name, value, after[name], exact, TABLE[step.numerics]) is None
         if step.kind != "kernel" and mismatch.kind in _SHAPE_KINDS and "." not in name:
@@ -270,21 +270,18 @@ class Checker:
         Those of the operators inside of the step: a sum that cancels has no order of its own.
         """
         exact = self._run_before(step, torch.float64).values.get(name)
-        seen: list[object] = []
-        for number in range(1, RUNS + 1):
-            try:
-                values = self._rerun(step, around=random_rounding(number))
-            except _CannotRun:  # the program raises with other roundings
-                return False
-            seen += [values[name]] if name in values else []
-            if number < FEWEST:
-                continue
-            covered = cover(value, other, seen)
-            if compare_values(name, value, covered, exact, TABLE[step.numerics]) is None:
-                return True
-            if number >= ENOUGH and is_hopeless(value, other, seen):
-                return False
-        return False
+        numbers = range(1, RUNS + 1)
+        runs = (self._rerun(step, around=random_rounding(number)) for number in numbers)
+
+        def compare(covered: Values) -> tuple[Mismatch, ...]:
+            found = compare_values(name, value, covered[name], exact, TABLE[step.numerics])
+            return (found,) if found is not None else ()
+
+        try:
+            seen = cover_values({name: (value, other)}, runs, compare)
+        except _CannotRun:  # the program raises with other roundings
+            return False
+        return seen is not None and not seen.left
 
     def _find_undetermined(self, step: CompileStep, values: Values) -> frozenset[str]:
         """Return the values that follow unwritten memory or, alone, the position of a generator.
@@ -403,14 +400,11 @@ class _CannotRun(Exception):
     """A graph cannot be run here."""
 
 
-def _in_dtype_of_fake(step: CompileStep, name: str, value: object) -> object:
-    """Return a value of eager in the dtype of the fake tensor of its node."""
+def _fake_of(step: CompileStep, name: str) -> object:
+    """Return the fake value of the node behind a value; None if it has none."""
     node = node_of(step, name)
     fakes = (value_of(each) for each in step.before.graph.nodes if each.name == node)
-    fake = next(fakes, None)
-    if not (isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor)):
-        return value
-    return value.to(fake.dtype)
+    return next(fakes, None)
 
 
 def _check_error(
@@ -443,11 +437,11 @@ def _nearest_mismatch(
 
 
 def _in_dtype_of(other: object, value: object) -> object:
-    """Return a value in the dtype of another one, if both are floats."""
+    """Return a value in the dtype of another one of its kind: floats, complex numbers, integers."""
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return value
-    is_float = value.is_floating_point() and other.is_floating_point()
-    return value.to(other.dtype) if is_float else value
+    kinds = {(each.is_floating_point(), each.is_complex()) for each in (value, other)}
+    return value.to(other.dtype) if len(kinds) == 1 else value
 
 
 def _is_alike(value: object, other: object) -> bool:

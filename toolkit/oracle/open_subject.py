@@ -101,7 +101,8 @@ def open_subject(
         apply_limits(limits if is_strangers else None),
         set_compiled_limits(compiled if is_ours and not is_strangers else None),
     ):
-        question = _question(loaded, options)
+        is_measured = options.compile_above is not None and bool(cases)  # no results are compared
+        question = None if is_measured else _question(loaded, options)
         limits = options.timeout_seconds, options.memory_nbytes
         yield OpenSubject(loaded.source, cases, executor, question, loaded.uncaptured, *limits)
 

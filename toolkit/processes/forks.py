@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Self
 
 from ctk.toolkit.processes.groups import die_with, end_group, lead_group
+from ctk.toolkit.processes.signals import restore_handlers
 
 
 def flush_streams() -> None:
@@ -40,6 +41,7 @@ def fork_process(run: Callable[[], int], *, leads_group: bool = True) -> int:
         return pid
     status = 1
     try:
+        restore_handlers()
         if leads_group:
             lead_group(parent)
         else:

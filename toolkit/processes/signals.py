@@ -4,7 +4,8 @@
     os.kill(child, SIGTERM)      would raise KeyboardInterrupt in it, or be lost if it came at once,
                                  because Python drops a signal that arrives before it is ready
 
-So SIGTERM is blocked while a process forks, and the child removes the handler first.
+So SIGTERM is blocked while a process forks, and the child removes the handler first. The same holds
+for a fork during `defer_interrupts`, whose block never ends in the child.
 """
 
 import contextlib
@@ -31,6 +32,27 @@ class Interrupt:
         raise KeyboardInterrupt
 
 
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Notes a signal for later; `previous` is the handler that it replaced."""
+
+    previous: Any
+    received: list[int]
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+
+
+def restore_handlers() -> None:
+    """Restore the handlers that this module replaced; to be called in a fork."""
+    for number in DEFERRED:
+        found = handler = signal.getsignal(number)
+        while isinstance(handler, (Interrupt, Deferral)):
+            handler = handler.previous
+        if handler is not found:
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
 @contextlib.contextmanager
 def handle_terminate_as_interrupt() -> Generator[None]:
     """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
@@ -43,7 +65,7 @@ def handle_terminate_as_interrupt() -> Generator[None]:
 
 
 def hide_from_forks(echo_descriptor: int) -> None:
-    """Remove the SIGTERM handler and the signal echo from processes that this one forks."""
+    """Remove the handlers and the signal echo from processes that this one forks."""
     forking = threading.local()
 
     def block() -> None:
@@ -53,9 +75,8 @@ def hide_from_forks(echo_descriptor: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
 
     def clear() -> None:
-        handler, descriptor = signal.getsignal(signal.SIGTERM), signal.set_wakeup_fd(-1)
-        if isinstance(handler, Interrupt):
-            signal.signal(signal.SIGTERM, handler.previous)
+        restore_handlers()
+        descriptor = signal.set_wakeup_fd(-1)
         if descriptor not in (-1, echo_descriptor):  # set by the user's program
             signal.set_wakeup_fd(descriptor)
         restore()
@@ -73,13 +94,11 @@ def defer_interrupts() -> Generator[None]:
         yield
         return
     received: list[int] = []
-
-    def remember(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
     link = own_link()
     link.note_writing(True)
-    previous = {number: signal.signal(number, remember) for number in DEFERRED}
+    previous = {number: signal.getsignal(number) for number in DEFERRED}
+    for number, handler in previous.items():
+        signal.signal(number, Deferral(handler, received))
     try:
         yield
     finally:

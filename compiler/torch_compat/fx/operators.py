@@ -252,8 +252,13 @@ def registering_file(qualified: str) -> str | None:
 
 def _file_of_fake(qualified: str) -> str | None:
     """Return the file of `torch.library.register_fake` for an operator (torch 2.11, 2.13)."""
-    fake = torch._library.simple_registry.singleton.find(qualified).fake_impl.kernel
+    fake = _fake_of(qualified)
     return fake.source.rpartition(":")[0] if fake is not None else None
+
+
+def _fake_of(qualified: str) -> Any:
+    """Return the fake implementation of an operator with its source; None if it has none."""
+    return torch._library.simple_registry.singleton.find(qualified).fake_impl.kernel
 
 
 def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
@@ -345,7 +350,7 @@ def code_of_trace(operator: Any) -> TracedCode | str:
         return (
             f"its kernel for {hidden[0]} is hidden in the dispatcher; use torch.library.custom_op"
         )
-    fake = torch._library.simple_registry.singleton.find(name).fake_impl.kernel
+    fake = _fake_of(name)
     function = getattr(fake, "func", fake)
     return TracedCode(f"{schemas}{tags}{keys}", (function,))
 

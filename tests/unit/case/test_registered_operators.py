@@ -196,3 +196,67 @@ def test_a_program_that_replaces_a_function_in_traces_is_loaded_twice(
     report = check(str(program), target="aot_eager")
     assert report.end_to_end is not None
     assert report.end_to_end.layer == "dynamo", report
+
+
+OWN = """
+import torch
+
+
+@torch.compiler.allow_in_graph
+def plus(x):
+    return torch.add(x, 1)
+"""
+BACKEND = """
+def backend(graph, inputs):
+    return graph
+"""
+USES_OWN = """
+import torch
+from {space}.ops import plus
+
+
+@torch.library.custom_op("{space}::scaled", mutates_args=())
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * 1.25
+
+
+@scaled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def model():
+    return lambda x: scaled(plus(x))
+
+
+def inputs():
+    return (torch.ones(3), )
+"""
+
+
+@pytest.mark.parametrize(
+    ("program_name", "backend_name"), [("ops.py", "my.py"), ("program.py", "ops.py")]
+)
+def test_files_of_one_name_are_all_carried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program_name: str, backend_name: str
+) -> None:
+    """Also by a case that is saved again while the originals are loaded."""
+    space = f"beside_{Path(program_name).stem}"
+    home = tmp_path / "home"
+    program = home / program_name
+    for path, text in [
+        (home / space / "__init__.py", ""),
+        (home / space / "ops.py", OWN),
+        (home / backend_name, BACKEND),
+        (program, USES_OWN.format(space=space)),
+    ]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(home)
+    options = CaseOptions(target=f"{home / backend_name}:backend")
+    (case,) = load_cases(str(program), None, options)
+    first = save_case(case, tmp_path / "first" / "case", inputs="full")
+    again = save_case(load_case(first, trust=True), tmp_path / "again" / "case", inputs="full")
+    home.rename(tmp_path / "gone")
+    test_another_process_loads_it(first)
+    test_another_process_loads_it(again)

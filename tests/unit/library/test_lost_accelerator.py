@@ -7,6 +7,10 @@ from ctk.compiler.errors import CaseError, LostAccelerator
 from ctk.toolkit.operations import keywords
 from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import CheckOptions
+from ctk.toolkit.oracle.executors import in_process
+from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.question import Question
+from tests.helpers.reduce_graphs import chain
 
 
 def operation(error: Exception):
@@ -38,3 +42,9 @@ def test_an_error_of_ctk_stays(monkeypatch: pytest.MonkeyPatch, is_lost: bool) -
 def test_other_exceptions_stay_while_cuda_works() -> None:
     with pytest.raises(ZeroDivisionError):
         operation(ZeroDivisionError())(torch.sin)
+
+
+def test_a_question_in_the_broken_process_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_process, "has_lost_cuda", lambda: True)
+    with pytest.raises(LostAccelerator, match="next: --isolate"):
+        InProcess().ask(Question(chain(2, {})))

@@ -105,6 +105,12 @@ def test_a_graph_that_dynamo_runs_in_eager_is_no_failure(name: str, target: str)
     assert judge(graph.case).verdict is Verdict.INVALID
 
 
+def test_the_time_of_a_compile_that_dynamo_leaves_is_not_measured() -> None:
+    report = check(Left(scaled), INPUTS, target="aot_eager", compile_above=100)
+    assert report.judgement.verdict is Verdict.INVALID, report
+    assert "Dynamo runs it in eager" in report.judgement.detail
+
+
 def test_diagnose_says_so_too(tmp_path: Path) -> None:
     found = diagnose(Left(scaled), INPUTS, target="inductor", out=tmp_path / "out")
     assert found.judgement.is_no_failure

@@ -1,5 +1,6 @@
 """Predicates in forks: the same answers, at the same time, and clear errors."""
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -166,6 +167,20 @@ def test_ctrl_c_right_after_a_fork_ends_it(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(KeyboardInterrupt), PredicateForks(lambda _: time.sleep(600), 2) as forked:
         forked.anticipate([Question(chain(2, {}))])
     assert forks(before) == []
+
+
+def test_a_predicate_can_terminate_a_process_of_its_own():
+    def terminates(case: Case) -> Judgement:
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        process.start()
+        process.terminate()
+        process.join(20)
+        is_alive = process.exitcode is None
+        process.kill()
+        return Judgement(Verdict.PASSES if is_alive else Verdict.REPRODUCES)
+
+    with PredicateForks(terminates, 2) as forked:
+        assert forked.ask(Question(chain(2, {}))).verdict is Verdict.REPRODUCES
 
 
 def test_cuda_is_refused(monkeypatch: pytest.MonkeyPatch):

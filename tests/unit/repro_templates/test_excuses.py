@@ -99,6 +99,11 @@ ILL_CONDITIONED: dict[str, tuple[Program, Program, tuple[Tensor, ...]]] = {
         lambda x: torch.nn.functional.layer_norm(x.double(), (64,)).float() * 0.99,
         (1e4 + 0.001 * drawn(2, 64),),
     ),
+    "rest of a product with a bias of zeros": (
+        lambda x: (torch.addmm(torch.zeros(4), x, x.T) - (x.double() @ x.T.double()).float()) * 1e6,
+        lambda x: torch.zeros(4, 4),
+        (drawn(4, 300).abs(),),
+    ),
     "float64": (
         lambda x: (x.sum() - x.flip(0).sum()) * 1e12,
         lambda x: (x.sum() - x.sort().values.cumsum(0)[-1]) * 1e12,
@@ -195,33 +200,6 @@ def test_exact_operators_do_not_move() -> None:
     for seed in range(1, 6):
         with random_rounding(seed):
             assert all(map(torch.equal, own, program(x.clone())))
-
-
-LARGE: dict[str, tuple[Program, bool]] = {
-    "a product with a permutation": (lambda x: x @ torch.eye(64).flip(0), True),
-    "half of the columns selected": (lambda x: x.index_add(1, torch.arange(20), x[:, :20]), False),
-    "sums of small integers": (lambda x: (x * 4).round() @ torch.ones(64, 8), True),
-    "a product": (lambda x: x @ x.t(), False),
-    "zeros first": (lambda x: torch.cat([torch.zeros(60, 64), x[60:]]).sum(0), False),
-}
-"""Operators on a tensor of 64 x 64, and whether their results are exact."""
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_large_results_stay_if_they_are_exact(name: str) -> None:
-    program, is_exact = LARGE[name]
-    x = drawn(64, 64)
-    own = program(x)
-    with random_rounding(1):
-        assert torch.equal(own, program(x)) is is_exact
-
-
-def test_elements_that_are_only_moved_stay_beside_sums() -> None:
-    x, at = drawn(64, 64), torch.arange(20)
-    own = x.index_add(1, at, x[:, :20])
-    with random_rounding(1):
-        other = x.index_add(1, at, x[:, :20])
-    assert torch.equal(own[:, 20:], other[:, 20:])
 
 
 BOUNDARIES: dict[str, tuple[Program, float]] = {

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from ctk.compiler.errors import LostAccelerator
+from ctk.repro_templates.graph.covering import as_numbers
 from ctk.repro_templates.graph.excuses import Variation, Vary
 from ctk.repro_templates.graph.judging import judge_runs
 from ctk.repro_templates.graph.running import Run
@@ -61,3 +63,25 @@ def test_a_wrong_dtype_stays_a_failure() -> None:
     )
     assert found.answer == "fails"
     assert [mismatch.kind for mismatch in found.mismatches] == ["dtype"]
+
+
+class Raising(torch.Tensor):
+    """A tensor whose kernel, or class, raises once its numbers are read."""
+
+    error: Exception
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.cpu:
+            raise cls.error
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_numbers_of_a_broken_gpu_are_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are asynchronous: the first read raises the exception."""
+    value = torch.ones(2).as_subclass(Raising)
+    monkeypatch.setattr(Raising, "error", TypeError("no copies"), raising=False)
+    assert as_numbers(value) is None
+    monkeypatch.setattr(Raising, "error", torch.AcceleratorError("device-side assert triggered"))
+    with pytest.raises(LostAccelerator, match="device-side assert triggered"):
+        as_numbers(value)

@@ -4,7 +4,7 @@ No file is loaded, but finding `a.b:function` imports the package `a`, as Python
 """
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ctk import compiler, toolkit
@@ -23,7 +23,7 @@ def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path for path in found if path is not None))
 
 
-def place_sources(files: Sequence[Path]) -> dict[str, Path]:
+def place_sources(files: Sequence[Path], roots: Mapping[Path, Path]) -> dict[str, Path]:
     """Return where to copy files, with the neighbours they import, below a folder `sources`.
 
     A folder's files keep their relative paths; the modules of a package lie in the package.
@@ -31,10 +31,13 @@ def place_sources(files: Sequence[Path]) -> dict[str, Path]:
 
         a/fold.py, a/helper.py  ->  fold.py, helper.py
         b/pad.py, b/helper.py   ->  1/pad.py, 1/helper.py
+
+    Args:
+        roots: The import roots of copies of modules, whose originals may be loaded instead.
     """
     placed: dict[str, Path] = {}
     for number, file in enumerate(files):
-        root = import_root(file)
+        root = roots.get(file) or import_root(file)
         group = {path.relative_to(root).as_posix(): path for path in files_of(file, root)}
         is_taken = any(placed.get(place, path) != path for place, path in group.items())
         prefix = f"{number}/" if is_taken else ""

@@ -1,6 +1,6 @@
 """Run questions in this process: fastest, but a crash of the compiled program ends it."""
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -22,10 +22,10 @@ class InProcess(Executor):
         """Judge a case in this process, without limits.
 
         Raises:
-            CtkError: An earlier question has broken CUDA.
+            LostAccelerator: An earlier question has broken CUDA.
         """
         if has_lost_cuda():
-            raise CtkError(
+            raise LostAccelerator(
                 "CUDA does not work in this process any more: a kernel that ran before broke it\n"
                 "next: --isolate asks in child processes"
             )

@@ -26,7 +26,7 @@ def two_folders(tmp_path: Path) -> list[Path]:
 
 def test_places(tmp_path: Path):
     a, b = two_folders(tmp_path)
-    assert place_sources([a, b]) == {
+    assert place_sources([a, b], {}) == {
         "of_a.py": a,
         "helper.py": a.with_name("helper.py"),
         "1/of_b.py": b,
