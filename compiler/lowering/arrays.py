@@ -220,8 +220,8 @@ def _like(value: Array | Number | Index, other: Array) -> Array:
 
 
 def _fitting(value: Number, dtype: Dtype) -> Number:
-    if isinstance(value, complex):
-        raise NotLowered(f"{value} is complex: that stays with the library")
+    if isinstance(value, complex) or dtype.is_complex:
+        raise NotLowered(f"{value} of {dtype} is complex: that stays with the library")
     if dtype == torch.bool:
         return bool(value)
     if dtype.is_floating_point:

@@ -1,7 +1,8 @@
 """The loop IR as text, as `ctk show --kernels` prints it, and a program in one line."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from torch import SymInt
 
@@ -24,7 +25,7 @@ from ctk.compiler.lowering.ir import (
     Value,
     indirect_value,
 )
-from ctk.compiler.lowering.walk import indirect, origins
+from ctk.compiler.lowering.walk import indirect, operands, origins, values_of, walk
 from ctk.compiler.sizes.index import Atom, Division, Index, Indirect, term_text
 from ctk.compiler.torch_compat.fx import operators
 
@@ -78,57 +79,72 @@ def kernel_text(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-def value_text(value: Value) -> str:
-    """Return a value as an expression."""
-    if isinstance(value, Const):
-        return str(value.value)
-    if isinstance(value, Load):
-        return f"{value.buffer}[{index_text(value.index)}]"
-    if isinstance(value, Position):
-        text = index_text(value.index)
-        return f"({text})" if " " in text else text
-    if isinstance(value, Local):
-        return value.name
-    if isinstance(value, Guarded):
-        parts = map(value_text, (value.value, value.condition, value.other))
-        return "({} if {} else {})".format(*parts)
-    return _op(value)
+@dataclass(frozen=True, slots=True)
+class _Expressions:
+    """Writes values as expressions; `names` has those that stand in a line of their own, by id."""
 
+    names: Mapping[int, str]
 
-def index_text(index: Index) -> str:
-    """Return an index expression; positions that the kernel reads stand in brackets."""
-    if not indirect(index):
-        return str(index)
-    return " + ".join(term_text(*term, _atom) for term in index.terms)
+    def value(self, value: Value) -> str:
+        return self.names.get(id(value)) or self.definition(value)
 
+    def definition(self, value: Value) -> str:
+        if isinstance(value, Const):
+            return str(value.value)
+        if isinstance(value, Load):
+            return f"{value.buffer}[{self.index(value.index)}]"
+        if isinstance(value, Position):
+            text = self.index(value.index)
+            return f"({text})" if " " in text else text
+        if isinstance(value, Local):
+            return value.name
+        if isinstance(value, Guarded):
+            parts = map(self.value, (value.value, value.condition, value.other))
+            return "({} if {} else {})".format(*parts)
+        return self._op(value)
 
-def _atom(atom: Atom) -> str:
-    if isinstance(atom, Indirect):
-        return f"[{value_text(indirect_value(atom))}]"
-    if isinstance(atom, Division):
-        return f"(({index_text(atom.value)}) {atom.sign} ({index_text(atom.divisor)}))"
-    return str(atom)
+    def index(self, index: Index) -> str:
+        """Return an index expression; positions that the kernel reads stand in brackets."""
+        if not indirect(index):
+            return str(index)
+        return " + ".join(term_text(*term, self._atom) for term in index.terms)
 
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Indirect):
+            return f"[{self.value(indirect_value(atom))}]"
+        if isinstance(atom, Division):
+            return f"(({self.index(atom.value)}) {atom.sign} ({self.index(atom.divisor)}))"
+        return str(atom)
 
-def _op(op: Op) -> str:
-    args = [value_text(arg) for arg in op.args]
-    if op.name == "cast":
-        return f"{str(op.dtype).removeprefix('torch.')}({args[0]})"
-    if op.name in _INFIX:
-        return f"({args[0]} {_INFIX[op.name]} {args[1]})"
-    return f"{op.name}({', '.join(args)})"
+    def _op(self, op: Op) -> str:
+        args = [self.value(arg) for arg in op.args]
+        if op.name == "cast":
+            return f"{str(op.dtype).removeprefix('torch.')}({args[0]})"
+        if op.name in _INFIX:
+            return f"({args[0]} {_INFIX[op.name]} {args[1]})"
+        return f"{op.name}({', '.join(args)})"
 
 
 def _statement(statement: Statement) -> Iterator[str]:
-    value = value_text(statement.value)
+    """Yield a statement; a computed value that it uses more than once is a line before it."""
+    values = walk(statement)
+    used = [each for value in values for each in operands(value)]
+    uses = Counter(map(id, [*used, *values_of(statement)]))
+    names: dict[int, str] = {}
+    write = _Expressions(names)
+    for value in values:
+        if isinstance(value, (Op, Guarded)) and uses[id(value)] > 1:
+            yield f"%{len(names)} = {write.definition(value)}"
+            names[id(value)] = f"%{len(names)}"
+    text = write.value(statement.value)
     if isinstance(statement, Store):
         sign = "=" if statement.mode == "set" else f"{statement.mode}="
-        guard = f" if {value_text(statement.guard)}" if statement.guard is not None else ""
-        text = f"{statement.buffer}[{index_text(statement.index)}] {sign} {value}{guard}"
+        guard = f" if {write.value(statement.guard)}" if statement.guard is not None else ""
+        text = f"{statement.buffer}[{write.index(statement.index)}] {sign} {text}{guard}"
     elif isinstance(statement, Reduce):
-        text = f"{', '.join(statement.names)} = {statement.kind}({value})"
+        text = f"{', '.join(statement.names)} = {statement.kind}({text})"
     else:
-        text = f"{statement.name} = scan_{statement.kind}({value})"
+        text = f"{statement.name} = scan_{statement.kind}({text})"
     yield f"{text}  # {', '.join(origins(statement))}"
 
 

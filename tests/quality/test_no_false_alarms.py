@@ -13,7 +13,9 @@ from tests.helpers.healthy.base import Healthy
 from tests.helpers.project import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of programs of hard kinds
-ONCE_ALARMS = ("aliased_arguments", "autocast_regions", "checkpointed_blocks")
+ONCE_ALARMS = (
+    "aliased_arguments", "autocast_regions", "checkpointed_blocks", "low_precision_training",
+)  # fmt: skip
 SOME = [
     *[each for each in HEALTHY if each not in MORE][::6],
     *[each for each in HEALTHY if each.name in ONCE_ALARMS],

@@ -133,11 +133,11 @@ def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> Exception | None:
         node.meta.pop(KEY, None)
         node.meta.pop("unbacked_bindings", None)  # symbols of the capture, which `made` lacks
     mode: Any = made.fake_mode
-    with process_state_kept(), mode, fake.unbound_symbols(mode):
-        try:
+    try:
+        with process_state_kept(), mode, fake.unbound_symbols(mode):
             _Annotator(gm, mode).run(*made.fakes, enable_io_processing=False)
-        except Exception as error:
-            return error
+    except Exception as error:
+        return error
     return None
 
 

@@ -142,7 +142,7 @@ class CheckReport:
     def __str__(self) -> str:
         seen = self.judgement
         if self.end_to_end is not None and seen is self.end_to_end.judgement and seen.fails:
-            return f"wrong: {self.end_to_end}; no graph shows it"
+            return f"wrong: {self.end_to_end}; {self._describe_graphs()}"
         if seen.is_excused:
             return self._excuse()
         if not self.graphs or all(each.judgement is not seen for each in self.graphs):
@@ -164,6 +164,14 @@ class CheckReport:
         is_error = is_error or (signature is not None and signature.is_measured)
         why = "" if is_error else "; no single step is wrong"
         return f"{seen.verdict.value}: {graph.case.name}: {seen.signature or seen.detail}{why}"
+
+    def _describe_graphs(self) -> str:
+        """Describe how far the graphs show a failure of the whole program."""
+        graph = next((graph for graph in self.graphs if graph.wrong), None)
+        if graph is None:
+            return "no graph shows it"
+        alone, where = graph.judgement.verdict.value, graph.wrong[0].where
+        return f"{graph.case.name} alone is {alone!r}, but {where} makes a value wrong"
 
     def _excuse(self) -> str:
         whole, seen = self.end_to_end, self.judgement

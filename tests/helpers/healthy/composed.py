@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -155,6 +156,44 @@ def detached_branch() -> Call:
     return run, (torch.randn(4, 3, requires_grad=True),)
 
 
+class Rotary(nn.Module):
+    """Causal attention with rotated queries and keys, which two heads share, and its entropy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.out = nn.Linear(32, 32, bias=False), nn.Linear(32, 32)
+        self.key, self.value = nn.Linear(32, 16, bias=False), nn.Linear(32, 16, bias=False)
+        angles = torch.outer(torch.arange(17.0), 10000 ** -(torch.arange(4) / 4))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+        self.turns: Tensor
+
+    def turned(self, x: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * self.turns[:, None]).flatten(-2).type_as(x)
+
+    def forward(self, x: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query = self.turned(self.query(x).view(2, 17, 4, 8)).transpose(1, 2)
+        key = self.turned(self.key(x).view(2, 17, 2, 8)).transpose(1, 2).repeat_interleave(2, 1)
+        value = self.value(x).view(2, 17, 2, 8).transpose(1, 2).repeat_interleave(2, 1)
+        mask = torch.triu(torch.full((17, 17), -torch.inf, device=x.device), 1)
+        weights = ((query @ key.mT) / 8**0.5 + mask).softmax(-1)
+        joined = (weights.to(value.dtype) @ value).transpose(1, 2).reshape(2, 17, 32)
+        out = self.out(joined)
+        loss = F.cross_entropy(out.flatten(0, 1), ids.flatten(), label_smoothing=0.1)
+        return loss, out, -(weights * weights.clamp_min(1e-9).log()).sum(-1).mean((0, 2))
+
+
+def low_precision_training() -> Call:
+    """Backward gets what compiled kernels save, which are not eager's roundings in bfloat16."""
+    model = Rotary()
+
+    def run(x: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return model(x, ids)
+
+    return run, (torch.randn(2, 17, 32), torch.randint(0, 32, (2, 17)))
+
+
 PROGRAMS = (
     Healthy("clipped_rounding", clipped_rounding, backward=True),
     Healthy("gradients_per_row", gradients_per_row),
@@ -169,4 +208,5 @@ PROGRAMS = (
     Healthy("writes_through_views", writes_through_views),
     Healthy("gradient_hooks", gradient_hooks, backward=True),
     Healthy("detached_branch", detached_branch, backward=True),
+    Healthy("low_precision_training", low_precision_training, backward=True),
 )

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx import GraphModule
 
 import ctk
 from ctk.toolkit.case.judgement import Verdict
@@ -94,3 +95,22 @@ def test_what_torch_compile_keeps_is_not_the_programs() -> None:
     inner = torch.compile(lambda x: x.relu() + 1, backend="eager")
     found = asked(lambda x: inner(x * 2).sum(0) - inner(x).mean(), torch.randn(4, 3))
     assert found.judgement.verdict is Verdict.PASSES, found
+
+
+def merge_draws(gm: GraphModule) -> None:
+    first, *others = (n for n in gm.graph.nodes if n.target is torch.ops.aten.rand_like.default)
+    for node in others:
+        node.replace_all_uses_with(first)
+        gm.graph.erase_node(node)
+
+
+def test_a_graph_that_draws_fewer_numbers_has_its_wrong_step_named() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        return torch.rand_like(x) - torch.rand_like(x)
+
+    config = {"custom_passes": {"joint": [merge_draws]}}
+    report = ctk.check(run, (torch.ones(6),), target="ctk", config=config)
+    assert str(report).endswith(
+        "graph0 alone is 'flaky', but joint/merge_draws makes a value wrong"
+    )

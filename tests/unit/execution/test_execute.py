@@ -6,12 +6,14 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import fx
+from torch.func import hessian
 from torch.utils.checkpoint import checkpoint
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.importers import load_cases
+from ctk.toolkit.operations.check import check
 from ctk.toolkit.options import CaseOptions
 from tests.helpers.executions import UseTarget, inplace_case, trace, values
 from tests.helpers.fake_target import FakeTarget
@@ -224,3 +226,19 @@ def test_a_case_that_is_only_compiled_has_no_run_and_is_not_called(use_target):
     use_target(lambda gm, example_inputs: lambda *values: called.append(values))
     outcome = run_compiled(Case(trace(lambda x: x + 1), (torch.zeros(2),)), is_called=False)
     assert outcome.run is None and outcome.error is None and not called
+
+
+WEIGHT = torch.ones(3, 5)
+
+
+def curvature(x: torch.Tensor) -> torch.Tensor:
+    return hessian(lambda a: (a @ WEIGHT).tanh().sum())(x[1])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_a_graph_that_no_fake_tensor_runs_is_judged_all_the_same() -> None:
+    """torch 2.13 loses a transform of functorch when the fake run of this graph raises."""
+    report = check(curvature, (torch.linspace(-1, 1, 18).view(6, 3),), target="aot_eager")
+    (graph,) = report.graphs
+    seen = graph.judgement.signature
+    assert report.ok or (seen is not None and seen.kind == "compile-error")

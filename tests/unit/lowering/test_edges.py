@@ -6,7 +6,11 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from ctk.compiler.lowering.fuse import fuse
+from ctk.compiler.lowering.lower import lower
+from ctk.compiler.lowering.text import program_text
 from ctk.compiler.options.config import Config
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.runtime.helpers import fitted, required
@@ -67,3 +71,28 @@ def test_results_out_of_range_on_the_way_are_those_of_eager_in_c() -> None:
     x = torch.tensor([-0.0, 0.0, 4.0, -1.5])
     compare(call, x, x * 1e20, torch.tensor([32767, -150, 60, -32768]), codegen="c")
     compare(lambda x: x**0.5, torch.full((9,), -torch.inf).half(), codegen="c")
+
+
+@pytest.mark.parametrize("steps", [20, 40])
+def test_a_shared_value_is_written_once(steps: int) -> None:
+    """Written as a tree, the text doubles with each step."""
+
+    def logistic(x: Tensor) -> Tensor:
+        for _ in range(steps):
+            x = 3.9 * x * (1 - x)
+        return x
+
+    gm = make_fx(logistic, tracing_mode="fake")(torch.rand(4))
+    text = program_text(fuse(lower(gm), lambda *_: True))
+    assert len(text) < 200 * steps
+    assert f"%{steps - 2} = " in text
+
+
+def test_zeros_of_complex_numbers_stay_with_the_library() -> None:
+    """The backward pass of `angle` makes a complex zero."""
+    z = COMPLEX.clone().requires_grad_()
+    own = torch.autograd.grad(z.angle().sum(), z)
+    compiled = torch.compile(
+        lambda z: z.angle().sum(), backend=partial(compile_fx, config=Config(codegen="c"))
+    )
+    torch.testing.assert_close(torch.autograd.grad(compiled(z), z), own)

@@ -57,8 +57,9 @@ _ADVICE = {
 
 
 _ONLY_THERE = (
-    "if that passes too, the failure depends on changes to torch in the program's own file, such "
-    "as a patch: a case does not hold it, so keep the program itself as the repro"
+    "if that passes too, the failure depends on state outside of the graph, such as a patch of "
+    "torch, an option of the compiler or a pass that counts its calls: a case does not hold it, so "
+    "keep the program itself as the repro"
 )
 
 _REMARKS: Mapping[Outcome | None, str] = {
