@@ -81,7 +81,11 @@ def kernel_text(kernel: Kernel) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Expressions:
-    """Writes values as expressions; `names` has those that stand in a line of their own, by id."""
+    """Writes values as expressions.
+
+    Attributes:
+        names: The names of the values with a line of their own, by id.
+    """
 
     names: Mapping[int, str]
 

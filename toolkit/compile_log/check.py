@@ -396,7 +396,7 @@ class _CannotRun(Exception):
 def _inputs_of_part(part: GraphModule, joint: Values) -> Inputs:
     """Return the inputs of a part of a joint graph, as eager computes them; None if one is new.
 
-    What kernels of the forward graph have saved for backward is rounded in another way.
+    Kernels of the forward graph round the values that they save for backward in their own way.
     """
     names = input_names(part)
     return tuple(joint[name] for name in names) if all(name in joint for name in names) else None

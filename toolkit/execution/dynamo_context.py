@@ -34,7 +34,7 @@ def dynamo_context(
         case: Has the symbolic sizes.
         gm: A private copy of its graph; the metadata of its nodes is replaced.
         inputs: Real inputs, one per placeholder. A compiler may run the program on them.
-        unbacked: The unbacked symbols that are allowed, besides those that the graph itself needs.
+        unbacked: The allowed unbacked symbols, besides the symbols that the graph itself needs.
 
     Raises:
         CaseError: `case.dynamic` does not fit the inputs, or an input has no fake form outside of
