@@ -269,7 +269,7 @@ def test_a_kernel_that_is_wrong_in_both_graphs_is_named_in_both(use, tmp_path) -
 
 
 def test_the_partition_is_not_blamed_for_what_a_wrong_kernel_saved(use, tmp_path) -> None:
-    """The compiled backward graph starts from what the forward kernels returned."""
+    """The compiled backward graph starts from the results of the forward kernels."""
     use(per_node({aten.exp.default: aten.sigmoid.default}))
     report = check_case(case(tmp_path, backward=True))
     where = [wrong.where for wrong in report.wrong]
