@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.overrides import TorchFunctionMode
 
+from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import first_line
-from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.repro_templates.numbers.compare import compare_runs
 from ctk.toolkit.case.case import Case, Modes
@@ -125,13 +125,14 @@ def _describe_trace(case: Case) -> str:
     eager, again = run_eager(case), run_eager(case)
     if eager.run is None or again.run is None or compare_runs(eager.values, again.values):
         return ""
-    first, second = (_describe_difference(eager, run_compiled(case)) for _ in range(2))
+    try:
+        first, second = (_describe_difference(eager, run_compiled(case)) for _ in range(2))
+    except CaseError:  # Dynamo runs it in eager
+        return ""
     return first if first == second else ""
 
 
 def _describe_difference(eager: Outcome, traced: Outcome) -> str:
-    if isinstance(traced.error, dynamo.fallbacks()):
-        return ""  # Dynamo runs it in eager
     if traced.error is not None:
         told = f"{type(traced.error).__name__}: {first_line(traced.error)}"
         return f"raises when it is traced: {told}"

@@ -136,6 +136,8 @@ def test_a_failure_under_fullgraph_is_judged_as_it_was_seen(tmp_path: Path) -> N
     assert case.signature is not None
     assert case.signature.exception == "GuardOnDataDependentSymNode"
     assert judge(case, expected=case.signature).verdict is Verdict.REPRODUCES
+    report = check(failure.folder, trust=True)
+    assert report.graphs[0].judgement.verdict is Verdict.REPRODUCES
 
 
 @pytest.mark.parametrize("name", ["a number", "a size"])
