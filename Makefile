@@ -1,12 +1,16 @@
 # Everything runs in .venv, which `make` creates itself. It needs Python >= 3.11, make and a C++ compiler.
-# Another interpreter: `make test PYTHON=python3.12`; more test processes: `make test WORKERS=8`. Where pip looks for packages is up to pip's own configuration.
+# Another interpreter: `make test PYTHON=python3.12`; more test processes: `make test WORKERS=8`. Another release of
+# torch: `make test TORCH=2.15.0`, in .venv-2.15.0. Where pip looks for packages is up to pip's own configuration.
 
 PYTHON ?= python3
-VENV := .venv
+PINNED := $(shell sed -n 's/^torch==//p' constraints.txt)
+NEWEST := $(shell sed -n 's/^NEWEST_TESTED = "\(.*\)"/\1/p' compiler/torch_compat/versions.py)
+TORCH ?= $(PINNED)
+VENV := .venv$(if $(filter-out $(PINNED),$(TORCH)),-$(TORCH))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --constraint constraints.txt
-TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
+PINS := $(VENV)/constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --constraint $(PINS)
 DEMO_OUT := build/demo
 DEMO_PASS := joint/fold_scale_into_add
 INDUCTOR_OUT := build/demo-inductor
@@ -17,10 +21,10 @@ PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-inductor test test-slow test-ray test-gpu lint format bench clean distclean
+.PHONY: help setup demo demo-inductor test test-newest test-slow test-ray test-gpu lint format bench clean distclean
 
 help: ## Show this list
-	@echo "usage: make TARGET [PYTHON=python3.12]"
+	@echo "usage: make TARGET [TORCH=$(NEWEST)] [PYTHON=python3.12]"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv and install ctk and its tools into it (done by the other targets)
@@ -28,8 +32,9 @@ setup: $(STAMP) ## Create .venv and install ctk and its tools into it (done by t
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("make: ctk needs Python 3.11 or newer, this is %d.%d; try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@echo "make: installing $(TORCH), then ctk and its tools (a few minutes the first time)"
-	@$(PIP) "$(TORCH)"
+	@sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(filter-out $(PINNED),$(TORCH)),-e '/^triton==/d') constraints.txt > $(PINS)
+	@echo "make: installing torch $(TORCH), then ctk and its tools (a few minutes the first time)"
+	@$(PIP) torch==$(TORCH)
 	@$(PIP) --editable ".[dev]"
 	@touch $@
 
@@ -72,7 +77,7 @@ test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
 lint: $(STAMP) ## Run ruff (rules and format) and pyright (strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(STAMP) ## Let ruff mend what it can
 	$(BIN)/ruff check --fix .
@@ -86,5 +91,5 @@ clean: ## Remove what builds, tests and demos leave behind
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis ctk_dumps diagnosis_* minimal_* *.egg-info
 	find compiler toolkit repro_templates tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-distclean: clean ## clean, and remove .venv
-	rm -rf $(VENV)
+distclean: clean ## clean, and remove .venv and those of other releases of torch
+	rm -rf .venv .venv-*

@@ -7,7 +7,8 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ctk.toolkit.operations.doctor import PACKAGES, SUPPORTED_TORCH, is_supported_torch
+from ctk.compiler.torch_compat.versions import NEWEST_TESTED, OLDEST_SUPPORTED, is_supported
+from ctk.toolkit.operations.doctor import PACKAGES
 from tests.helpers.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -52,13 +53,12 @@ def test_pins_have_no_local_version() -> None:
     assert not [version for version in pins().values() if "+" in version]
 
 
-def test_doctor_knows_the_supported_torch() -> None:
+def test_the_supported_torch_has_no_upper_bound() -> None:
     (torch,) = (text for text in PROJECT["dependencies"] if text.startswith("torch"))
-    first, last = (".".join(map(str, bound)) for bound in SUPPORTED_TORCH)
-    assert Requirement(torch).specifier == Requirement(f"torch>={first},<{last}").specifier
-    assert is_supported_torch(pins()["torch"])
-    assert not is_supported_torch("2.10.1")
-    assert not is_supported_torch(f"{last}.0+cpu")
+    assert Requirement(torch).specifier == Requirement(f"torch>={OLDEST_SUPPORTED}").specifier
+    assert is_supported(pins()["torch"])
+    assert is_supported(NEWEST_TESTED)
+    assert not is_supported("2.10.1")
 
 
 def test_doctor_looks_at_the_declared_packages() -> None:

@@ -16,10 +16,8 @@ from importlib import import_module, metadata
 from typing import cast
 
 from ctk.compiler.errors import CtkError, StorageError, message_of
+from ctk.compiler.torch_compat.versions import NEWEST_TESTED, OLDEST_SUPPORTED, is_supported
 from ctk.toolkit.case.formats.files import temporary_folder, write_text
-
-SUPPORTED_TORCH = ((2, 11), (2, 14))
-"""First supported version and the first that is not; a test holds it to pyproject.toml."""
 
 PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
 MINIMUM_FREE_NBYTES = 512 << 20
@@ -86,8 +84,7 @@ def check_packages(name: str) -> Health:
 def check_torch(name: str) -> Health:
     """Check that ctk supports the installed torch, and that it can be imported."""
     version = _version_of("torch")
-    first, last = (".".join(map(str, bound)) for bound in SUPPORTED_TORCH)
-    advice = f"ctk supports torch >= {first}, < {last}: pip install 'torch>={first},<{last}'"
+    advice = f"ctk needs torch >= {OLDEST_SUPPORTED}: pip install 'torch>={OLDEST_SUPPORTED}'"
     if version is None:
         return Health(name, False, "missing", advice)
     try:
@@ -96,14 +93,8 @@ def check_torch(name: str) -> Health:
         why = " ".join(message_of(error).split())[:REASON_LENGTH]
         detail = f"{version} cannot be imported: {type(error).__name__}: {why}"
         return Health(name, False, detail, TORCH_ADVICE)
-    return Health(name, is_supported_torch(version), version, advice)
-
-
-def is_supported_torch(version: str) -> bool:
-    """Return whether a torch version such as `2.13.0+cpu` or `2.12.0a0+git1` is supported."""
-    major, minor = version.split(".")[:2]
-    first, last = SUPPORTED_TORCH
-    return minor.isdigit() and first <= (int(major), int(minor)) < last
+    detail = f"{version}; tested: {OLDEST_SUPPORTED} to {NEWEST_TESTED}"
+    return Health(name, is_supported(version), detail, advice)
 
 
 def check_entry_point(name: str) -> Health:

@@ -25,8 +25,8 @@ def test_this_machine_is_examined_completely() -> None:
         ("2.13.0+cpu", True),
         ("2.12.0a0+git123", True),
         ("2.10.1", False),
-        ("2.14.0", False),
-        ("3.0.0", False),
+        ("2.15.0", True),
+        ("3.0.0", True),
     ],
 )
 def test_torch_versions(version: str, is_fine: bool, monkeypatch: pytest.MonkeyPatch) -> None:

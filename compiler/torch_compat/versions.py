@@ -1,0 +1,22 @@
+"""Releases of torch: the oldest that is supported, and the newest that the tests ran on."""
+
+import re
+
+OLDEST_SUPPORTED = "2.11"
+NEWEST_TESTED = "2.15.0"
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version: `(2, 13, 0)` of `2.13.0+cpu` and of `2.13.0a0+git1`."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def is_supported(version: str) -> bool:
+    """Return whether a version of torch is at least the oldest that is supported."""
+    return release_of(version) >= release_of(OLDEST_SUPPORTED)
+
+
+def is_tested(version: str) -> bool:
+    """Return whether a version of torch is not newer than the newest that the tests ran on."""
+    return release_of(version) <= release_of(NEWEST_TESTED)
