@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.project import ROOT, imported_modules, name_of, python_files, tree_of
-
-COMPAT = ROOT / "compiler" / "torch_compat"
-PRIVATE_PACKAGES = ("torch.fx.experimental",)
+from tests.repo.torch_names import COMPAT, is_private_in_torch
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -34,16 +32,6 @@ def named_things(tree: ast.AST) -> Iterator[tuple[int, str]]:
             for argument in node.args[:1]:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     yield node.lineno, argument.value
-
-
-def is_private_in_torch(name: str) -> bool:
-    """Return whether a dotted name is private in torch; op names below `torch.ops` are not."""
-    parts = name.split(".")
-    if parts[0] != "torch" or parts[1:2] == ["ops"]:
-        return False
-    if any(name == package or name.startswith(f"{package}.") for package in PRIVATE_PACKAGES):
-        return True
-    return any(part.startswith("_") and not part.startswith("__") for part in parts[1:])
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,7 @@ class _Hooks:
         """Wrap `maybe_handle_decomp(mode, operator, args, kwargs)`."""
 
         def run(mode: Any, operator: OpOverload, args: Any, kwargs: Any) -> Any:
-            table = getattr(mode, "decomposition_table", None)
-            if table is None:
-                table = proxy_tensor.CURRENT_DECOMPOSITION_TABLE
-            if operator not in table or not self._is_ours():
+            if operator not in _table_of(mode) or not self._is_ours():
                 return original(mode, operator, args, kwargs)
             if not self._allows(operator):
                 return NotImplemented
@@ -219,6 +216,12 @@ class _Hooks:
             values = _values(operator, args, kwargs, result, tracer)
             self._watcher.on_applied(operator, _name_of_captured(), values)
         return result
+
+
+def _table_of(mode: Any) -> Table:
+    """Return the decompositions of a trace: torch 2.13 has them on the mode, 2.11 in the module."""
+    table = getattr(mode, "decomposition_table", None)
+    return getattr(proxy_tensor, "CURRENT_DECOMPOSITION_TABLE", {}) if table is None else table
 
 
 def _key_in_cpp(operator: OpOverload) -> Any:
