@@ -1,16 +1,21 @@
 """Small programs for the tests of the Inductor target, and what is asked of every record."""
 
+import gc
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from unittest import mock
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, symbolic_trace
+from torch.fx import Graph, GraphModule, Node, symbolic_trace
 
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.observe import PassRecord, StageRecord
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.base import Compiled
+from ctk.toolkit.targets.inductor.patterns import rule_name
 from ctk.toolkit.targets.inductor.target import TARGET
 
 Inputs = tuple[Tensor, ...]
@@ -58,12 +63,37 @@ def slice_scatter(x: Tensor, source: Tensor) -> Tensor:
 
 
 def shuffled() -> GraphModule:
-    """Issue 188223, `x[torch.randperm(10)]`: the check of a pattern raises."""
+    """Issue 188223, `x[torch.randperm(10)]`: `randperm_index_pattern` raises in torch 2.13."""
     graph = Graph()
     x = graph.placeholder("x")
     order = graph.call_function(torch.randperm, (10,))
     graph.output(graph.call_function(operator.getitem, (x, order)))
     return GraphModule({}, graph)
+
+
+@contextmanager
+def raising_match() -> Generator[None]:
+    """Let each match of `randperm_index_pattern` raise, in every torch."""
+    observe(relu_net, relu_inputs())  # the first compile registers the patterns
+    tables = (
+        table for table in gc.get_objects() if type(table) is inductor.sites().pattern_pass.owner
+    )
+    entries = {
+        id(entry): entry
+        for table in tables
+        for group in table.patterns.values()
+        for entry in group
+        if rule_name(entry).endswith("randperm_index_pattern")
+    }
+    assert entries
+
+    def raises(node: Node) -> object:
+        raise RuntimeError("the match raises")
+
+    with ExitStack() as stack:
+        for entry in entries.values():
+            stack.enter_context(mock.patch.object(entry.pattern, "match", raises))
+        yield
 
 
 def relu_net(x: Tensor, w: Tensor) -> Tensor:

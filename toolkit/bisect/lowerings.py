@@ -118,9 +118,14 @@ class _Search:
         """Return the guilty lowering: of several without which it passes, the one wrong alone."""
         names = list(self._scene.lowerings.values())
         causes = run_search(likely_causes(names, MOST_ALTERNATIVES), self._without_passes)
-        if len(causes) > 1:
+        if len(causes) > 1 or (causes and self._fails_after(causes[0])):
             return self._rank(causes)
         return self._with_writer(self._of_lowering(causes[0])) if causes else None
+
+    def _fails_after(self, lowering: str) -> bool:
+        """Return whether the compile failed at another operator, which may not be reached now."""
+        failing = self._scene.wrong if self._scene.failed else ""
+        return failing != "" and failing not in self._nodes_of(lowering)
 
     def _of_lowering(self, name: str) -> Culprit:
         return of_pass_id(name, self._nodes_of(name), self._kernel.evidence)

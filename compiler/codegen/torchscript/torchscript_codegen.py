@@ -24,7 +24,6 @@ handled, the warm-up leaves inputs and random state alone.
 
 import contextlib
 import logging
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -43,11 +42,6 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 log = logging.getLogger("ctk.codegen")
-
-_NOTICES = (
-    (r"`torch\.jit\.\w+` is (deprecated|not supported)", DeprecationWarning),
-    (r"The TorchScript type system doesn't support instance-level annotations", UserWarning),
-)
 
 
 def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallable:
@@ -175,18 +169,13 @@ def _keeps_layout(call: BoxedCallable, gm: GraphModule, example_inputs: Sequence
 
 @contextlib.contextmanager
 def compiling() -> Generator[None]:
-    """Compile without autocast, gradients, dispatch modes, and two warnings of torch.jit.
-
-    They announce that torch.jit is deprecated, and that `GraphModule.__init__` is not scripted.
-    """
+    """Compile without autocast, gradients and dispatch modes; log notices of torch.jit."""
     with (
-        warnings.catch_warnings(),
+        torchscript.notices_logged(),
         torch.no_grad(),
         fake.dispatch_modes_off(),
         torchscript.autocast_off(),
     ):
-        for message, category in _NOTICES:
-            warnings.filterwarnings("ignore", message, category)
         yield
 
 

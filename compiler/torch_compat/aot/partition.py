@@ -7,7 +7,8 @@ Seen in torch 2.11 and 2.13.
 
 import contextlib
 import importlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -20,11 +21,17 @@ from ctk.compiler.torch_compat.fx import graphs
 def is_opaque(value: object) -> bool:
     """Return whether a value is neither tensor nor number: a script object, a process group, ..."""
     from torch._library.fake_class_registry import FakeScriptObject
-    from torch._library.opaque_object import is_opaque_value
     from torch.fx.experimental._backward_state import BackwardState
 
     kinds = (torch.ScriptObject, FakeScriptObject, BackwardState)
-    return isinstance(value, kinds) or bool(is_opaque_value(value))
+    return isinstance(value, kinds) or bool(_is_opaque_object()(value))
+
+
+@cache
+def _is_opaque_object() -> Callable[[object], bool]:
+    """Return torch's test: `is_custom_class_obj`; `is_opaque_value` until torch 2.14."""
+    objects: Any = importlib.import_module("torch._library.opaque_object")
+    return getattr(objects, "is_custom_class_obj", None) or objects.is_opaque_value
 
 
 def has_effect_token(node: Node) -> bool:

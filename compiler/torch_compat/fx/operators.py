@@ -162,16 +162,17 @@ def overloads_of(packet: Any) -> tuple[Any, ...]:
 
 TORCH_NAMESPACES = frozenset({
     "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug",
-    "_inductor_test", "_native", "_quantized", "_test", "_torch_testing", "ao", "bucketing", "c10d",
-    "c10d_functional", "cuda", "debug_mode_ops", "debugprims", "device_mesh", "dist_rpc", "export",
-    "flex_lib", "fsdp", "inductor", "inductor_prims", "metal_prepack", "mkl", "mkldnn",
-    "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic", "prepacked", "profiler", "quantization",
-    "quantized", "rpc", "semi_structured", "sparse", "static_runtime", "streams", "symm_mem",
-    "torch_attn", "triton", "vulkan_prepack", "xnnpack",
+    "_inductor_test", "_native", "_native_aot", "_quantized", "_test", "_torch_testing", "ao",
+    "bucketing", "c10d", "c10d_functional", "coor", "cuda", "debug_mode_ops", "debugprims",
+    "device_mesh", "dist_rpc", "export", "flex_gemm", "flex_lib", "fsdp", "inductor",
+    "inductor_prims", "mempool", "metal_prepack", "mkl", "mkldnn", "mkldnn_prepacked", "onednn",
+    "onnx", "onnx_symbolic", "prepacked", "profiler", "quantization", "quantized", "rpc",
+    "semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn", "triton",
+    "vulkan_prepack", "xnnpack",
 })  # fmt: skip
 """Libraries that torch registers besides aten, prim, prims, rngprims and quantized_decomposed.
 
-Seen in torch 2.11 and 2.13: `torch._C._dispatch_get_all_op_names()`, and every
+Those of torch 2.11 to 2.15: `torch._C._dispatch_get_all_op_names()`, and every
 `torch.library.Library` in torch's own files.
 """
 

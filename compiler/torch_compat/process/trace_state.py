@@ -13,7 +13,9 @@ autocast, deterministic algorithms, matmul precision and settings. The rest is a
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,6 +66,8 @@ _READ = """
     quantized engine              backends.quantized.engine
 """
 
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+
 _FOLDERS = ("_dir", "_dir_root", "_path", "_folder")
 
 
@@ -110,10 +114,16 @@ def _modes_on() -> bool:
 
 
 def _is_override(name: str) -> bool:
-    """Return whether `aten/operator/key` is a kernel that traces go through, as torch has none."""
+    """Return whether `aten/operator/key` is a kernel of the program that traces go through.
+
+    torch has one itself since 2.14: `aten/to_dense/PythonTLSSnapshot`.
+    """
     namespace, _, rest = name.partition("/")
-    key = rest.rpartition("/")[2]
-    return namespace == "aten" and key.startswith(("Auto", "Composite", "Functional", "Python"))
+    operator, _, key = rest.rpartition("/")
+    if namespace != "aten" or not key.startswith(("Auto", "Composite", "Functional", "Python")):
+        return False
+    kernels = torch._C._dispatch_dump(f"aten::{operator}").splitlines()
+    return not any(line.startswith(f"{key}: registered at {_TORCH}") for line in kernels)
 
 
 def _readings() -> Iterator[tuple[str, object]]:

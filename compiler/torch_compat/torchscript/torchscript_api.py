@@ -7,12 +7,20 @@ Seen in torch 2.11 and 2.13: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozen
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
+import logging
+import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
+
+log = logging.getLogger("ctk.codegen")
+
+_DEPRECATED = r"`torch\.jit\.\w+` is (deprecated|not supported)"
+_NOT_SCRIPTED = r"The TorchScript type system doesn't support instance-level annotations"
 
 JitGraph = Any
 """A `torch._C.Graph`: operators of torch in static single assignment."""
@@ -62,6 +70,38 @@ def autocast_off() -> Generator[None]:
         yield
     finally:
         torch._C._jit_set_autocast_mode(before)
+
+
+@contextlib.contextmanager
+def notices_logged() -> Generator[None]:
+    """Log once that torch.jit is deprecated, in place of torch's warning at each call inside.
+
+    The caller is a user of `codegen=torchscript`, not of torch.jit, and an error made of the
+    warning would end the compile. torch up to 2.13 has a `DeprecationWarning`, for developers; from
+    2.14 it is a `FutureWarning`, for users: the level of the log is INFO or WARNING accordingly.
+    The notice that `GraphModule.__init__` is not scripted is dropped.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", _DEPRECATED)
+        warnings.filterwarnings("ignore", _NOT_SCRIPTED, UserWarning)
+        yield
+    for each in caught:
+        text = str(each.message)
+        if re.match(_DEPRECATED, text):
+            _log_deprecation(is_for_users=issubclass(each.category, FutureWarning))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+@cache
+def _log_deprecation(*, is_for_users: bool) -> None:
+    level = logging.WARNING if is_for_users else logging.INFO
+    log.log(
+        level,
+        "torch %s deprecates torch.jit, which the target torchscript and codegen=torchscript use; "
+        "they work as before; next: codegen=c or codegen=triton do not need it",
+        torch.__version__,
+    )
 
 
 @dataclass(frozen=True, slots=True)

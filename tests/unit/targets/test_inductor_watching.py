@@ -18,7 +18,13 @@ from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
 from ctk.toolkit.targets.inductor.hooks import install_hooks
 from ctk.toolkit.targets.inductor.target import TARGET
-from tests.helpers.inductor_programs import observe, relu_inputs, relu_net, shuffled
+from tests.helpers.inductor_programs import (
+    observe,
+    raising_match,
+    relu_inputs,
+    relu_net,
+    shuffled,
+)
 
 # --- it only watches -----------------------------------------------------------------------------
 
@@ -39,7 +45,7 @@ def test_nothing_stays_wrapped_also_not_after_an_exception():
     before = installed_functions()
     observe(relu_net, relu_inputs())
     assert installed_functions() == before
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="the match raises"), raising_match():
         observe(shuffled(), [torch.rand(32, 8)])
     assert installed_functions() == before
     for table in pattern_tables():
