@@ -85,8 +85,16 @@ def run_group(
         process.wait()
 
 
-def run_command_group(words: Sequence[str], *, seconds: float | None = None) -> CommandEnd:
+def run_command_group(
+    words: Sequence[str],
+    *,
+    seconds: float | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> CommandEnd:
     """Run a command, wait for its end, and end all processes that it started.
+
+    Args:
+        environ: Its environment; None for that of this process.
 
     Raises:
         ProgramError: It cannot be started.
@@ -97,7 +105,7 @@ def run_command_group(words: Sequence[str], *, seconds: float | None = None) -> 
         try:
             with run_group(
                 words,
-                environ={**os.environ, MARK: mark},
+                environ={**(os.environ if environ is None else environ), MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -90,3 +90,39 @@ def _first_answered(numbers: Iterable[int]) -> Search[int, tuple[int, Answer]]:
         if answer is not None:
             return number, answer
     return 0, None
+
+
+def find_change(count: int) -> Search[int, tuple[int | None, int | None]]:
+    """Return the neighbours at which a predicate over `range(count)` becomes true, if monotone.
+
+    Numbers without an answer (None) are skipped, so that some may remain between the neighbours.
+    The first number that has an answer, and the last, are asked first, the last before the first.
+
+    Returns:
+        The last number that is not true, and the first that is. One of them is None if all answers
+        are alike, or the last number is not true; both if there are no answers.
+    """
+    last, is_true = yield from _first_answered_or_none(range(count - 1, -1, -1))
+    if last is None or not is_true:
+        return last, None
+    first, is_true = yield from _first_answered_or_none(range(last))
+    if first is None or is_true:
+        return None, last if first is None else first
+    skipped: set[int] = set()
+    while between := [n for n in range(first + 1, last) if n not in skipped]:
+        middle = between[(len(between) - 1) // 2]
+        answer = yield middle
+        if answer is None:
+            skipped.add(middle)
+        else:
+            first, last = (first, middle) if answer else (middle, last)
+    return first, last
+
+
+def _first_answered_or_none(numbers: Iterable[int]) -> Search[int, tuple[int | None, Answer]]:
+    """Return the first number that has an answer, and the answer; None twice if none has."""
+    for number in numbers:
+        answer = yield number
+        if answer is not None:
+            return number, answer
+    return None, None
