@@ -109,6 +109,10 @@ class PrecisionRefused(CtkError):
     """A program cannot run with its floats in float64; its own dtype is the reference then."""
 
 
+class InstallError(CtkError):
+    """pip cannot list the releases of a package, or install one of them."""
+
+
 class DoesNotReproduce(CtkError):
     """A case does not show the failure to bisect or reduce."""
 

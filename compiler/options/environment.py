@@ -19,6 +19,7 @@ variable decide its effect (config.py, toolkit/watch/hooks.py).
 | `CTK_CACHE` | `1`, `0` | store compiled graphs for later processes, and load stored ones |
 | `CTK_CACHE_DIR` | a folder | its folder, if not `$XDG_CACHE_HOME/ctk` or `~/.cache/ctk` |
 | `CTK_CACHE_SIZE` | `500M`, `2G` | limit of its size; the least recently used entries make room |
+| `CTK_ENVIRONMENTS` | a folder | for `bisect-version`, if not `environments` in the cache |
 """
 
 import os
@@ -37,6 +38,7 @@ T = TypeVar("T")
 VARIABLES = (
     "CTK_DUMP", "CTK_CHECK", "CTK_ON_FAILURE", "CTK_INPUTS", "CTK_FUEL", "CTK_DISABLE", "CTK_QUOTA",
     "CTK_MEMORY", "CTK_SHARE", "CTK_GEN_PATTERNS", "CTK_CACHE", "CTK_CACHE_DIR", "CTK_CACHE_SIZE",
+    "CTK_ENVIRONMENTS",
 )  # fmt: skip
 
 DEFAULT_CACHE_NBYTES = 2 << 30
@@ -155,6 +157,21 @@ def cache_settings(environ: Mapping[str, str] | None = None) -> CacheSettings:
         folder=_read(source, "CTK_CACHE_DIR", _folder) or _default_cache_folder(source),
         limit_nbytes=_read(source, "CTK_CACHE_SIZE", parse_size) or DEFAULT_CACHE_NBYTES,
     )
+
+
+def environments_folder(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the folder of the environments of `bisect-version`; None if this user has no home.
+
+    Args:
+        environ: The variables; the environment of this process when None.
+
+    Raises:
+        ConfigError: A variable names a file.
+    """
+    source = os.environ if environ is None else environ
+    named = _read(source, "CTK_ENVIRONMENTS", _folder)
+    cache = cache_settings(source).folder
+    return named or (cache and cache / "environments")
 
 
 def _default_cache_folder(source: Mapping[str, str]) -> Path | None:

@@ -1,8 +1,12 @@
-"""Releases of torch: the oldest that is supported, and the newest that the tests ran on."""
+"""Releases of torch: the oldest that is supported, and the newest that the tests ran on.
+
+`OLDEST_TRITON` is the release of Triton that torch 2.11 brings.
+"""
 
 import re
 
 OLDEST_SUPPORTED = "2.11"
+OLDEST_TRITON = "3.6"
 NEWEST_TESTED = "2.15.0"
 
 

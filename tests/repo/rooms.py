@@ -132,6 +132,10 @@ ROOMS = (
     ),
     Room("toolkit/repro", "Repro scripts: emit, run and verify them."),
     Room(
+        "toolkit/releases",
+        "Ask one script of several releases of torch or Triton, each in an environment of its own.",
+    ),
+    Room(
         "toolkit/end_to_end",
         "Compare the user's eager call with the compiled call; find the layer that differs.",
     ),

@@ -17,7 +17,7 @@ from typing import cast
 
 from ctk.compiler.errors import CtkError, StorageError, message_of
 from ctk.compiler.torch_compat.versions import NEWEST_TESTED, OLDEST_SUPPORTED, is_supported
-from ctk.toolkit.case.formats.files import temporary_folder, write_text
+from ctk.toolkit.case.formats.files import free_nbytes, temporary_folder, write_text
 
 PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
 MINIMUM_FREE_NBYTES = 512 << 20
@@ -179,7 +179,7 @@ def check_dump_folder(name: str) -> Health:
 
     folder = dump_folder().resolve()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(existing).free
+    free = free_nbytes(folder)
     detail = f"{folder}, {free / (1 << 30):.1f} GiB free"
     try:
         with tempfile.TemporaryFile(dir=existing):

@@ -246,6 +246,12 @@ def make_output_folder(out: str | Path | None, default: str) -> Path:
     return folder
 
 
+def free_nbytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder, which may not exist yet."""
+    existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    return shutil.disk_usage(existing).free
+
+
 # --- errors -------------------------------------------------------------------------------------
 
 
@@ -267,7 +273,7 @@ def storage_error(path: Path, error: OSError) -> StorageError:
         next_step = f"{file} is a file: name another folder, or remove it"
     elif error.errno == errno.ENOSPC and folder.is_dir():
         with contextlib.suppress(OSError):
-            next_step = f"{shutil.disk_usage(folder).free >> 20} MiB are free; {next_step}"
+            next_step = f"{free_nbytes(folder) >> 20} MiB are free; {next_step}"
     return StorageError(f"{path} cannot be written: {error.strerror or error}; next: {next_step}")
 
 

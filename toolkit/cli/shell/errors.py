@@ -23,6 +23,7 @@ from ctk.compiler.errors import (
     DoesNotReproduce,
     EagerError,
     ExportRefused,
+    InstallError,
     LostAccelerator,
     StorageError,
     UnsupportedPlatform,
@@ -44,6 +45,7 @@ CANNOT_TELL_ERRORS = (
     StorageError,
     VerifyError,
     CodegenUnsupported,
+    InstallError,
     LostAccelerator,
 )
 """Errors that are not the caller's: a fair question that cannot be answered here."""
