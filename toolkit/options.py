@@ -128,7 +128,8 @@ def parse_resources(texts: Iterable[str] | None) -> dict[str, float]:
     return amounts
 
 
-def _parse_names(names: Sequence[str] | None) -> tuple[str, ...]:
+def tuple_of(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the values of a repeatable option."""
     return tuple(names or ())
 
 
@@ -159,7 +160,7 @@ AllowImports = Annotated[
         "A module that loading the case may import (repeatable; default: none).",
         metavar="MODULE",
         typed=list[str] | None,
-        parse=_parse_names,
+        parse=tuple_of,
     ),
 ]
 

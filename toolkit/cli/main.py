@@ -10,6 +10,7 @@ import typer
 
 from ctk.toolkit.cli.commands import (
     bisect_pass,
+    bisect_version,
     c_api,
     cache_clear,
     cache_ls,
@@ -38,6 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     diagnose.COMMAND,
     check.COMMAND,
     bisect_pass.COMMAND,
+    bisect_version.COMMAND,
     minify.COMMAND,
     repro.COMMAND,
     diff.COMMAND,

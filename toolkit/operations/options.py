@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from ctk.compiler.errors import ConfigError
 from ctk.compiler.options.choices import ExecutorName, InputsMode, SameRule
-from ctk.toolkit.options import AskOptions, Flag, parse_resources
+from ctk.toolkit.options import AskOptions, Flag, parse_resources, tuple_of
 from ctk.toolkit.oracle.progress import Say, silent
 
 if TYPE_CHECKING:
@@ -101,6 +102,152 @@ class BisectOptions(AskOptions):
         ),
     ] = False
     say: Say = silent
+
+
+def _parse_versions(text: str | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in (text or "").split(",") if each.strip())
+
+
+def _parse_packages(texts: Sequence[str] | None) -> tuple[str, ...]:
+    for text in texts or ():
+        if text.startswith("-") or not text.strip():
+            raise ConfigError(f"--with {text!r} is not a requirement of pip, such as numpy")
+    return tuple(texts or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOptions(BisectOptions):
+    """The options of `bisect_version`.
+
+    Attributes:
+        good: A release that passes: a bound of the range.
+        bad: A release that fails: the other bound. If it is older than `good`, the search is for
+            the first good release.
+        good_after: Search for the first good release, after the failure was repaired.
+        releases: Ask these releases only.
+        every: Ask each release of the range.
+        of_triton: Search the releases of Triton, with one release of torch.
+        torch: That release of torch; None for the newest.
+        index: The only place of packages: the URL of an index, or a folder of wheels. Empty: the
+            configuration of pip decides.
+        packages: Requirements of pip that the environments have besides torch.
+        pythons: Installed interpreters to ask, in place of releases.
+        jobs: Releases that are installed and asked at the same time.
+        keep: Whether environments stay on disk for the next search.
+    """
+
+    good: Annotated[
+        str | None,
+        Flag(
+            ("--good",),
+            "A release that passes: one end of the range (default: the oldest that ctk supports).",
+            metavar="VERSION",
+            section="question",
+        ),
+    ] = None
+    bad: Annotated[
+        str | None,
+        Flag(
+            ("--bad",),
+            "A release that fails: the other end (default: the newest; for a case or an emitted "
+            "script, the release with which it failed).",
+            metavar="VERSION",
+            section="question",
+        ),
+    ] = None
+    good_after: Annotated[
+        bool,
+        Flag(
+            ("--good-after",),
+            "Search for the first good release of a failure that was repaired (also if --good is "
+            "newer than --bad).",
+            section="question",
+        ),
+    ] = False
+    releases: Annotated[
+        Sequence[str],
+        Flag(
+            ("--releases",),
+            "Ask these releases only, with commas between them.",
+            metavar="VERSIONS",
+            section="question",
+            typed=str | None,
+            parse=_parse_versions,
+        ),
+    ] = ()
+    every: Annotated[
+        bool,
+        Flag(("--all",), "Ask each release of the range, for the whole table.", section="question"),
+    ] = False
+    of_triton: Annotated[
+        bool,
+        Flag(
+            ("--triton",),
+            "Search the releases of Triton, with one torch (--torch).",
+            section="question",
+        ),
+    ] = False
+    torch: Annotated[
+        str | None,
+        Flag(
+            ("--torch",),
+            "The torch of --triton (default: the newest).",
+            metavar="VERSION",
+            section="question",
+        ),
+    ] = None
+    index: Annotated[
+        str,
+        Flag(
+            ("--index",),
+            "The only place of packages, nightly ones included: the URL of an index, or a folder "
+            "of wheels (default: the configuration of pip decides).",
+            metavar="URL",
+            section="question",
+        ),
+    ] = ""
+    packages: Annotated[
+        Sequence[str],
+        Flag(
+            ("--with",),
+            "A further package of the environments, such as numpy (repeatable; default: numpy if "
+            "the script imports it).",
+            metavar="REQUIREMENT",
+            section="question",
+            typed=list[str] | None,
+            parse=_parse_packages,
+        ),
+    ] = ()
+    pythons: Annotated[
+        Sequence[str],
+        Flag(
+            ("--python",),
+            "Ask installed interpreters, at least two, and install nothing (repeatable).",
+            metavar="PATH",
+            section="question",
+            typed=list[str] | None,
+            parse=tuple_of,
+        ),
+    ] = ()
+    jobs: Annotated[
+        int,
+        Flag(
+            ("--jobs", "-j"),
+            "How many releases are installed and asked at once; the result is the same.",
+            metavar="N",
+            minimum=1,
+            section="jobs",
+        ),
+    ] = 1
+    keep: Annotated[
+        bool,
+        Flag(
+            ("--keep/--clean",),
+            "Keep the environments for the next search, or remove each that this one makes as "
+            "soon as it is not needed. --clean without CASE removes all that were kept.",
+            section="output",
+        ),
+    ] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ PREFIXES: Mapping[OperationName, str] = {
     "bisect-pass": "diagnosis",
     "minify": "minimal",
     "diagnose": "diagnosis",
+    "bisect-version": "versions",
 }
 """Names of folders without `--out`."""
 

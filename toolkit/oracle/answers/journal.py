@@ -36,7 +36,7 @@ JOURNAL = "journal.jsonl"
 SCHEMA = 2
 """Of the lines and of the fingerprints in their keys."""
 
-OperationName = Literal["bisect-pass", "minify", "diagnose"]
+OperationName = Literal["bisect-pass", "minify", "diagnose", "bisect-version"]
 
 logger = logging.getLogger("ctk")
 

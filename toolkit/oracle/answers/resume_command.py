@@ -139,8 +139,23 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
             case "resources", dict() if value:
                 pairs = ",".join(f"{key}={item:g}" for key, item in value.items())
                 yield from ("--resources", pairs)
+            case (("good" | "bad" | "torch" | "index"), str()) if value:
+                yield from (f"--{name}", value)
+            case (("good_after" | "every" | "of_triton"), True):
+                yield _SWITCHES[name]
+            case "releases", list() | tuple() if value:
+                yield from ("--releases", ",".join(map(str, value)))
+            case (("packages" | "pythons"), list() | tuple()):
+                for item in value:
+                    yield from (_REPEATED[name], str(item))
+            case "keep", False:
+                yield "--clean"
             case _:
                 pass
+
+
+_SWITCHES = {"good_after": "--good-after", "every": "--all", "of_triton": "--triton"}
+_REPEATED = {"packages": "--with", "pythons": "--python"}
 
 
 def _oracle_options(chosen: Mapping[str, object]) -> Iterator[str]:

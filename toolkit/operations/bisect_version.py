@@ -1,0 +1,195 @@
+"""bisect_version: the release of torch or Triton at which a failure begins, or ends."""
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ctk.compiler.errors import ConfigError
+from ctk.toolkit.operations.options import VersionOptions
+from ctk.toolkit.operations.session.version_bisection import (
+    JournaledAsker,
+    OpenSearch,
+    open_search,
+)
+from ctk.toolkit.operations.versions.questions import (
+    Asker,
+    Progress,
+    VersionAnswer,
+    VersionQuestion,
+)
+from ctk.toolkit.operations.versions.release_choice import (
+    choose_releases,
+    find_release,
+    is_reversed,
+)
+from ctk.toolkit.operations.versions.version_search import (
+    AskedRelease,
+    VersionReport,
+    check_triton,
+    search_releases,
+)
+from ctk.toolkit.releases.environments import (
+    Environments,
+    Removal,
+    environment_folders,
+    open_root,
+    remove_environments,
+)
+from ctk.toolkit.releases.interpreters import find_interpreter, read_versions
+from ctk.toolkit.releases.pip_commands import PackageSource, Release, list_releases, open_source
+from ctk.toolkit.releases.script_runs import SECONDS
+
+
+def bisect_version(subject: str, options: VersionOptions) -> VersionReport:
+    """Find the first bad release, or with `good_after` the first good one.
+
+    Args:
+        subject: A script, a program or a case, by name.
+
+    Raises:
+        InstallError: pip cannot list the releases.
+        StorageError: The disk has too little space for an environment.
+    """
+    started = time.monotonic()
+    check_options(options)
+    with open_search(subject, options) as search:
+        report = _ask_interpreters(search) if options.pythons else _search(search)
+    return replace(report, seconds=time.monotonic() - started)
+
+
+def remove_all() -> tuple[Path, Removal]:
+    """Remove all environments that were kept; return their folder and the result."""
+    root = open_root()
+    return root, remove_environments(environment_folders(root))
+
+
+def check_options(options: VersionOptions) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+        ConfigError: They do.
+    """
+    is_range = options.good is not None or options.bad is not None
+    if options.releases and is_range:
+        raise ConfigError("--releases names each release; it goes without --good and --bad")
+    if options.torch is not None and not options.of_triton:
+        raise ConfigError("--torch is the torch of --triton; for releases of torch: --releases")
+    if len(options.pythons) == 1:
+        raise ConfigError(
+            "--python names interpreters to compare; give at least two, one --python for each"
+        )
+    if options.pythons and (is_range or options.releases or options.index or options.of_triton):
+        raise ConfigError(
+            "--python asks installed interpreters; it goes without --good, --bad, --releases, "
+            "--index and --triton"
+        )
+    is_reversed(options)
+
+
+def _ask_interpreters(search: OpenSearch) -> VersionReport:
+    """Ask installed interpreters, in the order of the user."""
+    options, say = search.options, Progress(search.options.say)
+    questions: list[VersionQuestion] = []
+    for text in options.pythons:
+        interpreter = find_interpreter(text)
+        torch = read_versions(interpreter).torch
+        questions.append(VersionQuestion(Release(torch or "none"), interpreter=interpreter))
+    if len(set(questions)) < len(questions):
+        raise ConfigError("--python names the same interpreter twice")
+    environments = Environments(search.folder, open_source(), (), say)
+    asker = JournaledAsker(
+        search, Asker(search.script, environments, options.timeout_seconds or SECONDS), say
+    )
+    answers, _, _ = search_releases(
+        questions, asker.ask, is_reversed=options.good_after, every=True, jobs=options.jobs
+    )
+    report = _report(search, questions, answers, None, None)
+    return replace(report, questions=asker.asked)
+
+
+def _search(search: OpenSearch) -> VersionReport:
+    options, say = search.options, Progress(search.options.say)
+    source = open_source(options.index)
+    environments = Environments(open_root(), source, tuple(options.packages), say)
+    package = "triton" if options.of_triton else "torch"
+    choice = choose_releases(package, options, source, search.script)
+    torch = _torch_of_triton(options, source) if options.of_triton else None
+    questions = [
+        VersionQuestion(torch, f"triton=={each.version}") if torch else VersionQuestion(each)
+        for each in choice.releases
+    ]
+    seconds = options.timeout_seconds or SECONDS
+    asker = JournaledAsker(search, Asker(search.script, environments, seconds), say)
+    answered: dict[VersionQuestion, VersionAnswer] = {}
+
+    def ask(batch: Sequence[VersionQuestion]) -> Mapping[VersionQuestion, VersionAnswer]:
+        found = asker.ask(batch)
+        answered.update(found)
+        if not options.keep and torch is None:
+            environments.remove_made(spare=_needed(questions, answered))
+        return found
+
+    answers, before, after = search_releases(
+        questions, ask, is_reversed=choice.is_reversed, every=options.every, jobs=options.jobs
+    )
+    report = _report(search, questions, answers, before, after)
+    report = replace(
+        report,
+        package=package,
+        is_reversed=choice.is_reversed,
+        releases=tuple(
+            replace(each, release=release)
+            for each, release in zip(report.releases, choice.releases, strict=True)
+        ),
+        torch=torch.version if torch else "",
+        root=environments.root,
+    )
+    report = check_triton(report, asker.ask, say)
+    if not options.keep:
+        environments.remove_made()
+    removed = None if options.keep else environments.removed
+    return replace(report, removed=removed, questions=asker.asked)
+
+
+def _torch_of_triton(options: VersionOptions, source: PackageSource) -> Release:
+    if options.torch is None:
+        return list_releases("torch", source)[-1]
+    return find_release(options.torch, list_releases("torch", source), "torch")
+
+
+def _needed(
+    questions: Sequence[VersionQuestion], answered: Mapping[VersionQuestion, VersionAnswer]
+) -> list[str]:
+    """Return the releases around the change so far, which a search may need again."""
+    seen = [(each.torch.version, answered[each].is_bad) for each in questions if each in answered]
+    sure = [(version, bad) for version, bad in seen if bad is not None]
+    pairs = itertools.pairwise(sure)
+    return [each[0] for pair in pairs if pair[0][1] != pair[1][1] for each in pair] or [
+        version for version, _ in sure[-1:]
+    ]
+
+
+def _report(
+    search: OpenSearch,
+    questions: Sequence[VersionQuestion],
+    answers: Mapping[VersionQuestion, VersionAnswer],
+    before: int | None,
+    after: int | None,
+) -> VersionReport:
+    rows = tuple(
+        AskedRelease(
+            each.torch, answers.get(each), str(each.interpreter.python) if each.interpreter else ""
+        )
+        for each in questions
+    )
+    return VersionReport(
+        package="torch",
+        releases=rows,
+        before=before,
+        after=after,
+        is_reversed=search.options.good_after,
+        folder=search.folder,
+        script=search.script,
+    )
