@@ -177,7 +177,8 @@ def test_the_guilty_one_of_a_producer_and_a_reader(pair: Pair):
     assert search.confirmed
     assert culprit.alternatives == tuple(f"lowered/lower.{each}" for each in pair.alternatives)
     for operator in pair.innocent:
-        assert any(f"{operator} is right" in each for each in search.excluded)
+        reasons = (f"{operator} is right", f"{operator} does not help")
+        assert any(reason in each for each in search.excluded for reason in reasons)
     assert search.compiles <= 14
 
 

@@ -123,7 +123,7 @@ class _Builder:
 
     def add(self, node: Node) -> bool:
         """Add a node, its operands as inputs, and its result as output."""
-        sources = list(dict.fromkeys(_sources(node)))
+        sources = list(dict.fromkeys(values_read_by(node)))
         if any(s.op != "get_attr" and s.name not in self.values for s in sources):
             return False
         given = [(source, self._give(source)) for source in sources]
@@ -158,7 +158,7 @@ class _Builder:
         return copied
 
 
-def _sources(node: Node) -> list[Node]:
+def values_read_by(node: Node) -> list[Node]:
     """Return the nodes whose values a node reads, itself or through views."""
     views = views_read_by(node)
     readers = (node, *views)

@@ -31,7 +31,7 @@ from ctk.compiler.fx.properties import base_of
 from ctk.compiler.observe import RewriteRecord
 from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of, written_bases
 from ctk.toolkit.bisect.culprit import Culprit
-from ctk.toolkit.bisect.isolation import Isolation, views_read_by
+from ctk.toolkit.bisect.isolation import Isolation, values_read_by, views_read_by
 from ctk.toolkit.bisect.questions import MOST_ALTERNATIVES, Questions
 from ctk.toolkit.bisect.suspects import list_names, of_pass_id, of_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
@@ -183,7 +183,7 @@ class _Search:
         for node in self._scene.nodes:
             lowering = known.get(str(node.target))
             views = views_read_by(node)
-            sources = {each.name for each in (*views, *node.all_input_nodes)}
+            sources = {each.name for each in (*views, *values_read_by(node))}
             if lowering is None or lowering in names or read.isdisjoint(sources):
                 continue
             if not self._isolation.is_wrong([node.name]):

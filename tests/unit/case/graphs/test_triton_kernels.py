@@ -67,7 +67,7 @@ import torch, triton
 import triton.language as tl
 import torch.utils._triton
 
-torch.utils._triton.has_triton = lambda *args: True  # to capture needs no GPU
+torch.utils._triton.has_triton = lambda **_: True  # to capture needs no GPU
 import ctk, {module}
 from {module} import *
 
