@@ -30,6 +30,7 @@ from ctk.toolkit.operations.versions.version_search import (
     check_triton,
     search_releases,
 )
+from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.releases.environments import (
     Environments,
     Removal,
@@ -59,10 +60,10 @@ def bisect_version(subject: str, options: VersionOptions) -> VersionReport:
     return replace(report, seconds=time.monotonic() - started)
 
 
-def remove_all() -> tuple[Path, Removal]:
+def remove_all(say: Say) -> tuple[Path, Removal]:
     """Remove all environments that were kept; return their folder and the result."""
     root = open_root()
-    return root, remove_environments(environment_folders(root))
+    return root, remove_environments(environment_folders(root), say)
 
 
 def check_options(options: VersionOptions) -> None:
@@ -146,7 +147,7 @@ def _search(search: OpenSearch) -> VersionReport:
         torch=torch.version if torch else "",
         root=environments.root,
     )
-    report = check_triton(report, asker.ask, say)
+    report = check_triton(report, asker.ask)
     if not options.keep:
         environments.remove_made()
     removed = None if options.keep else environments.removed

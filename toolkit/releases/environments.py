@@ -219,7 +219,7 @@ class Environments:
         gone = {torch: folder for torch, folder in self.made.items() if torch not in spare}
         for torch in gone:
             del self.made[torch]
-        self.removed = self.removed.with_more(remove_environments(gone.values()))
+        self.removed = self.removed.with_more(remove_environments(gone.values(), self.say))
 
 
 def open_root() -> Path:
@@ -241,10 +241,11 @@ def environment_folders(root: Path) -> list[Path]:
     return sorted(path for path in root.glob("torch-*") if path.is_dir() and not path.is_symlink())
 
 
-def remove_environments(folders: Iterable[Path]) -> Removal:
-    """Remove environments with their locks; those in use stay."""
+def remove_environments(folders: Iterable[Path], say: Callable[[str], None]) -> Removal:
+    """Remove environments with their locks; environments in use stay."""
     count, nbytes, busy = 0, 0, list[Path]()
     for folder in folders:
+        say(f"remove {folder.name}")
         try:
             with FileLock(lock_of(folder), timeout=0):
                 size = size_of(folder)

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shlex
 import ssl
 import sys
 import urllib.request
@@ -34,6 +35,8 @@ _ELSEWHERE = (
 """Variables that would lead pip to another folder, or change its output."""
 
 _PAGE_SECONDS = 60.0
+_BROKEN = re.compile(r"after connection broken by '.*?(?:>: |\(['\"]?)(.*?)['\")]*': ")
+_REASON_LENGTH = 400
 _NO_PIP = "No module named pip"
 
 
@@ -147,16 +150,27 @@ def list_releases(package: str, source: PackageSource) -> list[Release]:
     listed = _VERSIONS.search(done.output)
     if done.code or listed is None:
         where = f" in {source.index}" if source.index else ""
+        words = ["index", "versions", package, *source.options, *more]
+        command = [sys.executable, "-m", "pip", *words]
         raise InstallError(
             f"pip cannot list the releases of {package}{where}: {_reason(done)}\n"
-            f"next: look at `{sys.executable} -m pip index versions {package}`, or name them: "
-            "--releases 2.14.0,2.15.0"
+            f"next: look at `{shlex.join(command)}`, or name releases: --releases 2.14.0,2.15.0"
         )
     versions = [version.strip() for version in listed[1].split(",")]
     dates = dict(_upload_dates(package, done.output, source))
     for_cpu = {version.partition("+")[0] for version in versions if "+cpu" in version}
     public = dict.fromkeys(version.partition("+")[0] for version in reversed(versions))
-    return [Release(each, dates.get(each, ""), each in for_cpu) for each in public]
+    return [Release(each, dates.get(each) or _date_in(each), each in for_cpu) for each in public]
+
+
+def _date_in(version: str) -> str:
+    """Return the date in the version of a nightly build; empty for other versions.
+
+    >>> _date_in("2.16.0.dev20261102")
+    '2026-11-02'
+    """
+    found = re.search(r"\.dev(\d{4})(\d\d)(\d\d)$", version)
+    return "-".join(found.groups()) if found else ""
 
 
 def _upload_dates(package: str, output: str, source: PackageSource) -> Iterator[tuple[str, str]]:
@@ -212,4 +226,6 @@ def _reason(done: CommandEnd) -> str:
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     if done.exceeded is not None:
         return f"pip has passed its limit of {done.exceeded}"
-    return (errors or lines or [f"pip ends with {done.code}"])[-1][:500]
+    reason = (errors or lines or [f"pip ends with {done.code}"])[-1][:_REASON_LENGTH]
+    broken = _BROKEN.findall(done.output)
+    return f"{reason} (connection broken: {broken[-1][:_REASON_LENGTH]})" if broken else reason

@@ -120,3 +120,15 @@ def test_there_is_no_pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(InstallError, match=r"has no pip.*\nnext: .*ensurepip"):
         run_pip(["list"], open_source())
+
+
+def test_a_place_that_does_not_answer() -> None:
+    with pytest.raises(InstallError, match=r"\(connection broken: .*refused"):
+        list_releases("torch", open_source("http://127.0.0.1:9/simple"))
+
+
+def test_a_nightly_build_has_its_date(tmp_path: Path) -> None:
+    write_torch(tmp_path, "2.16.0.dev20261102+cpu")
+    found = list_releases("torch", open_source(str(tmp_path)))
+    assert found == [Release("2.16.0.dev20261102", "2026-11-02", is_for_cpu=True)]
+    assert found[0].is_nightly

@@ -55,7 +55,8 @@ def _remove_all(options: VersionOptions) -> Answer:
         raise ConfigError("give a CASE or a script; without one, --clean removes environments")
     from ctk.toolkit.operations.bisect_version import remove_all
 
-    root, removed = remove_all()
+    with progress() as report:
+        root, removed = remove_all(report)
     data = {"environments": str(root), "removed": _removal_data(removed)}
     return Answer(ExitCode.NO_FAILURE, f"removed {_removal_line(removed)} from {root}", data)
 

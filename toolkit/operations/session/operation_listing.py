@@ -18,7 +18,7 @@ from ctk.toolkit.oracle.answers.journal import JOURNAL, has_line
 from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
 BEGUN = "begun: no failure was seen yet"
-COMMAND = "a command was bisected: with --resume the same command shows the answer again"
+COMMAND = "the search is done: with --resume the same command shows the answer again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def choose_releases(
     chosen = listed[first : last + 1]
     if old is None and not source.index:
         least = release_of(OLDEST[package])
-        chosen = [each for each in chosen if release_of(each.version) >= least]
+        supported = [each for each in chosen if release_of(each.version) >= least]
+        chosen = supported or chosen
     if not chosen:
         raise ConfigError(
             f"no release of {package} is from {old or OLDEST[package]} to {new or 'the newest'}; "

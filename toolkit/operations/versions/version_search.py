@@ -151,7 +151,7 @@ def search_releases(
     return answers, before, after
 
 
-def check_triton(report: VersionReport, ask: AskMany, say: Callable[[str], None]) -> VersionReport:
+def check_triton(report: VersionReport, ask: AskMany) -> VersionReport:
     """Return the report with the check whether Triton alone is the culprit.
 
     There is none for installed interpreters, and where the two releases bring the same Triton or
@@ -167,7 +167,6 @@ def check_triton(report: VersionReport, ask: AskMany, say: Callable[[str], None]
         return report
     if own.triton == given.triton:
         return report
-    say(f"ask torch {bad.release.version} with triton {given.triton} of {good.release.version}")
     question = VersionQuestion(bad.release, f"{given.triton_package}=={given.triton}")
     answer = ask([question])[question]
     return replace(report, triton=TritonCheck(own.triton, given.triton, answer))
