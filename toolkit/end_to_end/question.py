@@ -19,6 +19,7 @@ import torch
 from ctk.compiler.errors import ExportRefused, ProgramError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.settings import set_options
 from ctk.compiler.usercode.references import search_last
 from ctk.repro_templates.graph.running import STATES, under
@@ -180,6 +181,7 @@ class ProgramPlays:
             stack.enter_context(set_options(program.settings))
             stack.enter_context(under(state, STATES))
             stack.enter_context(stance)
+            stack.enter_context(fake.without_log())  # an exception is a result of the program
             return play(self._builds.playable(program), how, compiled)
 
     def _check_gradients(self) -> None:

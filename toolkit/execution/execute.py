@@ -28,7 +28,7 @@ from ctk.compiler.torch_compat.process.guarded_memory import (
     guarded_allocations,
     is_resize_refused,
 )
-from ctk.compiler.torch_compat.process.process_state import process_state_kept
+from ctk.compiler.torch_compat.process.process_state import process_state_kept, start_autograd
 from ctk.repro_templates.graph.random_draws import same_draws
 from ctk.repro_templates.graph.running import STATES, Run, run_once, under
 from ctk.toolkit.case.case import Case, Modes
@@ -194,6 +194,7 @@ def run_compiled(
         CaseError: `case.dynamic` does not fit the inputs, or Dynamo runs the graph in eager.
         Exception: An exception of the observer, which is not one of the case.
     """
+    start_autograd()
     target, observer = target or resolve_target(case.target), mark_errors(observer)
     target.check_config(case.config)
     run = partial(

@@ -294,7 +294,7 @@ def _run_recorded(
     compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)
     try:
         stance = torch.compiler.set_stance("default", force_backend=backend)
-        with stance, torch.set_grad_enabled(grad), dynamo.specialized_floats():
+        with stance, torch.set_grad_enabled(grad), dynamo.specialized_floats(), fake.without_log():
             result = compiled(*program.inputs, **program.kwargs)
             if backward:
                 _run_backward(result, program)
@@ -343,7 +343,9 @@ def _check_eager(program: UserProgram, *, backward: bool) -> None:
     if first is None:
         return
     stance = torch.compiler.set_stance("default", force_backend="eager")
-    if _eager_error(program, stance, backward=backward) is not None:
+    with fake.without_log():
+        second = _eager_error(program, stance, backward=backward)
+    if second is not None:
         raise EagerError(
             f"{program.path.name} fails in eager, before any compiler sees it: "
             f"{user_traceback(first, program.path)}"

@@ -24,6 +24,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.process.process_state import start_autograd
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to, script_file
 from ctk.toolkit.processes.closeable import Closeable
@@ -131,6 +132,7 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
             f"the hooks are installed already, with {present.session.options}; "
             "call uninstall() on the result of install(), then install() again"
         )
+    start_autograd()  # before the first compile
     handle = Installed(WatchSession(wanted))
     handle.session.book = book
     undo = ExitStack()

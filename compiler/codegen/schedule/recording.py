@@ -51,7 +51,7 @@ class _Part:
     """A result in memory of an input, given by its number, or of the recording."""
 
     base: int | Tensor
-    size: torch.Size
+    size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
 
@@ -173,15 +173,12 @@ class _Input:
 
 def _part_of(value: Tensor, base: Tensor, name: int | Tensor) -> _Part:
     offset = int(value.storage_offset()) - int(base.storage_offset())
-    return _Part(name, value.shape, value.stride(), offset)
+    return _Part(name, tuple(value.shape), value.stride(), offset)
 
 
 def _distinct(tensor: Tensor) -> Tensor:
     """Return a tensor without autograd, and without its broadcast dimensions."""
     stride = tensor.stride()
-    size = (
-        tensor.shape
-        if 0 not in stride
-        else [1 if step == 0 else length for length, step in zip(tensor.shape, stride, strict=True)]
-    )
+    lengths = zip(tensor.shape, stride, strict=True)
+    size = tuple(1 if step == 0 else length for length, step in lengths)
     return _reinterpret(tensor, size, stride, 0)

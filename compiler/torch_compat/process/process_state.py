@@ -21,6 +21,8 @@ import contextlib
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -182,3 +184,23 @@ def compile_session() -> AbstractContextManager[None]:
     """Make `torch.compiler.is_compiling()` true in a region, as Dynamo does (torch 2.13)."""
     context = getattr(torch.compiler, "_compile_session_context", contextlib.nullcontext)
     return context()
+
+
+@cache
+def start_autograd() -> None:
+    """Run a first backward pass, so that a fork of a process without a GPU can run another.
+
+    Autograd starts a thread for each device when it first runs, and a fork without these threads
+    refuses to run it. A CUDA build of torch on a machine without a GPU has no device until the
+    first `FakeTensorMode` registers eight.
+    """
+    if torch.cuda.is_available():
+        return
+    with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+        torch.ones((), device="cpu", requires_grad=True).mul(1).backward()
+
+
+def has_autograd_threads() -> bool:
+    """Return whether autograd has started threads for devices; False where /proc is missing."""
+    names = (each.read_text() for each in Path("/proc/self/task").glob("*/comm"))
+    return any(name.startswith("pt_autograd") for name in names)

@@ -28,7 +28,8 @@ def reinterpret() -> Callable[..., Tensor]:
     """Return the function that makes a tensor in the memory of another.
 
     It takes the other one, size, stride, and how many elements it begins behind that. The result
-    has the type of the other one, and no autograd; nothing is dispatched.
+    has the type of the other one, and no autograd; nothing is dispatched. Size and stride are
+    tuples: torch 2.14 and later refuse a list and a `torch.Size`.
     """
     return torch._C._dynamo.guards._reinterpret_tensor
 

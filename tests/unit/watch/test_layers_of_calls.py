@@ -137,7 +137,17 @@ def test_an_exception_that_the_program_handles_is_lost_by_dynamo(tmp_path, progr
         compiled(torch.ones(3), 3)
     (failure,) = hooks.session.failures
     assert failure.summary.startswith("accuracy at call2.out0")
-    assert "layer dynamo (capture)" in failure.summary
+    part = "guards" if is_captured_alone(program, torch.ones(3), 3) else "capture"
+    assert f"layer dynamo ({part})" in failure.summary
+
+
+def is_captured_alone(program, *inputs) -> bool:
+    """Return whether a first call with these inputs is right, as from torch 2.14 on."""
+    torch.compiler.reset()
+    try:
+        return torch.equal(torch.compile(program, dynamic=True)(*inputs), program(*inputs))
+    except RuntimeError:  # Dynamo does not capture it
+        return False
 
 
 @pytest.mark.filterwarnings("ignore")
