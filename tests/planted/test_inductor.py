@@ -3,23 +3,29 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.operations.diagnose import diagnose
+from tests.helpers.torch_bugs import PERMUTED_KEY, SHUFFLED_ROWS, ZEROED_SNAPSHOT
 from tests.planted.test_planted import called, load
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent.parent / "examples" / "inductor_bug.py"
 FILES = sorted((HERE / "inductor").glob("*.py"))
+BUGS = {
+    "batch_shuffle": SHUFFLED_ROWS,
+    "permuted_key": PERMUTED_KEY,
+    "snapshot_of_cache": ZEROED_SNAPSHOT,
+}
 BUG = "cpp.inject_relu_bug_TESTING_ONLY"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(torch.__version__ < "2.13", reason="these bugs are those of torch 2.13")
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=BUGS[path.stem].is_needed) for path in FILES]
+)
 def test_a_real_bug_is_named_confirmed_and_reduced(path, tmp_path):
     expect = load(path).EXPECT
     diagnosis = diagnose(path, target="inductor", out=tmp_path)

@@ -18,6 +18,7 @@ from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.usercode.program import UserProgram
 from ctk.toolkit.importers.program import capture_cases
 from tests.helpers.inductor_faults import lowered, matrix
+from tests.helpers.torch_bugs import TURNED_OPERAND, TorchBug
 
 aten = torch.ops.aten
 Plant = Callable[[], AbstractContextManager[object]]
@@ -81,6 +82,7 @@ class Pair:
         where: The expected culprit, without `lowered/lower.`.
         innocent: Operators that a sentence of `Search.excluded` clears.
         alternatives: The other suspects, where none is wrong alone.
+        bug: The bug of torch that makes the reader wrong, if nothing is planted.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Pair:
     where: str
     innocent: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
+    bug: TorchBug | None = None
 
 
 def least_of_turned(x: Tensor) -> Tensor:
@@ -125,9 +128,9 @@ def read_and_written(x: Tensor) -> Tensor:
 
 PAIRS = (
     Pair("argmin reads a turned sum", least_of_turned, (matrix(2, 2),), None,
-         "aten.argmin.default", ("aten.add.Tensor",)),
+         "aten.argmin.default", ("aten.add.Tensor",), bug=TURNED_OPERAND),
     Pair("argmax at the end of a chain", greatest_of_turned_chain, (matrix(3, 2),), None,
-         "aten.argmax.default"),
+         "aten.argmax.default", bug=TURNED_OPERAND),
     Pair("as_strided reads a repeated value", window_of_repeated, (matrix(1, 1),), None,
          "aten.as_strided.default", ("aten.repeat.default", "aten.slice.Tensor")),
     Pair("a reader of computed values", largest_wave, (matrix(),),
@@ -164,8 +167,9 @@ QUICK = ("as_strided reads a repeated value", "a reader of two computed values")
 
 
 def marked(pair: Pair):
-    marks = () if pair.name in QUICK else pytest.mark.slow
-    return pytest.param(pair, id=pair.name.replace(" ", "-"), marks=marks)
+    marks = [] if pair.name in QUICK else [pytest.mark.slow]
+    needed = [pair.bug.is_needed] if pair.bug is not None else []
+    return pytest.param(pair, id=pair.name.replace(" ", "-"), marks=marks + needed)
 
 
 @pytest.mark.parametrize("pair", [marked(pair) for pair in PAIRS])

@@ -1,6 +1,6 @@
 """Who in Dynamo is to blame: real bugs of torch 2.13, each in a file that says its cause and line.
 
-A bug that torch mends fails here, by name: take its file out.
+A bug that torch mends fails here, by name: note the release in `tests/helpers/torch_bugs.py`.
 """
 
 import re
@@ -21,18 +21,21 @@ from ctk.toolkit.reduce.program.smallest_program import (
     name_culprit,
 )
 from tests.helpers.project import ROOT
+from tests.helpers.torch_bugs import OF_DYNAMO
 
 BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))
-QUICK = ("nested_fn_attr",)
+QUICK = ("nested_fn_attr", "globals_write")
 EAGER = Plan(target="eager")
 WRONG = EndToEnd(Judgement(Verdict.REPRODUCES), layer="dynamo", backend="eager")
 
 
 def rows():
-    return [
-        pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow])
-        for path in BUGS
-    ]
+    return [pytest.param(path, id=path.stem, marks=marks(path.stem)) for path in BUGS]
+
+
+def marks(name):
+    needed = [OF_DYNAMO[name].is_needed] if name in OF_DYNAMO else []
+    return needed if name in QUICK else [*needed, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

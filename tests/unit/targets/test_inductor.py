@@ -27,6 +27,7 @@ from tests.helpers.inductor_programs import (
     shuffled,
     slice_scatter,
 )
+from tests.helpers.torch_bugs import PERMUTED_KEY
 
 # --- real bugs: the pass is named, and without it the results are right ---------------------------
 
@@ -78,7 +79,7 @@ def test_a_match_is_named_after_its_pattern_and_no_sibling_takes_its_place():
             torch.testing.assert_close(compiled(*inputs), attention(*inputs))
 
 
-@pytest.mark.skipif(torch.__version__ < "2.13", reason="the bug came with torch 2.13's pattern")
+@PERMUTED_KEY.is_needed
 def test_a_wrong_fusion_is_vetoed():
     inputs = attention_inputs()
     with torch.no_grad():

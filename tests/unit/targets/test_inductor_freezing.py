@@ -14,6 +14,7 @@ from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.oracle.questions.judge import judge
+from tests.helpers.torch_bugs import FOLDED_ALPHA
 
 FREEZING = CaseOptions(target="inductor", config={"freezing": True})
 
@@ -86,6 +87,7 @@ def test_a_wrong_step_of_freezing_is_named_and_confirmed(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
+@FOLDED_ALPHA.is_needed
 @pytest.mark.parametrize(
     "then",
     [lambda y, t: torch.add(y, t, alpha=3.0), lambda y, t: torch.sub(y, t, alpha=2)],
