@@ -18,10 +18,11 @@ BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
 WORKERS ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
+PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifacts dispatch)
 BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-inductor test test-newest test-slow test-ray test-gpu lint format bench clean distclean
+.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu lint format bench clean distclean
 
 help: ## Show this list
 	@echo "usage: make TARGET [TORCH=$(NEWEST)] [PYTHON=python3.12]"
@@ -63,6 +64,12 @@ demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three mo
 
 test: $(STAMP) ## Run the tests in WORKERS processes, without those marked slow or gpu
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not ray"
+
+test-path: $(STAMP) ## Run the tests of the whole path: targets, programs, packages, cache, Triton, security
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not ray" $(PATH_TESTS)
+
+test-newest: ## Run demo and test-path with the newest release of torch that is tested
+	@$(MAKE) --no-print-directory demo test-path TORCH=$(NEWEST)
 
 test-slow: $(STAMP) ## Run the tests marked slow
 	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu and not ray"
