@@ -27,7 +27,6 @@ import torch
 
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.torch_compat.process import process_state
 from ctk.repro_templates.graph.excuses import NO_VARIATION, Variation
 from ctk.repro_templates.program.program_sides import in_own_process
 from ctk.repro_templates.program.program_values import read_values, write_values
@@ -52,8 +51,6 @@ def find_obstacle() -> str:
     others = {*threading.enumerate()} - {threading.current_thread()}
     if others - inductor.compiler_threads():
         return "a process with several threads cannot be forked"
-    if process_state.has_autograd_threads():
-        return "a fork of a process with threads of autograd cannot run a backward pass"
     return ""
 
 

@@ -42,6 +42,7 @@ import torch
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.process.process_state import is_refused_in_fork
 from ctk.repro_templates.graph.excuses import Variation, varied
 from ctk.repro_templates.graph.judging import EXCUSES
 from ctk.repro_templates.graph.loading import CannotTell
@@ -274,6 +275,8 @@ class WatchedCalls:
         fresh: list[str] = []
         with around, varied(variation, fresh):
             made = one_call(call, _root(self.function), Arguments(args, kwargs))
+        if made.error is not None and is_refused_in_fork(made.error.message):
+            raise CannotTell(f"a fork cannot make the call: {made.error.message}")
         run = replace(made.run, allocated=tuple(fresh))
         return {"calls": pack([replace(made, run=run)])}
 

@@ -22,7 +22,6 @@ import traceback
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import cache
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -200,7 +199,11 @@ def start_autograd() -> None:
         torch.ones((), device="cpu", requires_grad=True).mul(1).backward()
 
 
-def has_autograd_threads() -> bool:
-    """Return whether autograd has started threads for devices; False where /proc is missing."""
-    names = (each.read_text() for each in Path("/proc/self/task").glob("*/comm"))
-    return any(name.startswith("pt_autograd") for name in names)
+def is_refused_in_fork(message: str) -> bool:
+    """Return whether an exception is torch's refusal to run in a forked process.
+
+    Autograd refuses if it has threads for devices in the parent, and CUDA if it is initialized.
+    """
+    return "autograd's threading in combination with fork" in message or (
+        "CUDA in forked subprocess" in message
+    )
