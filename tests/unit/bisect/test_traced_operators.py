@@ -146,6 +146,11 @@ def case_of(program, target: str = "aot_eager") -> Case:
     return case
 
 
+sees_traces = pytest.mark.skipif(
+    not hasattr(torch.compiler, "_compile_session_context"),
+    reason="in torch 2.11 is_compiling() is false while AOTAutograd traces, so nothing differs",
+)
+
 FORMULA = "has an autograd formula that gives other values when it is traced"
 
 
@@ -153,8 +158,8 @@ FORMULA = "has an autograd formula that gives other values when it is traced"
     ("program", "operator", "evidence"),
     [
         (with_types, "traced::types", FORMULA),
-        (with_flag, "traced::flag", FORMULA),
-        (with_factor, "traced::factor", FORMULA),
+        pytest.param(with_flag, "traced::flag", FORMULA, marks=sees_traces),
+        pytest.param(with_factor, "traced::factor", FORMULA, marks=sees_traces),
         (with_both, "traced::both", FORMULA),
         (in_a_checkpoint, "traced::types", FORMULA),
         (with_numpy, "traced::numpys", "raises when it is traced: RuntimeError"),
@@ -181,6 +186,7 @@ def test_it_is_the_culprit_with_each_compiler(target):
     assert (search.culprit.where, search.confirmed) == ("operator/trace.traced::types", True)
 
 
+@sees_traces
 def test_a_check_names_it() -> None:
     report = check_case(case_of(with_flag))
     assert report.wrong[0].where == "operator/trace.traced::flag"

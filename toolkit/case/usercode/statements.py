@@ -78,7 +78,9 @@ def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
     is_module, is_class = table.get_type() == "module", table.get_type() == "class"
     for symbol in table.get_symbols():
         is_bound = symbol.is_assigned() or symbol.is_imported()
-        if is_bound and (is_module or symbol.is_declared_global()):
+        # From Python 3.12 on a comprehension is part of its scope, which `:=` binds a name in.
+        is_walrus = is_module and symbol.is_declared_global()
+        if is_walrus or (is_bound and (is_module or symbol.is_declared_global())):
             binds.add(symbol.get_name())
         # A name that a class body binds may still be looked up in the module before.
         if symbol.is_referenced() and (is_module or is_class or symbol.is_global()):
