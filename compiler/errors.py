@@ -25,6 +25,10 @@ class UnsupportedPlatform(CtkError):
     """This platform cannot run the pipeline."""
 
 
+class MissingTorchName(CtkError):
+    """The installed torch lacks a private name that a feature needs; the message names both."""
+
+
 class CodegenUnsupported(CtkError):
     """A code generator cannot take this graph; the next one in `Config.fallback` may."""
 

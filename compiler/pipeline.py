@@ -28,6 +28,7 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.installed_torch import warn_if_untested
 from ctk.compiler.observe import Observer, PassId, Stage, first_line, mark_errors
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.partition import split
@@ -69,6 +70,7 @@ def compile_fx(
             rewrite and node, unless `Config.on_failure` selects a fallback.
     """
     require_supported_platform()
+    warn_if_untested()
     options = resolve(config)
     generators(options)  # an unknown name raises: it is not a failure to fall back from
     decomposition_table(options.decompositions)  # the same

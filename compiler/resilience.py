@@ -17,6 +17,7 @@ from torch.fx import GraphModule
 from ctk.compiler.error_place import place, where_of
 from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.installed_torch import missing_names_refused
 from ctk.compiler.observe import ErrorRecord, Observer, first_line, is_observers
 from ctk.compiler.options.config import Config
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
@@ -36,11 +37,17 @@ def is_control_flow(error: BaseException) -> bool:
 def attempt(
     config: Config, name: str, action: Callable[[], T], fallback: Callable[[], object]
 ) -> T:
-    """Return the result of `action`, or of `fallback` if it raises and the config allows."""
+    """Return the result of `action`, or of `fallback` if it raises and the config allows.
+
+    Raises:
+        MissingTorchName: The installed torch lacks a private name; a fallback reports that instead.
+    """
     if config.on_failure == "raise":
-        return action()
+        with missing_names_refused():
+            return action()
     try:
-        return action()
+        with missing_names_refused():
+            return action()
     except Exception as error:
         if is_control_flow(error) or is_observers(error):
             raise
@@ -60,7 +67,8 @@ def attempt_on_graph(
 ) -> bool:
     """Change a graph and its sub-graphs in place; if that fails, restore them and return False."""
     if config.on_failure == "raise":
-        action()
+        with missing_names_refused():
+            action()
         return True
     backup = copy_graph_module(graph, lazy=True)
 

@@ -27,7 +27,7 @@ from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, Other, text_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import functions, graphs
-from ctk.compiler.torch_compat.fx.functions import Operator
+from ctk.compiler.torch_compat.fx.operator_types import Operator
 
 _NO_EFFECT = frozenset({
     "creation_timestamp", "desc", "example_value", "from_node", "grapharg", "nn_module_stack",

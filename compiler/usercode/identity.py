@@ -45,6 +45,7 @@ from typing import Any, Literal, cast
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
 from ctk.compiler.torch_compat.fx import functions, operators
+from ctk.compiler.torch_compat.fx.operator_types import Operator
 from ctk.compiler.usercode.code_effects import (
     Loads,
     environment_text,
@@ -77,7 +78,7 @@ _OF_EVERY_CLASS = frozenset({
 })  # fmt: skip
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), type(...), PurePath)
-_OPERATIONS = (functions.Operator, BuiltinFunctionType, MethodDescriptorType)
+_OPERATIONS = (Operator, BuiltinFunctionType, MethodDescriptorType)
 
 
 class NotComparable(Exception):
@@ -214,7 +215,7 @@ class _Walk:
             owner = self.text(value.__self__, where, own)
             return f"method({owner} {self.text(value.__func__, where)})"
         if type(value).__module__ == "torch._ops":
-            is_torchs = not isinstance(value, functions.Operator)
+            is_torchs = not isinstance(value, Operator)
             if is_torchs or not refuses or functions.is_torchs_operator(value):
                 return f"operator {value}"
             return self._once(value, lambda: self._operator(value))

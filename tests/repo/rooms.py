@@ -44,6 +44,10 @@ ROOMS = (
     ),
     Room("compiler/errors.py", "Every exception of ctk."),
     Room(
+        "compiler/installed_torch.py",
+        "The installed torch: whether tests ran on it, and the private names that it lacks.",
+    ),
+    Room(
         "compiler/observe.py",
         "The interface between a compile and its observers: Observer and its records.",
     ),

@@ -1,11 +1,13 @@
 """The table of torch's private interface: its names, and that it fits the installed torch."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.project import name_of, python_files, tree_of
+from tests.helpers.project import ROOT, name_of, python_files, tree_of
 from tests.repo import torch_interface
 from tests.repo.test_imports import named_things
 from tests.repo.torch_interface import Row, differences, main, read_table, rows, tables
@@ -113,3 +115,31 @@ def test_an_unknown_version_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit):
         main(["--diff", "1.0.0", "2.13.0"])
     assert "no table of torch 1.0.0; there are " in capsys.readouterr().err
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys, types
+import torch, torch._dynamo, torch._inductor.compile_fx
+
+class Watched(types.ModuleType):
+    def __getattribute__(self, name):
+        file = sys._getframe(1).f_code.co_filename
+        if "/torch_compat/" in file and name.startswith("_") and not name.startswith("__"):
+            print(file, sys._getframe(1).f_lineno, name)
+        return super().__getattribute__(name)
+
+for name, module in list(sys.modules.items()):
+    if name.partition(".")[0] in ("torch", "functorch") and type(module) is types.ModuleType:
+        module.__class__ = Watched
+for package in ("ctk.compiler", "ctk.toolkit", "ctk.repro_templates"):
+    folder = importlib.import_module(package).__path__
+    for found in pkgutil.walk_packages(folder, package + "."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+"""
+
+
+def test_no_import_of_ctk_reads_a_private_name() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", IMPORT_ALL]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not done.stdout, "read it in the function that needs it"

@@ -16,8 +16,9 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, ExportRefused, PrecisionRefused
+from ctk.compiler.errors import CaseError, ExportRefused, MissingTorchName, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
+from ctk.compiler.installed_torch import missing_names_refused, refusal_of
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo import tensor_sources
@@ -71,9 +72,16 @@ class Outcome:
 
 
 def run_graph(gm: GraphModule, inputs: Sequence[object], modes: Modes) -> Outcome:
-    """Run a graph in eager under `modes`, on copies; an exception is part of the outcome."""
+    """Run a graph in eager under `modes`, on copies; an exception is part of the outcome.
+
+    Raises:
+        MissingTorchName: The installed torch lacks a name that ctk needs to run a graph.
+    """
     try:
-        return run_private(gm, inputs, modes)
+        with missing_names_refused():
+            return run_private(gm, inputs, modes)
+    except MissingTorchName:
+        raise
     except Exception as error:
         return Outcome(None, error)
 
@@ -154,7 +162,14 @@ class _RunsInEager(CaseError):
 
 
 def _raise_refusal(case: Case, error: BaseException) -> None:
-    """Raise `CaseError` for a refusal of the target, and where Dynamo takes another way."""
+    """Raise `CaseError` for a refusal of the target, and where Dynamo takes another way.
+
+    Raises:
+        MissingTorchName: ctk cannot compile here, which is not a failure of the target.
+    """
+    missing = refusal_of(error)
+    if missing is not None:
+        raise missing from error
     if isinstance(error, ExportRefused):
         raise CaseError(f"{case.name}: {error}") from error
     if resolve_target(case.target).steers_dynamo(error):
@@ -287,4 +302,7 @@ def _call(
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or is_observers(error):
             raise
+        missing = refusal_of(error)
+        if missing is not None:
+            raise missing from error
         return Outcome(None, error)

@@ -16,10 +16,17 @@ from importlib import import_module, metadata
 from typing import cast
 
 from ctk.compiler.errors import CtkError, StorageError, message_of
-from ctk.compiler.torch_compat.versions import NEWEST_TESTED, OLDEST_SUPPORTED, is_supported
+from ctk.compiler.torch_compat.versions import (
+    NEWEST_TESTED,
+    OLDEST_SUPPORTED,
+    is_supported,
+    is_tested,
+)
 from ctk.toolkit.case.formats.files import free_nbytes, temporary_folder, write_text
+from ctk.toolkit.operations.installed_files import check_files
 
 PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
+COMPARED = ("torch", "triton", "ctk")
 MINIMUM_FREE_NBYTES = 512 << 20
 TORCH_ADVICE = 'correct TORCH_LOGS and the like until `python -c "import torch"` works'
 REASON_LENGTH = 200
@@ -93,8 +100,21 @@ def check_torch(name: str) -> Health:
         why = " ".join(message_of(error).split())[:REASON_LENGTH]
         detail = f"{version} cannot be imported: {type(error).__name__}: {why}"
         return Health(name, False, detail, TORCH_ADVICE)
-    detail = f"{version}; tested: {OLDEST_SUPPORTED} to {NEWEST_TESTED}"
+    tested = f"tested: {OLDEST_SUPPORTED} to {NEWEST_TESTED}"
+    detail = f"{version}; {tested}{'' if is_tested(version) else ', so not this one'}"
     return Health(name, is_supported(version), detail, advice)
+
+
+def check_installed_files(name: str) -> Health:
+    """Compare the files of torch, triton and ctk with the records of their installation."""
+    found = [each for package in COMPARED if (each := check_files(package)) is not None]
+    changed = [each.name for each in found if each.problems]
+    pins = " ".join(each.replace(" ", "==").partition("+")[0] for each in changed)
+    advice = (
+        "verdicts hold for the changed files, not for the release; "
+        f"pip install --force-reinstall --no-deps {pins}"
+    )
+    return Health(name, not changed, "; ".join(map(str, found)), advice if changed else "")
 
 
 def check_entry_point(name: str) -> Health:
@@ -231,6 +251,7 @@ def _version_of(package: str) -> str | None:
 CHECKS: tuple[tuple[str, Callable[[str], Health]], ...] = (
     ("python", check_python),
     ("packages", check_packages),
+    ("installed files", check_installed_files),  # also of a torch that cannot be imported
     ("torch", check_torch),
     ("torch.compile", check_switches),
     ("backend ctk", check_entry_point),

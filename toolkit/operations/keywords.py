@@ -4,7 +4,8 @@
     def check(subject, inputs, options): ...        check(net, x, timeout_seconds=60)
 
 A type checker reads the keywords off the constructor of the class, `help` off the signature. An
-exception of a process that has lost CUDA is raised as `LostAccelerator`.
+exception of a process that has lost CUDA is raised as `LostAccelerator`, and the lack of a private
+name of torch as `MissingTorchName`.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args
 
 from ctk.compiler.errors import CtkError, LostAccelerator
+from ctk.compiler.installed_torch import missing_names_refused, warn_if_untested
 from ctk.compiler.observe import first_line
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.options import AnyOptions, options_of
@@ -44,7 +46,8 @@ def takes_keywords(
         @functools.wraps(run)
         def call(subject: Subject, inputs: Inputs | None = None, **keywords: Any) -> Result:
             options = options_of(options_class, keywords)
-            with _raise_lost_accelerator():
+            warn_if_untested()
+            with missing_names_refused(), _raise_lost_accelerator():
                 return run(subject, inputs, options)
 
         public: Any = call

@@ -23,6 +23,7 @@ from typing import Any, Unpack
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError
+from ctk.compiler.installed_torch import missing_names_refused, warn_if_untested
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.process.process_state import start_autograd
 from ctk.toolkit.case.usercode.named_sources import source_files
@@ -109,6 +110,7 @@ def _name_of(backend: object) -> str:
     return name or getattr(function, "compiler_name", None) or make_named_target(function)[0].name
 
 
+@missing_names_refused()
 def install(**options: Unpack[WatchKeywords]) -> "Installed":
     """Watch every `torch.compile` of this process that starts from now on, for any backend.
 
@@ -118,7 +120,9 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
     Raises:
         ConfigError: An option is not allowed, or the hooks are installed with other options.
         TypeError: An option is unknown; the message suggests the nearest.
+        MissingTorchName: The installed torch lacks a hook.
     """
+    warn_if_untested()
     check_keywords("install", options)
     wanted = watch_options(**options)
     present, book = dynamo.backend_lookup_owner(), ""
@@ -135,11 +139,11 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
     start_autograd()  # before the first compile
     handle = Installed(WatchSession(wanted))
     handle.session.book = book
-    undo = ExitStack()
-    undo.callback(dynamo.wrap_backend_calls(handle.watch_backend))
-    undo.callback(dynamo.wrap_backend_lookup(handle.count_lookup, handle))
-    undo.callback(watch_calls(handle.session_of, _name_of))
-    handle.undo = undo.close
+    with ExitStack() as undo:
+        undo.callback(dynamo.wrap_backend_calls(handle.watch_backend))
+        undo.callback(dynamo.wrap_backend_lookup(handle.count_lookup, handle))
+        undo.callback(watch_calls(handle.session_of, _name_of))
+        handle.undo = undo.pop_all().close
     return handle
 
 

@@ -26,7 +26,14 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import ConfigError, MiscompileError, TargetError, UnsupportedPlatform
+from ctk.compiler.errors import (
+    ConfigError,
+    MiscompileError,
+    MissingTorchName,
+    TargetError,
+    UnsupportedPlatform,
+)
+from ctk.compiler.installed_torch import missing_names_refused
 from ctk.compiler.observe import ErrorRecord, first_line
 from ctk.compiler.options.choices import OnFailure
 from ctk.compiler.torch_compat.aot.autograd import (
@@ -99,14 +106,18 @@ class _Watch:
         target = self._watched.subject.target
         config = {**target.native(), **self._watched.subject.config}
         try:
-            compiled = target.compile(gm, example_inputs, config=config, observer=self._recorder)
+            with missing_names_refused():
+                compiled = target.compile(
+                    gm, example_inputs, config=config, observer=self._recorder
+                )
         except dynamo.control_flow():  # Dynamo restarts, skips, or breaks the graph
             shutil.rmtree(self._watched.folder, ignore_errors=True)
             raise
         except (ConfigError, TargetError, UnsupportedPlatform):
             raise  # errors of the program's request
         except Exception as error:
-            self._watched.fail(error_signature(Outcome(None, error, "compile")), error=error)
+            if not isinstance(error, MissingTorchName):  # that is not a failure of the target
+                self._watched.fail(error_signature(Outcome(None, error, "compile")), error=error)
             if self._options.on_failure == "raise":
                 raise
             report_fallback(

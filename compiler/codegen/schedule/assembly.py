@@ -43,7 +43,6 @@ from ctk.compiler.torch_compat.process import strided_tensors
 Run = Callable[..., Any]
 
 aten = torch.ops.aten
-_REINTERPRET = strided_tensors.reinterpret()
 
 
 class Assembly:
@@ -221,7 +220,7 @@ class Assembly:
         (moved,) = self._known_sizes([view.offset])
         if name in self._quick:
             args = (self.read(view.buffer), shape, strides, moved)
-            self.steps.append(Call(name, _REINTERPRET, args))
+            self.steps.append(Call(name, strided_tensors.reinterpret(), args))
             return Ref(name)
         base = self.memory[view.buffer]
         start = self._call("storage_offset", Tensor.storage_offset, (base,))

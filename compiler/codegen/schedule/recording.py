@@ -23,7 +23,6 @@ from ctk.compiler.torch_compat.gpu import cuda_graphs
 from ctk.compiler.torch_compat.process import strided_tensors
 
 T = TypeVar("T")
-_reinterpret = strided_tensors.reinterpret()
 Run: TypeAlias = Callable[[list[Any]], Sequence[object]]
 
 
@@ -56,7 +55,7 @@ class _Part:
     offset: int
 
     def of(self, base: Tensor) -> Tensor:
-        return _reinterpret(base, self.size, self.stride, self.offset)
+        return strided_tensors.reinterpret()(base, self.size, self.stride, self.offset)
 
     def in_copy(self, storage: torch.UntypedStorage) -> Tensor:
         assert isinstance(self.base, Tensor)
@@ -181,4 +180,4 @@ def _distinct(tensor: Tensor) -> Tensor:
     stride = tensor.stride()
     lengths = zip(tensor.shape, stride, strict=True)
     size = tuple(1 if step == 0 else length for length, step in lengths)
-    return _reinterpret(tensor, size, stride, 0)
+    return strided_tensors.reinterpret()(tensor, size, stride, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ _INTEGERS: Mapping[object, str] = {
 
 def is_inline(call: Call) -> bool:
     """Return whether a call needs no operator of torch."""
-    return call.function in _PRINTERS
+    return call.function in _printers()
 
 
 def print_inline(body: Body, call: Call) -> None:
@@ -63,7 +64,7 @@ def print_inline(body: Body, call: Call) -> None:
     Raises:
         NotInC: It cannot be expressed in C.
     """
-    _PRINTERS[call.function](body, call)
+    _printers()[call.function](body, call)
 
 
 def _item(body: Body, call: Call) -> None:
@@ -160,18 +161,21 @@ def _view(
     body.lines.append(f"DO(view, {out}, {tensor}, {shaped}, {moved});")
 
 
-_PRINTERS: Mapping[object, Callable[[Body, Call], None]] = {
-    **dict.fromkeys(_INTEGERS, _integer),
-    operator.getitem: _item,
-    torch.Tensor.storage_offset: _storage_offset,
-    fitted: _fit,
-    required: _require,
-    strided_tensors.reinterpret(): _reinterpret,
-    aten.as_strided.default: _as_strided,
-    aten.sym_size.int: _size_of,
-    aten.sym_stride.int: _size_of,
-    aten._local_scalar_dense.default: _read,
-    aten._assert_scalar.default: _assert,
-    aten.sym_constrain_range.default: _nothing,
-    aten.sym_constrain_range_for_size.default: _nothing,
-}
+@cache
+def _printers() -> Mapping[object, Callable[[Body, Call], None]]:
+    """Return the printer of each function that is printed in place."""
+    return {
+        **dict.fromkeys(_INTEGERS, _integer),
+        operator.getitem: _item,
+        torch.Tensor.storage_offset: _storage_offset,
+        fitted: _fit,
+        required: _require,
+        strided_tensors.reinterpret(): _reinterpret,
+        aten.as_strided.default: _as_strided,
+        aten.sym_size.int: _size_of,
+        aten.sym_stride.int: _size_of,
+        aten._local_scalar_dense.default: _read,
+        aten._assert_scalar.default: _assert,
+        aten.sym_constrain_range.default: _nothing,
+        aten.sym_constrain_range_for_size.default: _nothing,
+    }

@@ -17,7 +17,6 @@ from functools import cache
 from typing import Any, cast
 
 import torch
-from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ctk.compiler.records import Form, Forms, Json, shown, torch_value, torch_word
 
@@ -36,9 +35,8 @@ _OBJECTS = {
 _ENUMS = {"schemas": ("MutationType", "OutputType")}
 
 _NUMBERS = (bool, complex, float, int, str, type(None))
-_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FunctionalTensor)
+_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SYMBOLS = (torch.SymBool, torch.SymFloat, torch.SymInt)
-_TYPES: tuple[type, ...] = (*_NUMBERS, *_TENSORS, *_SYMBOLS)
 
 _VIEW_SUFFIX = "_ViewMeta"
 
@@ -77,8 +75,16 @@ def _classes(*, enums: bool) -> dict[str, type]:
     return classes
 
 
+@cache
+def _types() -> dict[str, type]:
+    """Return the classes of inputs and outputs by name."""
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return {each.__name__: each for each in (*_NUMBERS, *_TENSORS, *_SYMBOLS, FunctionalTensor)}
+
+
 def _encode_type(value: type) -> Json:
-    if value not in _TYPES:
+    if value not in _types().values():
         raise NoDataForm(f"an input or output of class {value.__qualname__}")
     return value.__name__
 
@@ -171,7 +177,7 @@ _FORMS = Forms(
             "type",
             (type,),
             _encode_type,
-            lambda held: {kind.__name__: kind for kind in _TYPES}[held],
+            lambda held: _types()[held],
         ),
         Form("torch", _NAMED, torch_word, lambda word: torch_value(word, *_NAMED)),
         Form("device", (torch.device,), str, torch.device),

@@ -15,20 +15,18 @@ Seen in torch 2.11 and 2.13.
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
+import importlib
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, cast
 
 import torch
-from torch._decomp import core_aten_decompositions, global_decomposition_table
-from torch._ops import OpOverload
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import traceback
-from torch.fx.experimental import proxy_tensor
 
 from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 _AUTOGRAD = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA")
@@ -70,6 +68,8 @@ Table = Mapping[Callable[..., Any], Callable[..., Any]]
 
 def core_aten() -> Table:
     """Return the decompositions to the core ATen operators."""
+    from torch._decomp import core_aten_decompositions
+
     return dict(core_aten_decompositions().items())
 
 
@@ -82,11 +82,13 @@ def inductor() -> Table:
 
 def every() -> Table:
     """Return all decompositions for traces of ATen."""
-    return {**core_aten(), **global_decomposition_table["post_autograd"]}
+    return {**core_aten(), **registry()}
 
 
 def registry() -> Table:
     """Return torch's live registry of decompositions below autograd, without loading it."""
+    from torch._decomp import global_decomposition_table
+
     return global_decomposition_table["post_autograd"]
 
 
@@ -95,12 +97,17 @@ def decompositions_watched(watcher: Watcher) -> Generator[None]:
     """Ask `watcher` about each decomposition of this thread; needs the compile lock."""
     hooks = _Hooks(watcher, threading.get_ident())
     with ExitStack() as undo:
-        undo.enter_context(wrap_site(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
+        undo.enter_context(wrap_site(Site(_proxies(), "maybe_handle_decomp"), hooks.table))
         undo.enter_context(wrap_site(Site(OpOverload, "decompose"), hooks.composite))
         undo.enter_context(wrap_site(Site(OpOverload, "_get_dispatch"), hooks.dispatcher))
         _forget_kernels()
         undo.callback(_forget_kernels)
         yield
+
+
+@cache
+def _proxies() -> Any:
+    return importlib.import_module("torch.fx.experimental.proxy_tensor")
 
 
 def trace_site() -> Site:
@@ -191,7 +198,7 @@ class _Hooks:
 
     @staticmethod
     def _tracer() -> Any:
-        mode = proxy_tensor.get_proxy_mode()
+        mode = _proxies().get_proxy_mode()
         return None if mode is None else mode.tracer
 
     def _applying(
@@ -221,7 +228,7 @@ class _Hooks:
 def _table_of(mode: Any) -> Table:
     """Return the decompositions of a trace: torch 2.13 has them on the mode, 2.11 in the module."""
     table = getattr(mode, "decomposition_table", None)
-    return getattr(proxy_tensor, "CURRENT_DECOMPOSITION_TABLE", {}) if table is None else table
+    return getattr(_proxies(), "CURRENT_DECOMPOSITION_TABLE", {}) if table is None else table
 
 
 def _key_in_cpp(operator: OpOverload) -> Any:
@@ -267,7 +274,7 @@ def _values(
 
 
 def _is_in_subgraph() -> bool:
-    outer = proxy_tensor._CURRENT_MAKE_FX_TRACER
+    outer = _proxies()._CURRENT_MAKE_FX_TRACER
     return outer is not None and outer.parent_tracer is not None
 
 
@@ -275,8 +282,10 @@ def _node_of(value: object, tracer: Any) -> object:
     """Return the node of a tensor, or the number that a symbolic one has here."""
     if not isinstance(value, torch.Tensor):
         return getattr(getattr(value, "node", None), "hint", None)
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
     if isinstance(value, FunctionalTensor):
         value = torch._from_functional_tensor(value.elem)
-    slot = proxy_tensor.get_proxy_slot(value, tracer, None)
+    slot = _proxies().get_proxy_slot(value, tracer, None)
     node = getattr(getattr(slot, "proxy", None), "node", None)
     return None if node is None else Name(node.name)

@@ -8,12 +8,12 @@ torch's stance `force_eager` does that, with one flaw: `torch.cond`, `while_loop
 # pyright: reportPrivateUsage=false
 
 import contextlib
+import importlib
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch._higher_order_ops import utils
 
 
 @contextlib.contextmanager
@@ -23,7 +23,7 @@ def eager_stance() -> Generator[None]:
     Seen in torch 2.11 and 2.13: `torch._higher_order_ops.utils._set_compilation_env`, which is
     entered around each compile of a higher-order operator.
     """
-    owner: Any = utils
+    owner: Any = importlib.import_module("torch._higher_order_ops.utils")
     own: Callable[[], AbstractContextManager[object]] = owner._set_compilation_env
 
     @contextlib.contextmanager

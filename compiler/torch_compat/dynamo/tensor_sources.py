@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
-from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 _STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
@@ -90,7 +90,7 @@ def guard_identity(node: Node, *, only: bool = False) -> None:
 
     After the backend Dynamo makes its guards from `TracingContext.guards_context.dynamo_guards`.
     """
-    context = TracingContext.try_get()
+    context = torch._guards.TracingContext.try_get()
     source = getattr(node.meta.get("grapharg"), "source", None)
     if context is None or source is None:
         return

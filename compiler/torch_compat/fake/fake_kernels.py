@@ -20,12 +20,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._dispatch.python import no_python_dispatcher
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 
@@ -36,6 +34,8 @@ def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]
     The real kernel replaces a refused one. The caller holds the compile lock. Seen in
     torch 2.11 and 2.13: `FakeTensorMode.dispatch`, in front of its cache.
     """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     thread = threading.get_ident()
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,6 +79,8 @@ def _answer(mode: Any, func: OpOverload, args: Any, kwargs: Any, ask: Callable[[
 
 
 def _real(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    from torch._dispatch.python import no_python_dispatcher
+
     with fake.dispatch_modes_off(), no_python_dispatcher(), torch.no_grad():
         real_args, real_kwargs = graphs.tree_map(_stand_in, (args, dict(kwargs)))
         return func(*real_args, **real_kwargs)

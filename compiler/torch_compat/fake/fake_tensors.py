@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
+import functools
 import importlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -11,11 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._python_dispatch as python_dispatch
 from torch import Tensor
-from torch._guards import TracingContext, tracing
-from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+
+@functools.cache
+def _fakes() -> Any:
+    return importlib.import_module("torch._subclasses.fake_tensor")
+
+
+@functools.cache
+def _guards() -> Any:
+    return importlib.import_module("torch._guards")
+
+
+@functools.cache
+def _dispatch_modes() -> Any:
+    return importlib.import_module("torch.utils._python_dispatch")
 
 
 def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
@@ -27,7 +39,7 @@ def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
 
 def is_fake(value: object) -> bool:
     """Return whether a value is a FakeTensor: it has a shape and no numbers (torch 2.11, 2.13)."""
-    return isinstance(value, FakeTensor)
+    return isinstance(value, _fakes().FakeTensor)
 
 
 def is_symbolic(value: object) -> bool:
@@ -46,12 +58,14 @@ def known_equal(a: object, b: object) -> bool:
 
 def dispatch_modes_off() -> AbstractContextManager[object]:
     """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block."""
-    return python_dispatch._disable_current_modes()
+    return _dispatch_modes()._disable_current_modes()
 
 
 def mode_of(values: Sequence[object]) -> Any | None:
     """Return the FakeTensorMode of the first fake tensor among `values`, or None."""
-    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+    return next(
+        (value.fake_mode for value in values if isinstance(value, _fakes().FakeTensor)), None
+    )
 
 
 def inputs_of_trace(inputs: Sequence[object]) -> list[object]:
@@ -62,7 +76,7 @@ def inputs_of_trace(inputs: Sequence[object]) -> list[object]:
 
     Seen in torch 2.11 and 2.13: `TracingContext.tensor_to_context`, as `process_inputs` reads it.
     """
-    context = TracingContext.try_get()
+    context = _guards().TracingContext.try_get()
     if context is None or context.fake_mode is None or not any(map(is_symbolic, inputs)):
         return list(inputs)
     return [_as_traced(each, context) for each in inputs]
@@ -144,9 +158,9 @@ def is_data_dependent(error: BaseException) -> bool:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     kinds = (
-        fake_tensor.DataDependentOutputException,
-        fake_tensor.DynamicOutputShapeException,
-        fake_tensor.UnsupportedOperatorException,
+        _fakes().DataDependentOutputException,
+        _fakes().DynamicOutputShapeException,
+        _fakes().UnsupportedOperatorException,
         GuardOnDataDependentSymNode,
     )
     return isinstance(error, kinds)
@@ -167,7 +181,7 @@ def new_fake_mode() -> Any:
     """Return a FakeTensorMode with its own shape environment that also takes real tensors."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    return _fakes().FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
 def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
@@ -226,7 +240,7 @@ def intercept_ops(
     Ops that the handler calls are not intercepted. Higher-order ops arrive whole.
     """
 
-    class Interceptor(python_dispatch.TorchDispatchMode):
+    class Interceptor(_dispatch_modes().TorchDispatchMode):
         supports_higher_order_operators = True
 
         def __torch_dispatch__(
@@ -296,8 +310,8 @@ def symbolic_inputs(
         allow_scalar_outputs=unbacked.numbers, allow_dynamic_output_shape_ops=unbacked.sizes
     )
     known: dict[str, tuple[Any, Any]] = {}
-    mode, backend_mode = (FakeTensorMode(shape_env=env) for _ in range(2))
-    context: Any = TracingContext(backend_mode)
+    mode, backend_mode = (_fakes().FakeTensorMode(shape_env=env) for _ in range(2))
+    context: Any = _guards().TracingContext(backend_mode)
     examples: list[object] = []
     fakes: list[object] = []
     remembered: list[object] = []  # the mode knows them by weak reference only
@@ -320,7 +334,7 @@ def symbolic_inputs(
 
     @contextlib.contextmanager
     def within_context() -> Generator[None, None, None]:
-        with tracing(context):
+        with _guards().tracing(context):
             yield
         remembered.clear()
 

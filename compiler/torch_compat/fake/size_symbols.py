@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
@@ -54,6 +52,8 @@ class SizeSymbols:
         Seen in torch 2.11 and 2.13: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses
         symbols.
         """
+        from torch._dispatch.python import enable_python_dispatcher
+
         with fake.fake_compute(self.mode), enable_python_dispatcher():
             yield
 
@@ -71,6 +71,8 @@ class SizeSymbols:
 
 def size_symbols() -> SizeSymbols:
     """Return symbols over a ShapeEnv that answers by hints and records the comparisons."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     hints: dict[Any, int] = {}
     answers: dict[Any, Any] = {}

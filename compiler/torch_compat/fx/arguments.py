@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 from ctk.compiler.torch_compat.fx.operators import kind_of
 
 
@@ -25,7 +26,7 @@ def full_arguments(
     Without a schema, positional arguments are followed by pairs of the named ones. None if the
     schema does not take these arguments.
     """
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return (*args, *sorted(kwargs.items()))
     schema = _schema(target)
     if len(args) == len(schema) and not kwargs:
@@ -41,7 +42,7 @@ def argument_of(
     target: object, args: Sequence[object], kwargs: Mapping[str, object], name: str
 ) -> object:
     """Return an argument of a call by its name, or its default; None if there is none."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return kwargs.get(name)
     names = [each for each, _ in _schema(target)]
     values = full_arguments(target, args, kwargs) if name in names else None
@@ -74,7 +75,7 @@ def argument_kinds(target: object) -> tuple[ArgumentKind, ...]:
 
     Sizes, strides and indices are declared `SymInt`, dimensions are plain ints called `dim`.
     """
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return ()
     return tuple(_kind(argument) for argument in target._schema.arguments)
 

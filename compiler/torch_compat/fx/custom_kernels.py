@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 from ctk.compiler.torch_compat.fx.operators import TORCH_NAMESPACES
 
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]

@@ -28,10 +28,6 @@ _OWN_NAMESPACES = frozenset({
 _PLAIN_MODULES = ("_operator", "builtins", "math", "operator")
 
 
-Operator = torch._ops.OpOverload | torch._ops.OpOverloadPacket
-"""The classes of `torch.ops.aten.add.Tensor` and of `torch.ops.aten.add` (torch 2.11, 2.13)."""
-
-
 def is_torchs_operator(operator: Any) -> bool:
     """Return whether an operator comes with torch; all others come with the program."""
     name = getattr(operator, "_qualified_op_name", "") or str(operator.name())

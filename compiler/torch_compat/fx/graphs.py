@@ -7,24 +7,43 @@ Seen in torch 2.11 and 2.13.
 
 import contextlib
 import functools
-from collections.abc import Callable, Generator, Sequence
+import importlib
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
-import torch.utils._pytree as pytree
 from torch.fx import Graph, GraphModule, Node
-from torch.fx import _lazy_graph_module as lazy
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 from torch.fx.traceback import preserve_node_meta
-from torch.utils._pytree import tree_flatten as tree_flatten
-from torch.utils._pytree import tree_leaves as tree_leaves
-from torch.utils._pytree import tree_map as tree_map
-from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 Boxed = Callable[[list[Any]], Any]
 """A compiled graph: takes one list of inputs, which it may clear, and returns a sequence."""
+
+
+@functools.cache
+def _pytree() -> Any:
+    return importlib.import_module("torch.utils._pytree")
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Any = None) -> Any:
+    """Return nested values with a function applied to each leaf."""
+    return _pytree().tree_map(function, tree, *others, is_leaf=is_leaf)
+
+
+def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
+    """Return the leaves of nested values."""
+    return _pytree().tree_leaves(tree, is_leaf)
+
+
+def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
+    """Return the leaves of nested values, and their nesting."""
+    return _pytree().tree_flatten(tree, is_leaf)
+
+
+def tree_unflatten(leaves: Iterable[Any], nesting: Any) -> Any:
+    """Return nested values of leaves."""
+    return _pytree().tree_unflatten(leaves, nesting)
 
 
 def trace_calls(
@@ -34,6 +53,8 @@ def trace_calls(
 
     With `fake` nothing is computed, and a fake value is recorded on each node.
     """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     with torch.no_grad():
         return make_fx(function, tracing_mode="fake" if fake else "real")(*args)
 
@@ -70,6 +91,8 @@ def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> Gr
     Generating it is two thirds of the cost of a copy, and an Interpreter never needs it. Not for
     TorchScript, which cannot script the lazy class.
     """
+    from torch.fx import _lazy_graph_module as lazy
+
     with lazy._use_lazy_graph_module(True):
         return lazy._make_graph_module(root, graph, class_name)
 
@@ -106,7 +129,7 @@ def spec_text(spec: Any) -> str:
         NotImplementedError: A class in it has no serialized name.
     """
     _name_own_results()
-    return pytree.treespec_dumps(spec)
+    return _pytree().treespec_dumps(spec)
 
 
 def spec_of(text: str) -> Any:
@@ -116,7 +139,7 @@ def spec_of(text: str) -> Any:
         Exception: A class in it is not registered in this process, or it is malformed.
     """
     _name_own_results()
-    return pytree.treespec_loads(text)
+    return _pytree().treespec_loads(text)
 
 
 def _nothing(context: object) -> None:
@@ -127,18 +150,18 @@ def _nothing(context: object) -> None:
 def _name_own_results() -> None:
     """Name the classes of torch's own results (`torch.sort`), which torch leaves without."""
     for name, found in vars(torch.return_types).items():
-        if isinstance(found, type) and found in pytree.SUPPORTED_NODES:
+        if isinstance(found, type) and found in _pytree().SUPPORTED_NODES:
             known = f"torch.return_types.{name}"
-            if known not in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
-                node = pytree._SerializeNodeDef(found, known, _nothing, _nothing)
-                pytree.SUPPORTED_SERIALIZED_TYPES[found] = node
-                pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE[known] = found
+            if known not in _pytree().SERIALIZED_TYPE_TO_PYTHON_TYPE:
+                node = _pytree()._SerializeNodeDef(found, known, _nothing, _nothing)
+                _pytree().SUPPORTED_SERIALIZED_TYPES[found] = node
+                _pytree().SERIALIZED_TYPE_TO_PYTHON_TYPE[known] = found
 
 
 def places_of(spec: Any) -> list[str]:
     """Return where each leaf stands in nested values: `['loss']`; a lone one stands nowhere."""
-    leaves, _ = pytree.tree_flatten_with_path(tree_unflatten([0] * spec.num_leaves, spec))
-    return [pytree.keystr(path) for path, _ in leaves]
+    leaves, _ = _pytree().tree_flatten_with_path(tree_unflatten([0] * spec.num_leaves, spec))
+    return [_pytree().keystr(path) for path, _ in leaves]
 
 
 def keywords_of(spec: Any) -> list[str]:

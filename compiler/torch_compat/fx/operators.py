@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload, OpOverloadPacket
 from ctk.compiler.torch_compat.gpu.triton_kernels import WRAPPER_MODULE, WRAPPERS
 
 
@@ -26,9 +27,9 @@ def native_function_names() -> tuple[str, ...]:
 
 def python_code_of(operator: object) -> tuple[Callable[..., object], ...]:
     """Return the Python functions that a `torch.library.custom_op` runs; none for others."""
-    if isinstance(operator, torch._ops.OpOverload):
+    if isinstance(operator, OpOverload):
         operator = operator.overloadpacket
-    if not isinstance(operator, torch._ops.OpOverloadPacket):
+    if not isinstance(operator, OpOverloadPacket):
         return ()
     made = torch._library.custom_ops.OPDEFS.get(operator._qualified_op_name)
     if made is None:
@@ -133,12 +134,11 @@ def _resolve(dotted: str) -> object | None:
 
 def kind_of(target: object) -> str | None:
     """Return `overload`, `packet` or `higher_order` for an op of `torch.ops`, else None."""
-    kinds = (
-        (torch._ops.OpOverload, "overload"),
-        (torch._ops.OpOverloadPacket, "packet"),
-        (torch._ops.HigherOrderOperator, "higher_order"),
-    )
-    return next((kind for cls, kind in kinds if isinstance(target, cls)), None)
+    if isinstance(target, OpOverload):
+        return "overload"
+    if isinstance(target, OpOverloadPacket):
+        return "packet"
+    return "higher_order" if isinstance(target, torch._ops.HigherOrderOperator) else None
 
 
 def qualified_name_of(target: Any) -> str:
@@ -282,7 +282,7 @@ class Declared:
 
 def declared_by(target: object) -> Declared | None:
     """Return the declarations of an operator overload, or None for any other target."""
-    return _declarations(target) if isinstance(target, torch._ops.OpOverload) else None
+    return _declarations(target) if isinstance(target, OpOverload) else None
 
 
 @cache

@@ -12,15 +12,16 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import torch
-from torch._dispatch.python import enable_python_dispatcher
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 Function = Callable[..., Any]
 
 
 def trace_forward(function: Function, args: Sequence[object]) -> GraphModule:
     """Trace a function below autograd, without gradients."""
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     # Symbolic sizes need the Python dispatcher.
     with _by_itself(), enable_python_dispatcher(), torch.no_grad():
         return make_fx(function, tracing_mode="real")(*args)

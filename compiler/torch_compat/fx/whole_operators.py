@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.fx.custom_kernels import WHOLE_NAMESPACE
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 
 _SCHEMAS = (
     "call(Tensor[] tensors, SymInt[] sizes, int number) -> Tensor[]",

@@ -16,7 +16,6 @@ from threading import Thread
 from typing import Any, cast
 
 import torch
-from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
@@ -194,7 +193,7 @@ def records_cuda_graphs() -> bool:
 
 def donated_inputs() -> frozenset[int]:
     """Return the inputs of the graph at hand whose memory Inductor may reuse (torch 2.11, 2.13)."""
-    context = TracingContext.try_get()
+    context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     return frozenset(getattr(metadata, "bw_donated_idxs", None) or ())
 

@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torch._library.utils import is_builtin
-from torch._ops import OpOverload
 from torch.fx import Node
 
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 from ctk.compiler.torch_compat.inductor.inductor_api import _inductor
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
@@ -77,6 +76,8 @@ def lowered_operator(node: Node) -> str | None:
 @contextmanager
 def falling_back(node: Node) -> Generator[None]:
     """Let a node with a lowering of the user fall back; Inductor asks about its own ones only."""
+    from torch._library.utils import is_builtin
+
     target, table = node.target, _inductor("lowering").lowerings
     if not isinstance(target, OpOverload) or is_builtin(target) or target not in table:
         yield

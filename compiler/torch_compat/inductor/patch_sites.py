@@ -24,6 +24,8 @@ class Site:
 @contextmanager
 def wrap_site(site: Site, wrap: Callable[[Any], Any]) -> Generator[None]:
     """Put `wrap(original)` in place of a function; of class methods it gets the descriptor."""
+    if site.name not in vars(site.owner):
+        raise AttributeError(f"no {site.name} to wrap", name=site.name, obj=site.owner)
     original = vars(site.owner)[site.name]
     setattr(site.owner, site.name, wrap(original))
     try:

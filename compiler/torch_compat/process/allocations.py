@@ -13,11 +13,12 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from torch._C._profiler import _ExperimentalConfig
 
 
 def cpu_peak_nbytes(call: Callable[[], object]) -> int:
     """Return the peak of CPU memory that a call allocates."""
+    from torch._C._profiler import _ExperimentalConfig
+
     how = torch.autograd.ProfilerConfig(
         torch.autograd.ProfilerState.CPU, False, True, False, False, False, _ExperimentalConfig()
     )

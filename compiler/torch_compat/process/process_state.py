@@ -19,7 +19,7 @@ Seen in torch 2.11 and 2.13.
 
 import contextlib
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from types import FrameType
@@ -27,39 +27,51 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _disable_current_modes
 
-_SWITCHES = (
-    (torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
-    (
-        torch._C._functorch.get_inplace_requires_grad_allowed,
-        torch._C._functorch.set_inplace_requires_grad_allowed,
-    ),
-    (
-        torch._C._functorch.get_single_level_autograd_function_allowed,
-        torch._C._functorch.set_single_level_autograd_function_allowed,
-    ),
-    (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
-    (torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
-    (torch._C._get_mem_efficient_sdp_enabled, torch._C._set_sdp_use_mem_efficient),
-    (torch._C._get_cudnn_sdp_enabled, torch._C._set_sdp_use_cudnn),
-    (torch._C._get_overrideable_sdp_enabled, torch._C._set_sdp_use_overrideable),
-)
 
-_LEAVING = {
-    torch._C._functorch.TransformType.Vmap: torch._C._functorch._vmap_decrement_nesting,
-    torch._C._functorch.TransformType.Grad: torch._C._functorch._grad_decrement_nesting,
-    torch._C._functorch.TransformType.Jvp: torch._C._functorch._jvp_decrement_nesting,
-    torch._C._functorch.TransformType.Functionalize: torch._C._functorch._func_decrement_nesting,
-}
+@cache
+def _switches() -> tuple[tuple[Callable[[], bool], Callable[[bool], object]], ...]:
+    """Return how to read and how to set each switch."""
+    functorch = torch._C._functorch
+    return (
+        (torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
+        (
+            functorch.get_inplace_requires_grad_allowed,
+            functorch.set_inplace_requires_grad_allowed,
+        ),
+        (
+            functorch.get_single_level_autograd_function_allowed,
+            functorch.set_single_level_autograd_function_allowed,
+        ),
+        (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
+        (torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
+        (torch._C._get_mem_efficient_sdp_enabled, torch._C._set_sdp_use_mem_efficient),
+        (torch._C._get_cudnn_sdp_enabled, torch._C._set_sdp_use_cudnn),
+        (torch._C._get_overrideable_sdp_enabled, torch._C._set_sdp_use_overrideable),
+    )
 
-_KEYS = (
-    torch._C.DispatchKey.Python,
-    torch._C.DispatchKey.PythonTLSSnapshot,
-    torch._C.DispatchKey.PythonDispatcher,
-)
-"""State that a late end of inference mode restores as it was within a trace: from then on torch
-2.11 raises an internal error for every operator."""
+
+@cache
+def _leaving() -> Mapping[object, Callable[[], object]]:
+    """Return the function that leaves a level, by the kind of its transform."""
+    functorch = torch._C._functorch
+    kinds = functorch.TransformType
+    return {
+        kinds.Vmap: functorch._vmap_decrement_nesting,
+        kinds.Grad: functorch._grad_decrement_nesting,
+        kinds.Jvp: functorch._jvp_decrement_nesting,
+        kinds.Functionalize: functorch._func_decrement_nesting,
+    }
+
+
+@cache
+def _keys() -> tuple[Any, ...]:
+    """Return the dispatch keys that a late end of inference mode sets as within a trace.
+
+    From then on torch 2.11 raises an internal error for every operator.
+    """
+    keys = torch._C.DispatchKey
+    return keys.Python, keys.PythonTLSSnapshot, keys.PythonDispatcher
 
 
 @contextlib.contextmanager
@@ -72,10 +84,10 @@ def process_state_kept() -> Generator[None]:
         RuntimeError: The body has entered a transform and not left it: its results mean nothing.
     """
     levels = torch._C._functorch.get_dynamic_layer_stack_depth()
-    switches = [(get(), put) for get, put in _SWITCHES]
+    switches = [(get(), put) for get, put in _switches()]
     hooks = torch._C._autograd._saved_tensors_hooks_is_enabled()
     inference = torch.is_inference_mode_enabled()
-    keys = [(key, torch._C._dispatch_tls_is_dispatch_key_included(key)) for key in _KEYS]
+    keys = [(key, torch._C._dispatch_tls_is_dispatch_key_included(key)) for key in _keys()]
     try:
         yield
         if torch._C._functorch.get_dynamic_layer_stack_depth() > levels:
@@ -102,7 +114,7 @@ def _leave_levels(depth: int) -> None:
     two levels off the stack for each that it undoes, and fails.
     """
     while torch._C._functorch.get_dynamic_layer_stack_depth() > depth:
-        _LEAVING[torch._C._functorch.peek_interpreter_stack().key()]()
+        _leaving()[torch._C._functorch.peek_interpreter_stack().key()]()
 
 
 def _leave_dual_level() -> None:
@@ -156,6 +168,8 @@ def outside_function_modes() -> contextlib.AbstractContextManager[object]:
 
 def outside_dispatch_modes() -> contextlib.AbstractContextManager[object]:
     """Disable modes that intercept operators in a `with` block (torch 2.11, 2.13)."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
     return _disable_current_modes()
 
 

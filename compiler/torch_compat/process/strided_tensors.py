@@ -6,6 +6,7 @@ Seen in torch 2.11 and 2.13.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ def empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
+@cache
 def reinterpret() -> Callable[..., Tensor]:
     """Return the function that makes a tensor in the memory of another.
 

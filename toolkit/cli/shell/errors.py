@@ -25,11 +25,13 @@ from ctk.compiler.errors import (
     ExportRefused,
     InstallError,
     LostAccelerator,
+    MissingTorchName,
     StorageError,
     UnsupportedPlatform,
     VerifyError,
     message_of,
 )
+from ctk.compiler.installed_torch import refusal_of
 from ctk.toolkit.case.formats.files import NEXT_STEPS
 from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
@@ -47,6 +49,7 @@ CANNOT_TELL_ERRORS = (
     CodegenUnsupported,
     InstallError,
     LostAccelerator,
+    MissingTorchName,
 )
 """Errors that are not the caller's: a fair question that cannot be answered here."""
 
@@ -68,6 +71,7 @@ def answer_of(run: Callable[[], Answer]) -> Answer:
 
 def answer_for(error: BaseException) -> Answer:
     """Return the answer for an exception of a command."""
+    error = refusal_of(error) or error
     match error:
         case CtkError():
             cannot = isinstance(error, CANNOT_TELL_ERRORS)
