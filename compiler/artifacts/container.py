@@ -37,6 +37,7 @@ from types import MappingProxyType
 
 from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
+from ctk.compiler.posix import IS_POSIX, NEW_FILE, READ
 
 ALIGNMENT = 64
 """Alignment of each member in bytes: tensors and vector loads rely on it."""
@@ -106,9 +107,8 @@ def write(
         raise StorageError(f"cannot write {path}: {problem}")
     partial.sweep(path.parent)
     temporary = partial.partial_path(path)
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        handle = os.open(temporary, flags, 0o600 if private else 0o666)
+        handle = os.open(temporary, NEW_FILE, 0o600 if private else 0o666)
         with os.fdopen(handle, "w+b") as file:
             _write_members(file, members, magic)
             file.flush()
@@ -179,6 +179,8 @@ def _chunks(file: BufferedRandom, end: int) -> Iterator[bytes]:
 
 def _sync_folder(folder: Path) -> None:
     """Make a new name survive a crash of the machine, if the file system can."""
+    if not IS_POSIX:  # no folder can be opened
+        return
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -245,7 +247,7 @@ def peek(path: Path, name: str) -> bytes | None:
 def _open_file(path: Path) -> Generator[BufferedReader]:
     """Open a regular file that is not empty; errors of the system become a ContainerError."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, READ)
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):

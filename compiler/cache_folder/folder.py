@@ -21,6 +21,7 @@ from shlex import quote
 
 from ctk.compiler.errors import StorageError
 from ctk.compiler.options.environment import cache_settings
+from ctk.compiler.posix import require_posix
 
 log = logging.getLogger("ctk.cache")
 
@@ -48,6 +49,7 @@ def private_folder(folder: Path) -> Path:
     Raises:
         StorageError: It cannot be made, or another user can change it.
     """
+    require_posix("the persistent cache")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         real = folder.resolve(strict=True)

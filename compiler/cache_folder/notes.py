@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.cache_folder.folder import cache_folder, warn_once
+from ctk.compiler.posix import NEW_FILE
 
 FILE = "notes.sqlite3"
 MOST_EVENTS, MOST_CHOICES = 500, 20_000
@@ -148,9 +149,8 @@ class Notes:
     @contextlib.contextmanager
     def _connection(self) -> Generator[sqlite3.Connection]:
         """Open the database, which is made if it is missing: private from its first moment on."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(self.path, flags, 0o600))
+            os.close(os.open(self.path, NEW_FILE, 0o600))
         if self.path.is_symlink():
             raise OSError("a link is in its place; next: remove it")
         with contextlib.closing(

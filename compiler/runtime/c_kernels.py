@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.posix import hold_in_forks
 from ctk.compiler.records import INTEGER, TEXT, record, row, sequence
 from ctk.compiler.runtime.stored_kernels import Blobs, StoredKernel
 
@@ -133,9 +134,7 @@ def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None
 _loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 _NUMBERS = itertools.count(1)
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+hold_in_forks(_lock)
 
 
 def load_library(binary: bytes | memoryview) -> Library:

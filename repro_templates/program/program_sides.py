@@ -83,7 +83,12 @@ def in_own_process(
     Args:
         timeout_seconds: With more it is killed.
         holds_too_much: Whether a process holds more memory than it may; then it is killed.
+
+    Raises:
+        CannotTell: On Windows.
     """
+    if not hasattr(os, "fork"):
+        raise CannotTell("a program in a child process needs POSIX (fork): use WSL or Linux")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "values"
         pid = os.fork()

@@ -44,6 +44,10 @@ ROOMS = (
     ),
     Room("compiler/errors.py", "Every exception of ctk."),
     Room(
+        "compiler/posix.py",
+        "The parts of POSIX that Windows lacks: a substitute where there is one, else a refusal.",
+    ),
+    Room(
         "compiler/installed_torch.py",
         "The installed torch: whether tests ran on it, and the private names that it lacks.",
     ),

@@ -16,7 +16,13 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, ExportRefused, MissingTorchName, PrecisionRefused
+from ctk.compiler.errors import (
+    CaseError,
+    ExportRefused,
+    MissingTorchName,
+    PrecisionRefused,
+    UnsupportedPlatform,
+)
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.installed_torch import missing_names_refused, refusal_of
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
@@ -165,8 +171,11 @@ def _raise_refusal(case: Case, error: BaseException) -> None:
     """Raise `CaseError` for a refusal of the target, and where Dynamo takes another way.
 
     Raises:
-        MissingTorchName: ctk cannot compile here, which is not a failure of the target.
+        MissingTorchName, UnsupportedPlatform: ctk cannot compile here, which is not a failure of
+            the target.
     """
+    if isinstance(error, UnsupportedPlatform):
+        raise error
     missing = refusal_of(error)
     if missing is not None:
         raise missing from error

@@ -29,6 +29,7 @@ PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic",
 COMPARED = ("torch", "triton", "ctk")
 MINIMUM_FREE_NBYTES = 512 << 20
 TORCH_ADVICE = 'correct TORCH_LOGS and the like until `python -c "import torch"` works'
+_NAMES = {"Darwin": "macOS"}
 REASON_LENGTH = 200
 """Most characters of torch's reason: it lists each setting that it knows."""
 
@@ -74,9 +75,12 @@ def examine() -> list[Health]:
 
 def check_python(name: str) -> Health:
     """Look at the interpreter and the platform."""
-    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    if platform.system() == "Windows":
-        return Health(name, False, detail, "Windows is not supported; use WSL or Linux")
+    system = platform.system()
+    detail = f"{platform.python_version()} on {system} {platform.machine()}"
+    if system != "Linux":
+        detail += f"; untested: no test has run on {_NAMES.get(system, system)}"
+    if system == "Windows":
+        return Health(name, False, detail, "use WSL or Linux for commands that compile")
     return Health(name, sys.version_info >= (3, 11), detail, "install Python 3.11 or newer")
 
 

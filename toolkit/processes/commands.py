@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from ctk.compiler.errors import ProgramError
+from ctk.compiler.posix import require_posix
 from ctk.toolkit.processes.groups import kill_group
 from ctk.toolkit.processes.link import report_alive
 from ctk.toolkit.processes.tree import find_carriers, kill_processes
@@ -65,7 +66,9 @@ def run_group(
 
     Raises:
         ProgramError: It cannot be started.
+        UnsupportedPlatform: On Windows.
     """
+    require_posix("a command that is ended with all that it starts")
     try:
         process = subprocess.Popen(
             list(words),

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Self
 
+from ctk.compiler.posix import require_posix
 from ctk.toolkit.processes.groups import die_with, end_group, lead_group
 from ctk.toolkit.processes.signals import restore_handlers
 
@@ -31,7 +32,11 @@ def fork_process(run: Callable[[], int], *, leads_group: bool = True) -> int:
 
     Args:
         leads_group: Whether the child leads a process group, so that Ctrl-C does not reach it.
+
+    Raises:
+        UnsupportedPlatform: On Windows.
     """
+    require_posix("a question in a child process")
     parent = os.getpid()
     with warnings.catch_warnings():
         # Python warns of other threads; those of C++ are idle here, and callers exclude the rest.

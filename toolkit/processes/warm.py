@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Self, cast
 
 from ctk.compiler.errors import CtkError
+from ctk.compiler.posix import require_posix
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.processes.closeable import Closeable
@@ -91,7 +92,12 @@ def read_tail(log: BinaryIO) -> str:
 def launch(
     module: str, *, stdin: int, stdout: int | BinaryIO, log: BinaryIO
 ) -> "subprocess.Popen[bytes]":
-    """Start a module as a warm process that leads its own session; its stderr goes to `log`."""
+    """Start a module as a warm process that leads its own session; its stderr goes to `log`.
+
+    Raises:
+        UnsupportedPlatform: On Windows.
+    """
+    require_posix("a question in a child process")
     return subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=stdin,

@@ -21,6 +21,7 @@ from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
+from ctk.compiler.posix import hold_in_forks
 from ctk.compiler.runtime.c_kernels import Library, load_library
 from ctk.compiler.usercode.process_name import process_name
 
@@ -44,9 +45,7 @@ _kept: OrderedDict[str, LoadedLibrary] = OrderedDict()
 """The functions used last, by identity. A fork waits until none of them changes."""
 
 _lock = threading.Lock()
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
+hold_in_forks(_lock)
 
 
 def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[LoadedLibrary]:

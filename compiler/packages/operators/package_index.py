@@ -37,6 +37,7 @@ from ctk.compiler.errors import (
 )
 from ctk.compiler.packages.operators.metadata import text_of
 from ctk.compiler.packages.package import manifest_of
+from ctk.compiler.posix import NEW_FILE
 from ctk.compiler.records import OBJECT, TEXT, Codec, Json, Malformed, mapping, sequence, shown
 from ctk.compiler.records import record as declare
 
@@ -167,9 +168,8 @@ class PackageIndex:
 
     def _write(self, data: Json) -> None:
         temporary = partial.partial_path(self.path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+            with os.fdopen(os.open(temporary, NEW_FILE, 0o600), "w", encoding="utf-8") as file:
                 json.dump(data, file, indent=1, allow_nan=False)
                 file.flush()
                 os.fsync(file.fileno())

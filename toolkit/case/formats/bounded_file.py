@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.posix import NO_LINK, READ, refuse_link
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
@@ -20,7 +21,8 @@ def read_bounded(path: Path, limit: int) -> bytes:
         OSError: It is missing or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        refuse_link(path)
+        descriptor = os.open(path, READ | NO_LINK)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise CaseError(f"{path.name} in {path.parent} is a link: refused") from error

@@ -17,7 +17,6 @@ synchronized, but each of their lines stays whole.
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import secrets
@@ -29,13 +28,11 @@ from shlex import quote
 
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.options.environment import shares_files
+from ctk.compiler.posix import APPENDED, IS_POSIX, NEW_FILE, lock_file, read_at, refuse_link
 from ctk.toolkit.case.formats.scrub import scrub
 
 PARTIAL = ".partial"
 """Ending of a folder or file that is still being written, or whose writer died."""
-
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_APPENDED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _ELSEWHERE = "write to another folder: --out DIR, or CTK_DUMP=DIR for dumps"
 NEXT_STEPS = {
@@ -100,11 +97,11 @@ def append_text(path: Path, text: str) -> None:
     data = scrub(text).encode("utf-8", "backslashreplace")
     make_folder(path.parent)
     with raise_storage_errors(path):
-        handle = os.open(path, _APPENDED, _file_mode())
+        refuse_link(path)
+        handle = os.open(path, APPENDED, _file_mode())
         try:
             _keep_to_owner(handle)
-            with contextlib.suppress(OSError):  # a disk without locks: there is mostly one writer
-                fcntl.flock(handle, fcntl.LOCK_EX)  # released on close
+            lock_file(handle)
             _append(handle, data)
         finally:
             os.close(handle)
@@ -295,12 +292,12 @@ def _make_folder(folder: Path) -> None:
 
 def _keep_to_owner(handle: int) -> None:
     """Restore the owner's permissions under an odd umask; `open` has set those of others."""
-    if not shares_files() and os.fstat(handle).st_mode & 0o600 != 0o600:
+    if IS_POSIX and not shares_files() and os.fstat(handle).st_mode & 0o600 != 0o600:
         os.fchmod(handle, 0o600)
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    handle = os.open(path, _NEW_FILE, _file_mode())
+    handle = os.open(path, NEW_FILE, _file_mode())
     try:
         _keep_to_owner(handle)
         _write_all(handle, data)
@@ -317,7 +314,7 @@ def _write_all(handle: int, data: bytes) -> None:
 def _append(handle: int, data: bytes) -> None:
     """Add bytes at the end; on failure the file is as long as before."""
     size = os.fstat(handle).st_size
-    is_torn = size > 0 and os.pread(handle, 1, size - 1) not in (b"\n", b"")
+    is_torn = size > 0 and read_at(handle, 1, size - 1) not in (b"\n", b"")
     try:
         _write_all(handle, b"\n" + data if is_torn else data)
     except OSError:

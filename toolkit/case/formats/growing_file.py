@@ -13,7 +13,6 @@ hold it). Without fsync, a crash of the machine may lose lines.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError, StorageError
+from ctk.compiler.posix import claim_file, require_posix
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, read_bounded
 from ctk.toolkit.case.formats.files import raise_storage_errors, storage_error
 from ctk.toolkit.processes.closeable import Closeable
@@ -120,6 +120,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def _open(path: Path, more: int) -> int:
+    require_posix(f"the journal {path}")
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | more, 0o600)
@@ -128,7 +129,7 @@ def _open(path: Path, more: int) -> int:
     except OSError as error:
         raise storage_error(path, error) from error
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        claim_file(descriptor)
     except OSError as error:
         os.close(descriptor)
         if error.errno in (errno.EACCES, errno.EAGAIN):

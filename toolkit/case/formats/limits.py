@@ -5,10 +5,8 @@ above real programs: the largest captured graphs have 20,000 nodes. Weights are 
 memory of the machine only.
 """
 
-import os
-import resource
-
 from ctk.compiler.errors import CaseError
+from ctk.compiler.posix import address_limit_nbytes, memory_of_machine
 from ctk.toolkit.processes.memory import free_nbytes
 
 GRAPH_NBYTES = 64 << 20
@@ -81,10 +79,9 @@ def memory_nbytes() -> int:
     If the system does not report free memory, all memory counts as free.
     """
     free = free_nbytes()
-    if free is None:
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return free if limit == resource.RLIM_INFINITY else min(free, limit)
+    free = memory_of_machine() if free is None else free
+    limit = address_limit_nbytes()
+    return free if limit is None else min(free, limit)
 
 
 def check_at_most(size: int, limit: int, subject: str) -> None:

@@ -16,12 +16,12 @@ users and hosts, and secrets without a recognizable form.
 
 import json
 import os
-import pwd
 import re
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
+from ctk.compiler.posix import home_of_user
 from ctk.toolkit.case.formats.plain_text import words
 
 MARK = "[secret]"
@@ -157,8 +157,5 @@ def _homes(home: str, user: str) -> tuple[str, ...]:
 
 
 def _home_of_user() -> tuple[str, ...]:
-    try:
-        home = pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:  # a container whose user has no entry
-        return (str(Path("~").expanduser()),)
-    return home, str(Path(home).resolve())
+    home = home_of_user()
+    return (str(Path("~").expanduser()),) if home is None else (home, str(Path(home).resolve()))

@@ -31,10 +31,8 @@ from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_hal
 GRACE_SECONDS = 5.0
 """How long an interrupted command may show no sign of life before it is killed."""
 
-_SENT = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
-    signal.SIGPIPE,
-)  # fmt: skip
+_SENT_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE")
+_SENT = [getattr(signal, name) for name in _SENT_NAMES if hasattr(signal, name)]
 """Signals by which others end a process, as opposed to a crash of its program."""
 
 

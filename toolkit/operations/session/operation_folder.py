@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError, count_of
 from ctk.compiler.options.choices import InputsMode
+from ctk.compiler.posix import require_posix
 from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_output_folder
@@ -81,6 +82,7 @@ def open_operation(
         CaseError: There is no such folder to resume, it is in use, or its subject is another one.
         ConfigError: The function that decides cannot be compared with that of the earlier run.
     """
+    require_posix(f"{name}, which keeps a journal,")
     started = time.monotonic()
     if options.resume:
         choice.check_resumable()
