@@ -209,7 +209,7 @@ def start_autograd() -> None:
     """
     if torch.cuda.is_available():
         return
-    with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+    with outside_dispatch_modes(), torch.inference_mode(False), torch.enable_grad():
         torch.ones((), device="cpu", requires_grad=True).mul(1).backward()
 
 
