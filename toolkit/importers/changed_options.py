@@ -16,8 +16,13 @@ from ctk.toolkit.targets import resolve_target
 logger = logging.getLogger("ctk")
 
 NOISE = (
-    "trace.", "compile_threads", "fx_graph_cache", "fx_graph_remote_cache", "force_disable_caches"
-)  # fmt: skip
+    "trace.",
+    "compile_threads",
+    "compile_worker",
+    "fx_graph_cache",
+    "fx_graph_remote_cache",
+    "force_disable_caches",
+)
 """Options that concern a machine or a run."""
 
 

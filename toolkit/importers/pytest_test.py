@@ -125,7 +125,7 @@ class TestRun:
         pytest = _pytest()
         undo = dynamo.wrap_backend_lookup(self.record_backend, self)
         arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
-        self._before = {key: value for key, (value, _) in inductor.known_options().items()}
+        self._before = inductor.option_values()
         try:
             with _restore_process_state(), _drop_output():
                 return int(pytest.main(arguments, plugins=[self]))
@@ -186,8 +186,8 @@ class TestRun:
 
     def _find_changed_options(self) -> Mapping[str, object]:
         """Return the options of Inductor that the test, its fixtures and files have set so far."""
-        now, before = inductor.known_options(), self._before
-        return {key: value for key, (value, _) in now.items() if before.get(key) != value}
+        now, before = inductor.option_values(), self._before
+        return {key: value for key, value in now.items() if before.get(key) != value}
 
 
 def _call_and_note_backward(

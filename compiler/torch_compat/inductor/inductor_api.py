@@ -20,6 +20,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
+from ctk.compiler.torch_compat.process.settings import implied, own_values
+from ctk.compiler.torch_compat.versions import release_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +136,37 @@ def wrap_error(error: Exception) -> Exception:
 
 
 def known_options() -> dict[str, tuple[object, object]]:
-    """Return each Inductor option's value and declared type."""
+    """Return the value and the declared type of each Inductor option that torch.compile takes.
+
+    From torch 2.15 it takes old names as well: `benchmark_epilogue_fusion`.
+    """
     config = _inductor("config")
     values = config.get_config_copy()
+    if release_of(torch.__version__) >= (2, 15):
+        values |= {n: _value(entry.alias) for n, entry in config._config.items() if entry.alias}
     return {name: (value, config.get_type(name)) for name, value in values.items()}
 
 
+def _value(setting: str) -> object:
+    module, _, name = setting.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def option_values() -> dict[str, object]:
+    """Return the value of each Inductor option that no other option implies."""
+    return own_values(_inductor("config"))
+
+
 def changed_options() -> dict[str, object]:
-    """Return the Inductor options that this process has changed (torch 2.11, 2.13)."""
+    """Return the Inductor options that this process has changed (torch 2.11 to 2.15)."""
+    defaults = _inductor("config")._config
+    return {n: value for n, value in option_values().items() if value != defaults[n].default}
+
+
+def implied_options(patches: Mapping[str, object]) -> frozenset[str]:
+    """Return the options that cannot change a compile with these options: others fix them."""
     config = _inductor("config")
-    values = config.get_config_copy()
-    return {n: value for n, value in values.items() if value != config._config[n].default}
+    return implied(config, {**config.get_config_copy(), **patches})
 
 
 def compile_lock() -> AbstractContextManager[object]:

@@ -18,19 +18,20 @@ MODULES = (
     INDUCTOR.removesuffix("."),
     "torch._dynamo.config",
     "torch._functorch.config",
+    "torch.compiler.config",
     "torch.fx.experimental._config",
 )
-"""Seen in torch 2.11 and 2.13; each has `get_config_copy` and `load_config`-able values."""
+"""The modules of settings that a compile reads, in torch 2.11 to 2.15; see `own_values`."""
 
 
 @contextmanager
 def set_options(settings: Mapping[str, object]) -> Generator[None]:
     """Set each name to its value inside the block; all are settings (`is_setting`)."""
-    undo: list[tuple[Any, str, object]] = []
+    holders = {name: _holder_of(name) for name in settings}
+    undo = [(owner, attribute, getattr(owner, attribute)) for owner, attribute in holders.values()]
     try:
         for name, value in settings.items():
-            owner, attribute = _holder_of(name)
-            undo.append((owner, attribute, getattr(owner, attribute)))
+            owner, attribute = holders[name]
             setattr(owner, attribute, value)
         yield
     finally:
@@ -50,7 +51,7 @@ def restore_settings() -> Generator[dict[str, object]]:
     before = {name: module.get_config_copy() for name, module in modules.items()}
     try:
         yield changed
-        changed |= _difference(before[MODULES[0]], modules[MODULES[0]].get_config_copy())
+        changed |= _difference(before[MODULES[0]], own_values(modules[MODULES[0]]))
     finally:
         for name, module in modules.items():
             for key, value in _difference(module.get_config_copy(), before[name]).items():
@@ -59,6 +60,24 @@ def restore_settings() -> Generator[dict[str, object]]:
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         os.environ.update(environment)
+
+
+def own_values(module: Any) -> dict[str, Any]:
+    """Return the values of a module of settings, without those that another setting implies.
+
+    From torch 2.15 `numerics="strict"` implies `emulate_precision_casts=True`, whatever that is set
+    to.
+    """
+    values: dict[str, Any] = module.get_config_copy()
+    fixed = implied(module, values)
+    return {name: value for name, value in values.items() if name not in fixed}
+
+
+def implied(module: Any, values: Mapping[str, object]) -> frozenset[str]:
+    """Return the settings of a module that values of others fix; none before torch 2.15."""
+    rules = {name: getattr(entry, "implies", None) for name, entry in module._config.items()}
+    chosen = (rule.get(values.get(name), ()) for name, rule in rules.items() if rule)
+    return frozenset(name for targets in chosen for name in targets)
 
 
 def is_setting(name: str) -> bool:

@@ -12,7 +12,7 @@ from torch.fx import symbolic_trace
 
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.torch_compat.inductor import inductor_freezing
+from ctk.compiler.torch_compat.inductor import inductor_steps
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.inductor.compile_record import CompileRecord
@@ -32,9 +32,15 @@ from tests.helpers.inductor_programs import (
 def sites() -> list[Site]:
     s = inductor.sites()
     single = [s.pre_grad, s.joint, s.post_grad, s.freeze, s.gm_pass, s.graph_pass]
-    steps = [inductor_freezing.before_freezing(), *inductor_freezing.freezing_steps()]
-    freezing = [step.site for step in steps]
-    return [*single, s.enter, s.exit, s.pattern_pass, *s.pattern_setup, *freezing]
+    steps = [inductor_steps.before_freezing(), *inductor_steps.steps()]
+    return [
+        *single,
+        s.enter,
+        s.exit,
+        s.pattern_pass,
+        *s.pattern_setup,
+        *(step.site for step in steps),
+    ]
 
 
 def installed_functions() -> list[object]:

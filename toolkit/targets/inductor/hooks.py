@@ -32,6 +32,7 @@ from ctk.toolkit.targets.inductor.regions import (
     report_failure,
     time_pass,
 )
+from ctk.toolkit.targets.inductor.steps import step_hooks
 
 
 @contextmanager
@@ -53,6 +54,7 @@ def _hooks(compile_record: CompileRecord) -> Iterator[Hook]:
     yield sites.partition, divert(watching, _run_partition)
     yield sites.post_grad, divert(watching, _run_post_grad)
     yield from freezing_hooks(compile_record)
+    yield from step_hooks(compile_record)
     yield sites.gm_pass, divert(watching, _run_announced)
     yield sites.graph_pass, divert(watching, _run_announced)
     yield from _region_hooks(compile_record, sites)

@@ -58,6 +58,9 @@ SWITCHES = (
     Switch("loop_ordering", "loop_ordering_after_fusion", off=False),
     Switch("split_reductions", "split_reductions", off=False),
     Switch("persistent_reductions", "triton.persistent_reductions", off=False, trace="tl."),
+    Switch("mix_order_reductions", "triton.mix_order_reduction", off=False, trace="tl."),
+    Switch("nested_reductions", "triton.nested_reduction", off=False, trace="tl."),
+    Switch("scalar_accumulators", "triton.scalar_accumulators", off=False, trace="tl."),
 )
 
 

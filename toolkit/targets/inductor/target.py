@@ -20,14 +20,14 @@ Events:
   Inductor's name for them, and their rewrites are read off their effect.
 * A match that is vetoed stays vetoed: a sibling pattern of the family does not make the same
   rewrite in its place, nor does the same pattern in a later stage.
-* Changes that no pass announces are passes called `unannounced_before_NAME` and
-  `unannounced_at_end`.
+* A pass that Inductor does not announce has the name of its function (`steps`); any other change
+  is a pass called `unannounced_before_NAME` or `unannounced_at_end`.
 * Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`, the whole graph: a vetoed
   one is interpreted. Parts of a kernel (lowerings, fusions, generated kernels, options) have ids
   of their own; see `lowering`.
 
 Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
-`torch/fx/passes/graph_transform_observer.py` of torch 2.13. torch's own bisector
+`torch/fx/passes/graph_transform_observer.py` of torch 2.13 and 2.15. torch's own bisector
 (`CompilerBisector`) asks about the same places, but recompiles once per question.
 """
 
@@ -73,6 +73,9 @@ TRIALS: tuple[Trial, ...] = (
     _of_code("max_fusion_size", 1, "lowered/fusion"),
     *(_of_code(s.option, s.off, f"lowered/{s.name}", trace=s.trace) for s in SWITCHES),
     _of_code("emulate_precision_casts", True),
+    _of_code("numerics", "strict"),
+    _of_code("strict_signed_zero", True, trace="tl."),
+    _of_code("strict_output_strides", True),
     Trial("fallback_random", True),
     _of_code("use_fast_math", False),
     _of_code("cpp.enable_unsafe_math_opt_flag", False),
@@ -151,13 +154,11 @@ class Inductor(Target):
         return config.get("freezing", inductor.known_options()["freezing"][0]) is True
 
     def trials(self, config: Options) -> Sequence[Trial]:
-        known, patches = inductor.known_options(), config_patches(config)
-
-        def is_other(trial: Trial) -> bool:
-            default = known[trial.option][0]
-            return patches.get(trial.option, default) != trial.value
-
-        return [trial for trial in TRIALS if trial.option in known and is_other(trial)]
+        patches = config_patches(config)
+        values = {**inductor.option_values(), **patches}
+        fixed = inductor.implied_options(patches)
+        names = values.keys() - fixed
+        return [t for t in TRIALS if t.option in names and values[t.option] != t.value]
 
 
 TARGET = Inductor()

@@ -13,6 +13,7 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.versions import release_of
 from ctk.toolkit.case.trust import ctk_options, inductor_options
 from ctk.toolkit.case.trust.demands import (
     HARMLESS,
@@ -22,8 +23,8 @@ from ctk.toolkit.case.trust.demands import (
     demands_of,
 )
 from ctk.toolkit.targets import TARGETS, target_names
-
-IN_LATER_TORCH_ONLY = torch.__version__ < "2.13"
+from tests.helpers.refused_options import REFUSED, is_refused
+from tests.helpers.torch_news import is_expected, is_reviewed
 
 NEEDS_TRUST = {
     "dynamo_accuracy_minifier_backend",  # writes files
@@ -57,13 +58,14 @@ def parts(declared: Any) -> set[Any]:
 def test_an_allowed_option_exists_and_has_a_type_that_can_do_no_harm(name: str) -> None:
     known = inductor.known_options()
     if name not in known:
-        assert IN_LATER_TORCH_ONLY or name == "force_disable_caches", f"torch has no {name}"
+        assert not is_expected(name), f"torch has no {name}"
         return
     kinds, table = parts(known[name][1]), allowed()[name]
     if table == "CHOICES":
         (choice,) = kinds
         assert get_origin(choice) is Literal
-        assert set(inductor_options.CHOICES[name]) <= set(get_args(choice))
+        new = set(inductor_options.CHOICES[name]) - set(get_args(choice))
+        assert not new or (release_of(torch.__version__) < (2, 15) and name == "numerics")
     elif table == "WORDS":
         assert kinds == {str}
         words, reason = inductor_options.WORDS[name]
@@ -73,6 +75,22 @@ def test_an_allowed_option_exists_and_has_a_type_that_can_do_no_harm(name: str) 
         assert known[name][1] == dict[str, dict[str, Any]]
     else:
         assert kinds <= {bool, int, float} or known[name][1] is NoneType
+
+
+@pytest.mark.skipif(not is_reviewed(), reason="the review begins with torch 2.13")
+def test_each_option_was_reviewed() -> None:
+    listed = {*allowed(), "max_autotune_gemm_backends"}
+    names = set(inductor.known_options())
+    assert not {name for name in names if name not in listed and not is_refused(name)}
+    assert not {name for name in listed if is_refused(name)}
+    refused = {name for names in REFUSED.values() for name in names}
+    assert {name for name in refused if is_expected(name)} <= names
+
+
+def test_a_refused_option_is_refused() -> None:
+    for name, (value, _) in inductor.known_options().items():
+        if is_refused(name):
+            assert not inductor_options.is_harmless(name, value), name
 
 
 def test_whatever_takes_text_a_function_or_a_list_is_refused_unless_it_is_listed() -> None:
