@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
-from ctk.compiler.torch_compat.process.settings import implied, own_values
+from ctk.compiler.torch_compat.process.settings import implied
 from ctk.compiler.torch_compat.versions import release_of
 
 
@@ -153,8 +153,8 @@ def _value(setting: str) -> object:
 
 
 def option_values() -> dict[str, object]:
-    """Return the value of each Inductor option that no other option implies."""
-    return own_values(_inductor("config"))
+    """Return the value that each Inductor option is set to, by its newest name."""
+    return _inductor("config").get_config_copy()
 
 
 def changed_options() -> dict[str, object]:

@@ -3,6 +3,8 @@
 Seen in torch 2.11 to 2.15. Left out are sorts and `eliminate_dead_code`, which compute nothing.
 """
 
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

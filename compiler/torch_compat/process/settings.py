@@ -21,7 +21,11 @@ MODULES = (
     "torch.compiler.config",
     "torch.fx.experimental._config",
 )
-"""The modules of settings that a compile reads, in torch 2.11 to 2.15; see `own_values`."""
+"""The modules of settings that a compile reads, in torch 2.11 to 2.15.
+
+Each has `get_config_copy`: the values that were set, also where another setting implies another
+value (`implied`).
+"""
 
 
 @contextmanager
@@ -51,7 +55,7 @@ def restore_settings() -> Generator[dict[str, object]]:
     before = {name: module.get_config_copy() for name, module in modules.items()}
     try:
         yield changed
-        changed |= _difference(before[MODULES[0]], own_values(modules[MODULES[0]]))
+        changed |= _difference(before[MODULES[0]], modules[MODULES[0]].get_config_copy())
     finally:
         for name, module in modules.items():
             for key, value in _difference(module.get_config_copy(), before[name]).items():
@@ -62,19 +66,11 @@ def restore_settings() -> Generator[dict[str, object]]:
         os.environ.update(environment)
 
 
-def own_values(module: Any) -> dict[str, Any]:
-    """Return the values of a module of settings, without those that another setting implies.
-
-    From torch 2.15 `numerics="strict"` implies `emulate_precision_casts=True`, whatever that is set
-    to.
-    """
-    values: dict[str, Any] = module.get_config_copy()
-    fixed = implied(module, values)
-    return {name: value for name, value in values.items() if name not in fixed}
-
-
 def implied(module: Any, values: Mapping[str, object]) -> frozenset[str]:
-    """Return the settings of a module that values of others fix; none before torch 2.15."""
+    """Return the settings of a module that values of others fix; none before torch 2.15.
+
+    There `numerics="strict"` implies `emulate_precision_casts=True` over any other value.
+    """
     rules = {name: getattr(entry, "implies", None) for name, entry in module._config.items()}
     chosen = (rule.get(values.get(name), ()) for name, rule in rules.items() if rule)
     return frozenset(name for targets in chosen for name in targets)

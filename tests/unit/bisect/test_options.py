@@ -24,6 +24,7 @@ from ctk.toolkit.targets.base import Target, Trial
 from tests.helpers.case_folders import linear_case
 from tests.helpers.inductor_faults import FAULTS
 from tests.helpers.project import ROOT
+from tests.helpers.torch_bugs import PERMUTED_KEY
 
 NAMES = "abcdefgh"
 
@@ -210,6 +211,7 @@ def test_a_planted_option_of_inductor_matters_and_no_other():
 
 
 @pytest.mark.slow
+@PERMUTED_KEY.is_needed
 def test_the_pattern_matcher_matters_to_a_wrong_pattern_of_inductor():
     program = load_program(str(ROOT / "tests/planted/inductor/permuted_key.py"))
     search = options_that_matter(failing_case(program, target="inductor"), InProcess(), print)

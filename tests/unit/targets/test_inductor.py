@@ -190,6 +190,21 @@ def test_records_form_a_chain_and_name_what_nobody_announced():
     assert numbers == sorted(set(numbers))
 
 
+def test_a_pass_that_inductor_does_not_announce_is_vetoed():
+    x, w = relu_inputs()
+    _, recorder = observe(relu_net, (x, w))
+    seen = names(recorder, changed=False)
+    assert {"pre_grad/quant_lift_up", "joint/canonicalize_aten_ir_passes"} <= set(seen)
+    assert "forward/view_to_reshape" in seen
+    assert not [name for name in seen if "unannounced" in name]
+    veto = Veto(passes=frozenset({"forward/view_to_reshape"}))
+    compiled, recorder = observe(relu_net, (x, w), veto)
+    [record] = [p for p in recorder.log.passes() if p.vetoed]
+    assert record.before is record.after
+    assert_chained(recorder)
+    torch.testing.assert_close(compiled(x, w), relu_net(x, w))
+
+
 @pytest.mark.slow
 def test_passes_over_branches_belong_to_the_whole_graph():
     with torch.no_grad():

@@ -40,8 +40,8 @@ the `dynamo_minifier` backends write files, and a name may come from any install
 TORCH_NAMESPACES = frozenset(
     words("""
     _c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native _quantized aten
-    c10d_functional debugprims export flex_lib fsdp higher_order inductor inductor_prims mkl
-    mkldnn mkldnn_prepacked onednn prim prims quantization quantized quantized_decomposed
+    c10d_functional debugprims export flex_gemm flex_lib fsdp higher_order inductor inductor_prims
+    mkl mkldnn mkldnn_prepacked onednn prim prims quantization quantized quantized_decomposed
     rngprims sparse static_runtime streams
     """)
 )

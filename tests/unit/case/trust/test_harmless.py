@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import torch
+from torch._inductor import list_mode_options
 
 from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.options.config import Config
@@ -14,6 +15,7 @@ from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.versions import release_of
+from ctk.toolkit.case.formats import plain_text
 from ctk.toolkit.case.trust import ctk_options, inductor_options
 from ctk.toolkit.case.trust.demands import (
     HARMLESS,
@@ -33,6 +35,16 @@ NEEDS_TRUST = {
     "openxla_eval",  # imports torch_xla
     "tvm",  # imports tvm
 }
+
+
+NAMESPACES_THAT_NEED_TRUST = frozenset(
+    plain_text.words("""
+    _inductor_debug _native_aot _test _torch_testing ao bucketing c10d coor cuda debug_mode_ops
+    device_mesh dist_rpc mempool metal_prepack onnx onnx_symbolic prepacked profiler rpc
+    semi_structured symm_mem torch_attn triton vulkan_prepack xnnpack
+    """)
+)
+"""Collectives, profilers, memory pools, tests, other devices, and operators no case has needed."""
 
 
 def allowed() -> dict[str, str]:
@@ -113,7 +125,7 @@ def test_no_allowed_name_sounds_like_a_place_a_process_or_a_log() -> None:
     assert not any(heard.values()), heard
 
 
-@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+@pytest.mark.parametrize("mode", list_mode_options())
 def test_a_mode_of_torch_compile_needs_no_trust(mode: str) -> None:
     assert demands_of(CodeNames("inductor", inductor_mode_options(mode))) == ()
 
@@ -150,7 +162,7 @@ def test_the_operators_of_torch_are_harmless_by_name() -> None:
     assert demands_of(CodeNames("ctk", calls=names)) == ()
     ours = {"aten", "prim", "prims", "rngprims", "quantized_decomposed", "higher_order"}
     assert ours | operators.TORCH_NAMESPACES >= TORCH_NAMESPACES
-    assert {"profiler", "symm_mem", "c10d", "_test", "onnx"}.isdisjoint(TORCH_NAMESPACES)
+    assert operators.TORCH_NAMESPACES - TORCH_NAMESPACES == NAMESPACES_THAT_NEED_TRUST
 
 
 class TestWhatTheUserSays:
