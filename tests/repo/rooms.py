@@ -40,7 +40,7 @@ ROOMS = (
     ),
     Room(
         "compiler/torch_compat",
-        "All uses of private torch names, by area of torch, each with its versions.",
+        "All uses of private torch names, by area of torch.",
     ),
     Room("compiler/errors.py", "Every exception of ctk."),
     Room(

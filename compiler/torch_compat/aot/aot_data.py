@@ -104,7 +104,7 @@ def _encode_object(value: Any) -> Json:
 def _encode_view(view: Any) -> Json:
     """Return a view that functionalization has seen: its name and its arguments.
 
-    One with symbols is None: torch does not replay a sequence that has one (torch 2.11, 2.13).
+    One with symbols is None: torch does not replay a sequence that has one.
     """
     if view.has_symbolic_inputs:
         return None

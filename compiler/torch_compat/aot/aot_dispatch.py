@@ -12,7 +12,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 
 def backend_site() -> Site:
-    """Return the call of each backend made with `aot_autograd(fw_compiler=...)` (torch 2.11, 2.13).
+    """Return the call of each backend made with `aot_autograd(fw_compiler=...)`.
 
     Its `self.kwargs` holds `fw_compiler`, `bw_compiler` and `inference_compiler`.
     """

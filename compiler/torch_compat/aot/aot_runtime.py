@@ -119,7 +119,7 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
     The backward is compiled at once, and not at the first backward pass: the data is whole when the
     block ends. Dynamo and Inductor do not compile in other threads meanwhile.
 
-    Seen in torch 2.11 and 2.13: `graph_compile.post_compile`, `AOTDispatchAutograd.post_compile`.
+    In torch: `graph_compile.post_compile`, `AOTDispatchAutograd.post_compile`.
     """
     context = torch._guards.TracingContext.try_get()
     known = 0 if context is None else len(context.guards_context.aotautograd_guards)

@@ -1,7 +1,4 @@
-"""Autograd's bookkeeping: the version counters of tensors, and hooks on saved tensors.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""Autograd's bookkeeping: the version counters of tensors, and hooks on saved tensors."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 

@@ -9,8 +9,6 @@ torch replaces an operator by simpler ones in three places, and each is wrapped 
 
 Also here: the tables that can be chosen for a trace. Decompositions in C++ before Python is called
 (`linear` -> `t`, `addmm`) are not observed.
-
-Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

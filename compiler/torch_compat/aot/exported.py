@@ -46,7 +46,7 @@ def spec_kinds_of(
     """Return for each input or output: kind, name, target, and its value if it is fixed.
 
     Kinds are those of `InputKind` and `OutputKind` in lower case, and `fixed` for a value that the
-    graph lacks. Seen in torch 2.11 and 2.13.
+    graph lacks.
     """
     return [
         ("fixed", spec.arg.name, spec.target, spec.arg.value)
@@ -88,14 +88,14 @@ def symbol_ranges(mode: Any) -> dict[str, tuple[int, int | None]]:
 
 
 def guard_expressions(mode: Any, known: int = 0) -> list[Any]:
-    """Return assumptions on sizes besides ranges (sympy), after the first `known` (2.11, 2.13)."""
+    """Return assumptions on sizes besides ranges (sympy), after the first `known`."""
     env = mode.shape_env
     return [] if env is None else [guard.expr for guard in env.guards[known:]]
 
 
 @contextlib.contextmanager
 def wrappers_noted(mode: Any) -> Generator[Callable[[], Iterator[str]]]:
-    """Trace inside; yields a function of AOTAutograd's work around the graph (2.11, 2.13).
+    """Trace inside; yields a function of AOTAutograd's work around the graph.
 
     The work is empty if a call of the program is just a call of the graph.
     """
@@ -126,7 +126,7 @@ def sizes_that_vary(
 
     The model may fix a size, except a marked one.
 
-    Seen in torch 2.11 and 2.13: `ShapesCollection`, `Dim.DYNAMIC`, and Dynamo's attributes of
+    In torch: `ShapesCollection`, `Dim.DYNAMIC`, and Dynamo's attributes of
     tensors (`_dynamo_dynamic_indices`, `_dynamo_weak_dynamic_indices`, `_dynamo_dynamic_range`).
     """
     from torch.export import Dim

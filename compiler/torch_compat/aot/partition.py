@@ -1,7 +1,4 @@
-"""Facts of joint graphs for a partitioner: symbols, effects, descriptions, settings.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""Facts of joint graphs for a partitioner: symbols, effects, descriptions, settings."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -148,7 +145,7 @@ def empty_rng_state(device: str | None, like: object) -> torch.Tensor:
 
 @contextlib.contextmanager
 def torch_budget(budget: float) -> Generator[None]:
-    """Set the memory budget of torch's own partitioner, to compare with (torch 2.11, 2.13)."""
+    """Set the memory budget of torch's own partitioner, to compare with."""
     config: Any = importlib.import_module("torch._functorch.config")
     with config.patch(activation_memory_budget=budget):
         yield

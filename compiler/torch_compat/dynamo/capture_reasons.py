@@ -78,7 +78,7 @@ class Collected:
 def collect_reasons(found: Collected) -> Generator[None]:
     """Collect in `found`, until the block ends, why Dynamo leaves code uncompiled.
 
-    Seen in torch 2.11 and 2.13: `torch._dynamo.convert_frame.CatchErrorsWrapper`,
+    In torch: `torch._dynamo.convert_frame.CatchErrorsWrapper`,
     `ConvertFrameAssert`, `torch._dynamo.exc.Unsupported`. Where a result does not say why its frame
     was skipped (older torch), the exception that asked for it does; where there is none, there was
     no operation.
@@ -131,7 +131,7 @@ def collect_reasons(found: Collected) -> Generator[None]:
 
 
 def switched_off_by() -> str:
-    """Return why Dynamo compiles nothing at all; empty if it does (torch 2.11 and 2.13)."""
+    """Return why Dynamo compiles nothing at all; empty if it does."""
     for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"):
         if os.environ.get(name) == "1":
             return f"the variable {name}=1"

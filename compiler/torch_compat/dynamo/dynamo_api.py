@@ -1,4 +1,4 @@
-"""Dynamo: where it finds its backends, and its exceptions (torch 2.11, 2.13)."""
+"""Dynamo: where it finds its backends, and its exceptions."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -95,7 +95,7 @@ def wrap_backend_calls(wrap: Callable[[Any], Callable[..., Any]]) -> Callable[[]
     """Let Dynamo compile each graph with `wrap(backend)`; return the undo function.
 
     Compiled functions keep the backend of the program, so that they are pickled, copied, compared
-    and inspected as without the hook (torch 2.11, 2.13). The patched class is imported by the first
+    and inspected as without the hook. The patched class is imported by the first
     lookup: a process that is importing `torch._dynamo` cannot import it yet.
     """
     undo, active = ExitStack(), [True]
@@ -179,13 +179,13 @@ class BackendWrappers:
 
 
 def inductor_mode_options(mode: str) -> dict[str, object]:
-    """Return the Inductor options that a `mode` of torch.compile stands for (torch 2.11, 2.13)."""
+    """Return the Inductor options that a `mode` of torch.compile stands for."""
     inductor: Any = importlib.import_module("torch._inductor")
     return dict(inductor.list_mode_options(mode))
 
 
 def mark_symbolic(tensor: torch.Tensor, dimensions: Sequence[int]) -> None:
-    """Let Dynamo capture dimensions of an input with symbolic sizes if it can (2.11, 2.13)."""
+    """Let Dynamo capture dimensions of an input with symbolic sizes if it can."""
     module: Any = importlib.import_module("torch._dynamo")
     for dimension in dimensions:
         module.maybe_mark_dynamic(tensor, dimension)
@@ -203,7 +203,7 @@ def control_flow() -> tuple[type[BaseException], ...]:
 
 
 def fallbacks() -> tuple[type[Exception], ...]:
-    """Return the exceptions of a backend for which Dynamo runs the graph in eager (2.11, 2.13)."""
+    """Return the exceptions of a backend for which Dynamo runs the graph in eager."""
     exc: Any = importlib.import_module("torch._dynamo.exc")
     return tuple(getattr(exc, "exceptions_allowed_to_be_fallback", ()))
 
@@ -224,7 +224,7 @@ def use_one_thread() -> None:
 
 
 def _guard_managers() -> Iterator[Any]:
-    """Yield the guards of all code that Dynamo has compiled (torch 2.11, 2.13)."""
+    """Yield the guards of all code that Dynamo has compiled."""
     frames: Any = importlib.import_module("torch._dynamo.convert_frame")
     find_entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
     for reference in frames.input_codes.seen:
@@ -270,7 +270,7 @@ def parameters_as_attributes() -> AbstractContextManager[object]:
     """Let Dynamo make a module's tensors attributes of the graph, if gradients are off.
 
     Like Inductor's `freezing`. Dynamo reads the setting of the process, not the options of
-    `torch.compile`. Seen in torch 2.11 and 2.13: `is_parameter_freezing`.
+    `torch.compile`. In torch: `is_parameter_freezing`.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     return config.patch(freezing=True)
@@ -342,5 +342,5 @@ def _in_disguise(function: Callable[..., Any], made: Any) -> Callable[..., Any]:
 
 
 def capture_data_dependent_sizes() -> None:
-    """Capture operators whose results have sizes that the data tell (torch 2.11, 2.13)."""
+    """Capture operators whose results have sizes that the data tell."""
     torch._dynamo.config.capture_dynamic_output_shape_ops = True

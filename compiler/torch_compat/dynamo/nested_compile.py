@@ -79,7 +79,7 @@ def _swapping(compile_ours: Callable[..., None], inputs: Sequence[object]) -> Ca
 
 
 def _compiler(backend: Any, options: dict[str, Any] | None) -> Callable[..., Any]:
-    """Return the function of a graph and inputs that `torch.compile` makes (torch 2.11, 2.13)."""
+    """Return the function of a graph and inputs that `torch.compile` makes."""
     if backend == "inductor":
         return torch._TorchCompileInductorWrapper(None if options else "default", options, None)
     return torch._TorchCompileWrapper(backend, None, options, None)

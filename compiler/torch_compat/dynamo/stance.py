@@ -20,7 +20,7 @@ import torch
 def eager_stance() -> Generator[None]:
     """Let everything that the program has compiled run in eager inside the block.
 
-    Seen in torch 2.11 and 2.13: `torch._higher_order_ops.utils._set_compilation_env`, which is
+    In torch: `torch._higher_order_ops.utils._set_compilation_env`, which is
     entered around each compile of a higher-order operator.
     """
     owner: Any = importlib.import_module("torch._higher_order_ops.utils")

@@ -1,7 +1,4 @@
-"""Where Dynamo found the tensors of a graph, their static addresses, guards on their identity.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""Where Dynamo found the tensors of a graph, their static addresses, guards on their identity."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 

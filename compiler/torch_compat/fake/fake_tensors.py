@@ -1,4 +1,4 @@
-"""Fake tensors, symbolic sizes and dispatch modes (torch 2.11, 2.13)."""
+"""Fake tensors, symbolic sizes and dispatch modes."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -38,7 +38,7 @@ def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
 
 
 def is_fake(value: object) -> bool:
-    """Return whether a value is a FakeTensor: it has a shape and no numbers (torch 2.11, 2.13)."""
+    """Return whether a value is a FakeTensor: it has a shape and no numbers."""
     return isinstance(value, _fakes().FakeTensor)
 
 
@@ -74,7 +74,7 @@ def inputs_of_trace(inputs: Sequence[object]) -> list[object]:
     Dynamo gives its backend real tensors, and records their symbolic sizes. A trace makes fake
     tensors of them; the results here are the same objects.
 
-    Seen in torch 2.11 and 2.13: `TracingContext.tensor_to_context`, as `process_inputs` reads it.
+    In torch: `TracingContext.tensor_to_context`, as `process_inputs` reads it.
     """
     context = _guards().TracingContext.try_get()
     if context is None or context.fake_mode is None or not any(map(is_symbolic, inputs)):
@@ -115,7 +115,7 @@ def fake_compute(mode: Any) -> Generator[None]:
 
 
 def unbound_symbols(mode: Any) -> AbstractContextManager[object]:
-    """Let operators make symbols that no node of a traced graph binds (torch 2.11, 2.13).
+    """Let operators make symbols that no node of a traced graph binds.
 
     A later trace with the same shapes would miss them otherwise: of `item`, an int of `while_loop`.
     """
@@ -201,7 +201,7 @@ def static_like(tensor: torch.Tensor, mode: Any) -> torch.Tensor:
 def without_log(name: str = "torch._subclasses.fake_tensor") -> Generator[None]:
     """Say nothing of calls that fake tensors (or their symbols) refuse: the caller expects it.
 
-    Seen in torch 2.11 and 2.13: the loggers of these modules have their names.
+    In torch: the loggers of these modules have their names.
     """
     log = logging.getLogger(name)
     was_disabled, log.disabled = log.disabled, True
@@ -216,7 +216,7 @@ def guards_hold(mode: Any, fakes: Sequence[torch.Tensor], tensors: Sequence[torc
 
     An assumption of a compile (`int(size)`) is a guard: other sizes recompile.
 
-    Seen in torch 2.11 and 2.13: `SymNode._expr` (before replacements), `ShapeEnv.guards`.
+    In torch: `SymNode._expr` (before replacements), `ShapeEnv.guards`.
     """
     known: dict[Any, int] = {}
     for fake, tensor in zip(fakes, tensors, strict=True):
@@ -281,7 +281,7 @@ class Unbacked:
 
     @staticmethod
     def configured() -> "Unbacked":
-        """Return those of Dynamo's config; `fullgraph=True` allows both (torch 2.11, 2.13)."""
+        """Return those of Dynamo's config; `fullgraph=True` allows both."""
         config = importlib.import_module("torch._dynamo.config")
         return Unbacked(config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops)
 
@@ -349,7 +349,7 @@ def _symbol(env: Any, known: dict[str, tuple[Any, Any]], name: str, hint: int) -
 
 
 def new_symbol(env: Any, name: str, hint: int) -> tuple[Any, Any]:
-    """Return a new symbol of a ShapeEnv (sympy), and its source (torch 2.11, 2.13)."""
+    """Return a new symbol of a ShapeEnv (sympy), and its source."""
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
     return env.create_symbol(hint, source, dynamic_dim=shapes.DimDynamic.DYNAMIC), source
@@ -382,7 +382,7 @@ def _symbolic_context(
 
 
 def size_expression(value: Any) -> Any:
-    """Return the sympy expression of a SymInt (torch 2.11, 2.13); any other value as it is."""
+    """Return the sympy expression of a SymInt; any other value as it is."""
     return value.node.expr if isinstance(value, torch.SymInt) else value
 
 

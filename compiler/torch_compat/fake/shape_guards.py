@@ -12,8 +12,6 @@ a few known functions; nothing of it is ever executed as Python.
 
 Source: torch's own cache (`ShapeEnv.produce_guards_expression`), which stores Python and evaluates
 it; a guard on a symbol that the inputs do not give is left out there, and refused here.
-
-Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

@@ -49,7 +49,7 @@ class SizeSymbols:
     def running(self) -> Generator[None]:
         """Run operators on tensors that have these symbols, composite ones in Python.
 
-        Seen in torch 2.11 and 2.13: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses
+        In torch: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses
         symbols.
         """
         from torch._dispatch.python import enable_python_dispatcher
@@ -80,7 +80,7 @@ def size_symbols() -> SizeSymbols:
     class Asked(shapes.ShapeEnv):
         """A ShapeEnv that replaces no symbols.
 
-        Seen in torch 2.11 and 2.13: `SymNode.evaluate` calls `evaluate_expr` for each `bool(...)`
+        In torch: `SymNode.evaluate` calls `evaluate_expr` for each `bool(...)`
         and `int(...)` of a symbolic value; `_suppress_guards_tls` suppresses the record.
         """
 

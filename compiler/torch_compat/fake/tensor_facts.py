@@ -102,7 +102,7 @@ def describe_inputs(
 
 
 def _range(name: str, value: Any) -> str:
-    """Return the range of a symbol (torch 2.11, 2.13: `ShapeEnv.var_to_range`)."""
+    """Return the range of a symbol (`ShapeEnv.var_to_range`)."""
     env = value.node.shape_env
     known = env.var_to_range.get(value.node.expr)
     bounds = "" if known is None else f"{known.lower}..{known.upper}"

@@ -1,6 +1,6 @@
 """Arguments of calls: filled in by the schemas of operators; their names, types and defaults.
 
-Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`, `FunctionSchema`, `Argument`,
+In torch: `torch._C._jit_get_schemas_for_operator`, `FunctionSchema`, `Argument`,
 whose `real_type` distinguishes `SymInt`, types of elements, layouts and memory formats from `int`.
 """
 

@@ -4,7 +4,7 @@ Every call reaches the replacement: from eager, from compiled code, inside contr
 backward pass. An operator without a kernel of its own (`CompositeImplicitAutograd`) is left alone,
 because a compiler never sees it.
 
-Seen in torch 2.11 and 2.13: `torch.library.get_kernel`, `Library.impl(with_keyset=True)`.
+In torch: `torch.library.get_kernel`, `Library.impl(with_keyset=True)`.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

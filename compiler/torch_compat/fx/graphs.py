@@ -1,7 +1,4 @@
-"""FX graphs: lazy modules, calling conventions, replacement hooks, nested values.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""FX graphs: lazy modules, calling conventions, replacement hooks, nested values."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -65,13 +62,13 @@ def preserve_traces() -> AbstractContextManager[None]:
 
 
 def boxed(call: Boxed) -> Boxed:
-    """Mark a callable as taking one list of inputs and clearing it. Seen in torch 2.11, 2.13."""
+    """Mark a callable as taking one list of inputs and clearing it."""
     cast(Any, call)._boxed_call = True
     return call
 
 
 def copy_codegen(source: Graph, target: Graph) -> None:
-    """Give `target` the calling convention (pytrees in and out) of `source` (torch 2.11, 2.13)."""
+    """Give `target` the calling convention (pytrees in and out) of `source`."""
     target.set_codegen(source._codegen)
 
 
@@ -123,7 +120,7 @@ def has_hooks(module: torch.nn.Module) -> bool:
 
 
 def spec_text(spec: Any) -> str:
-    """Return a nesting as JSON (torch 2.11, 2.13).
+    """Return a nesting as JSON.
 
     Raises:
         NotImplementedError: A class in it has no serialized name.
@@ -165,7 +162,7 @@ def places_of(spec: Any) -> list[str]:
 
 
 def keywords_of(spec: Any) -> list[str]:
-    """Return the keywords of a call from the nesting of `(args, kwargs)` (torch 2.11, 2.13)."""
+    """Return the keywords of a call from the nesting of `(args, kwargs)`."""
     children = spec.children() if hasattr(spec, "children") else spec.children_specs
     return list(children[1].context)
 
@@ -173,7 +170,7 @@ def keywords_of(spec: Any) -> list[str]:
 def convention_of(graph: Graph) -> str:
     """Return how a graph wants its inputs and gives its outputs, if not one by one; else nothing.
 
-    Seen in torch 2.11 and 2.13: `PyTreeCodeGen.pytree_info` of exported graphs.
+    In torch: `PyTreeCodeGen.pytree_info` of exported graphs.
     """
     info = getattr(graph._codegen, "pytree_info", None)
     if info is None:

@@ -5,7 +5,7 @@
 
 A module registers an operator if its text calls one of torch's ways to register one, and has the
 operator's name or schema as a string. Importing such a module of torch is harmless, so that the
-name alone, from any file, may ask for it. Seen in torch 2.11 and 2.13.
+name alone, from any file, may ask for it.
 """
 
 import importlib

@@ -23,7 +23,7 @@ from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
 
 @contextmanager
 def register_once() -> Generator[None]:
-    """Pass over definitions and kernels that are there already. Seen in torch 2.11 and 2.13."""
+    """Pass over definitions and kernels that are there already."""
     library = torch.library.Library
     with (
         wrap_site(Site(library, "__init__"), _make),

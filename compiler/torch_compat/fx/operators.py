@@ -1,7 +1,4 @@
-"""Operators and functions: names, schemas, declarations; the dispatch keys of a tensor.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""Operators and functions: names, schemas, declarations; the dispatch keys of a tensor."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -142,7 +139,7 @@ def kind_of(target: object) -> str | None:
 
 
 def qualified_name_of(target: Any) -> str:
-    """Return `aten::add.Tensor` for an overload, `aten::add` for a packet (torch 2.11, 2.13)."""
+    """Return `aten::add.Tensor` for an overload, `aten::add` for a packet."""
     if kind_of(target) == "packet":
         return str(target._qualified_op_name)
     # `OpOverload.name()` leaves out `.default`.
@@ -205,7 +202,7 @@ def is_dispatcher_op(target: Any) -> bool:
 def higher_order_op(name: str) -> object | None:
     """Return `torch.ops.higher_order.<name>`, importing torch's own module that registers it.
 
-    Seen in torch 2.11 and 2.13: `torch._higher_order_ops` imports most of them; 2.13 imports
+    In torch: `torch._higher_order_ops` imports most of them; 2.13 imports
     `register_hook` when Dynamo first needs it, and both the launches of Triton kernels.
     """
     importlib.import_module("torch._higher_order_ops")
@@ -225,7 +222,7 @@ def custom_op_module(qualified: str) -> str | None:
 def _user_function(qualified: str) -> object:
     """Return the user's function of a `custom_op` or a `triton_op`; None for other operators.
 
-    Torch wraps that of a `triton_op`, and registers it as the fake kernel too (torch 2.11, 2.13).
+    Torch wraps that of a `triton_op`, and registers it as the fake kernel too.
     """
     definition = torch._library.custom_ops.OPDEFS.get(qualified)
     own = getattr(definition, "_init_fn", None)
@@ -236,7 +233,7 @@ def _user_function(qualified: str) -> object:
 def registering_file(qualified: str) -> str | None:
     """Return the Python file that defined an operator (`mylib::f`), if torch remembers it.
 
-    Seen in torch 2.11 and 2.13: the function of a `torch.library.custom_op`; for a
+    In torch: the function of a `torch.library.custom_op`; for a
     `torch.library.Library` the `registered at FILE.py:LINE` of `torch._C._dispatch_dump`; for an
     operator of C++ the file of its fake implementation, which usually loads the library.
     """
@@ -252,7 +249,7 @@ def registering_file(qualified: str) -> str | None:
 
 
 def _file_of_fake(qualified: str) -> str | None:
-    """Return the file of `torch.library.register_fake` for an operator (torch 2.11, 2.13)."""
+    """Return the file of `torch.library.register_fake` for an operator."""
     fake = _fake_of(qualified)
     return fake.source.rpartition(":")[0] if fake is not None else None
 
@@ -263,7 +260,7 @@ def _fake_of(qualified: str) -> Any:
 
 
 def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
-    """Return position and name of the arguments that an overload writes to (torch 2.11, 2.13)."""
+    """Return position and name of the arguments that an overload writes to."""
     arguments = enumerate(target._schema.arguments)
     written = ((at, arg) for at, arg in arguments if arg.alias_info and arg.alias_info.is_write)
     return tuple((at, str(arg.name)) for at, arg in written)
@@ -304,7 +301,7 @@ def argument_names(ns: str, operator: str) -> list[str]:
 
 
 def dispatch_key_set(tensor: torch.Tensor) -> int:
-    """Return the dispatch keys of a tensor as torch's own files hold them (2.11, 2.13)."""
+    """Return the dispatch keys of a tensor as torch's own files hold them."""
     keys: Any = torch._C._dispatch_keys(tensor)
     return int(keys.raw_repr())
 

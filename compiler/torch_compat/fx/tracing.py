@@ -1,7 +1,6 @@
 """Trace a function to an ATen graph: forward, or forward and backward.
 
 The first placeholders are the arguments, real or fake. May be called while a compile is under way.
-Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

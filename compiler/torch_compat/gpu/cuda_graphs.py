@@ -4,7 +4,7 @@
 generator without its numbers when a capture fails; here all three are restored, so that a graph
 without a capture runs as before.
 
-Source: `torch/cuda/graphs.py` (2.11 to 2.13), and the care for cuBLAS's workspaces from
+Source: `torch/cuda/graphs.py`, and the care for cuBLAS's workspaces from
 `torch/_inductor/cudagraph_trees.py` (`clear_cublas_manager`).
 """
 

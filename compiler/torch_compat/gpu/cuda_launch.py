@@ -111,7 +111,7 @@ def _check(error: int, name: str) -> None:
 
 
 def current_stream(device: int) -> int:
-    """Return the stream that torch works on, as a number (seen in torch 2.11 and 2.13)."""
+    """Return the stream that torch works on, as a number."""
     return torch._C._cuda_getCurrentRawStream(device)
 
 

@@ -1,7 +1,4 @@
-"""Inductor: the compile, its options, and the places where it announces its passes.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""Inductor: the compile, its options, and the places where it announces its passes."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -131,7 +128,7 @@ def compile_graph(
 
 
 def wrap_error(error: Exception) -> Exception:
-    """Return an exception in Inductor's wrapper, which Dynamo raises to the user (2.11, 2.13)."""
+    """Return an exception in Inductor's wrapper, which Dynamo raises to the user."""
     return _inductor("exc").InductorError(error, None).with_traceback(error.__traceback__)
 
 
@@ -158,7 +155,7 @@ def option_values() -> dict[str, object]:
 
 
 def changed_options() -> dict[str, object]:
-    """Return the Inductor options that this process has changed (torch 2.11 to 2.15)."""
+    """Return the Inductor options that this process has changed."""
     defaults = _inductor("config")._config
     return {n: value for n, value in option_values().items() if value != defaults[n].default}
 
@@ -170,7 +167,7 @@ def implied_options(patches: Mapping[str, object]) -> frozenset[str]:
 
 
 def compile_lock() -> AbstractContextManager[object]:
-    """Return the re-entrant lock under which Dynamo and Inductor compile (torch 2.11, 2.13)."""
+    """Return the re-entrant lock under which Dynamo and Inductor compile."""
     return importlib.import_module("torch._dynamo.convert_frame").compile_lock
 
 
@@ -187,12 +184,12 @@ def is_pattern_pass(owner: object) -> bool:
 
 
 def is_lowering_entry(entry: object) -> bool:
-    """Return whether a pattern's replacement is a node that only Inductor can run (2.11, 2.13)."""
+    """Return whether a pattern's replacement is a node that only Inductor can run."""
     return isinstance(entry, _inductor("pattern_matcher").LoweringPatternEntry)
 
 
 def is_handler_entry(entry: object) -> bool:
-    """Return whether a pattern runs a handler, which may decline (torch 2.11, 2.13)."""
+    """Return whether a pattern runs a handler, which may decline."""
     return isinstance(entry, _inductor("pattern_matcher").GraphPatternEntry)
 
 
@@ -209,19 +206,19 @@ def is_true(check: object) -> bool:
 
 
 def records_cuda_graphs() -> bool:
-    """Return whether the compile at hand ends in CUDA graphs (torch 2.11, 2.13)."""
+    """Return whether the compile at hand ends in CUDA graphs."""
     return torch.cuda.is_initialized() and bool(_inductor("config").triton.cudagraphs)
 
 
 def donated_inputs() -> frozenset[int]:
-    """Return the inputs of the graph at hand whose memory Inductor may reuse (torch 2.11, 2.13)."""
+    """Return the inputs of the graph at hand whose memory Inductor may reuse."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     return frozenset(getattr(metadata, "bw_donated_idxs", None) or ())
 
 
 def generated_source(compiled: object) -> str | None:
-    """Return the source that Inductor generated for a graph, if it did (torch 2.11, 2.13)."""
+    """Return the source that Inductor generated for a graph, if it did."""
     source = getattr(compiled, "source_code", None)
     return source if isinstance(source, str) else None
 
@@ -280,7 +277,7 @@ def compile_without_threads() -> None:
 
 
 def torch_bisector() -> Callable[[Callable[[], bool]], Any]:
-    """Return torch's own bisector, which calls a test again and again (torch 2.11, 2.13)."""
+    """Return torch's own bisector, which calls a test again and again."""
     return _inductor("compiler_bisector").CompilerBisector.do_bisect
 
 
@@ -296,20 +293,20 @@ def cache_folder() -> str:
 def write_aot_package(
     program: torch.export.ExportedProgram, path: str, options: Mapping[str, object] | None = None
 ) -> None:
-    """Compile an exported program into Inductor's package (torch 2.11, 2.13)."""
+    """Compile an exported program into Inductor's package."""
     configs = dict(options or {})
     torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=configs)
 
 
 def load_aot_package(path: str) -> Callable[..., Any]:
-    """Load Inductor's package (torch 2.11, 2.13)."""
+    """Load Inductor's package."""
     return torch._inductor.aoti_load_package(path)
 
 
 def share_constants(package: Any, tensors: Mapping[str, torch.Tensor]) -> None:
     """Let a loaded package read and write tensors of the caller in place of its own constants.
 
-    It keeps no reference to them. Names that it does not have are left out (torch 2.11, 2.13).
+    It keeps no reference to them. Names that it does not have are left out.
     """
     names = set(package.get_constant_fqns())
     shared = {name: tensor.detach() for name, tensor in tensors.items() if name in names}
@@ -318,12 +315,12 @@ def share_constants(package: Any, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def outside_tracing() -> AbstractContextManager[object]:
-    """Leave the compile of Dynamo inside the block: torch.export begins its own (2.11, 2.13)."""
+    """Leave the compile of Dynamo inside the block: torch.export begins its own."""
     return torch._guards.tracing(None)
 
 
 def cached_backend() -> Callable[..., Any]:
-    """Return Inductor as a backend with its caches on (seen in torch 2.11 and 2.13)."""
+    """Return Inductor as a backend with its caches on."""
     _inductor("config").fx_graph_cache = True
     importlib.import_module("torch._functorch.config").enable_autograd_cache = True
     return _inductor("compile_fx").compile_fx

@@ -45,7 +45,7 @@ class LoweringSites:
 
 
 def lowering_sites() -> LoweringSites:
-    """Return the places to wrap. Seen in torch 2.11 and 2.13."""
+    """Return the places to wrap."""
     graph = _inductor("graph").GraphLowering
     scheduler = _inductor("scheduler").Scheduler
     cpp = _inductor("codegen.cpp").CppScheduling
@@ -118,7 +118,7 @@ def outputs(nodes: Sequence[Any], arguments: Sequence[Any]) -> tuple[Buffer, ...
 
     Args:
         arguments: As of `pointers`. A Triton kernel adds its own buffers to those of the graph only
-            after it was defined (torch 2.11, 2.13).
+            after it was defined.
     """
     graph = _inductor("virtualized").V.graph
     local: set[str] = set()

@@ -1,7 +1,4 @@
-"""Tell processes that Inductor starts for itself from those of the user's program.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""Tell processes that Inductor starts for itself from those of the user's program."""
 
 import inspect
 import subprocess

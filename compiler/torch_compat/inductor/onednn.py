@@ -1,7 +1,4 @@
-"""oneDNN: the abilities of this machine, and torch's operators around its kernels.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""oneDNN: the abilities of this machine, and torch's operators around its kernels."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
@@ -57,7 +54,7 @@ def convolution_binary() -> Any:
 
 
 def packed_linear_weight(weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight as oneDNN's products like it: an opaque tensor (torch 2.11, 2.13)."""
+    """Return a weight as oneDNN's products like it: an opaque tensor."""
     return torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
 
@@ -105,7 +102,7 @@ def qlinear() -> Any:
 
 
 def qlinear_dynamic() -> Any:
-    """Return the same for a scale and a zero point of `x` that are tensors (torch 2.11, 2.13)."""
+    """Return the same for a scale and a zero point of `x` that are tensors."""
     return torch.ops.onednn.qlinear_pointwise.tensor
 
 
@@ -115,7 +112,7 @@ def qconvolution() -> Any:
 
 
 def pack_qlinear() -> Any:
-    """Return `(weight, x_shape)`: packs a weight [outputs, inputs] (torch 2.11, 2.13)."""
+    """Return `(weight, x_shape)`: packs a weight [outputs, inputs]."""
     return torch.ops.onednn.qlinear_prepack.default
 
 

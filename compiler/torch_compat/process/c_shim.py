@@ -12,7 +12,7 @@ import torch
 
 
 def name_and_overload_of(operator: Any) -> tuple[str, str]:
-    """Return `("aten::add", "Tensor")`; the overload `default` is empty (torch 2.11, 2.13)."""
+    """Return `("aten::add", "Tensor")`; the overload `default` is empty."""
     return str(operator._schema.name), str(operator._schema.overload_name)
 
 

@@ -1,6 +1,6 @@
 """Compile without the caches of earlier compiles, which would hide its time.
 
-Read private names: `torch._inductor.utils.fresh_cache` (torch 2.11, 2.13): a new folder of compiled
+Read private names: `torch._inductor.utils.fresh_cache`: a new folder of compiled
 code, and empty caches in this process. Sympy's cache of simplified expressions is emptied as well,
 and the persistent cache of ctk is not used (`CTK_CACHE`).
 """

@@ -7,8 +7,6 @@
 Memory outside of a tensor differs from run to run, so a kernel that reads it fails at random; with
 a guard it fails always. The storage of a guarded tensor begins and ends with the tensor, as without
 a guard, but it cannot be resized: see `is_resize_refused`.
-
-Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

@@ -1,6 +1,6 @@
 """Process groups, as functional collectives look them up by name; stand-ins for groups of others.
 
-Seen in torch 2.11 and 2.13: the table of names holds weak references, and `FakeProcessGroup` copies
+In torch: the table of names holds weak references, and `FakeProcessGroup` copies
 the data of its own rank in place of that of the others.
 """
 

@@ -11,8 +11,6 @@ for aten::equal"). Restored: levels of functorch, the level and the switch of fo
 differentiation, the permission of hooks on saved tensors, the kernels of attention, dispatch keys
 of Python, inference mode (when the body raises). Grad mode, autocast, determinism and the default
 dtype are the modes of a case instead.
-
-Seen in torch 2.11 and 2.13.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -78,7 +76,7 @@ def _keys() -> tuple[Any, ...]:
 def process_state_kept() -> Generator[None]:
     """Run the body, then leave every transform that it left on, and put its switches back.
 
-    Seen in torch 2.11 and 2.13: Dynamo leaves the levels of a frame that raised in this way.
+    In torch: Dynamo leaves the levels of a frame that raised in this way.
 
     Raises:
         RuntimeError: The body has entered a transform and not left it: its results mean nothing.
@@ -127,7 +125,7 @@ def _leave_dual_level() -> None:
 def _leave_inference_mode(error: BaseException) -> None:
     """Leave the regions that a graph entered before it raised.
 
-    Seen in torch 2.11 and 2.13: the node `_enter_inference_mode` gives a guard, which leaves the
+    In torch: the node `_enter_inference_mode` gives a guard, which leaves the
     region when it is freed: with the traceback, much later, and grad mode goes with it.
     """
     guards = [each for frame in _frames_of(error) for each in _guards_in(frame)]
@@ -167,7 +165,7 @@ def outside_function_modes() -> contextlib.AbstractContextManager[object]:
 
 
 def outside_dispatch_modes() -> contextlib.AbstractContextManager[object]:
-    """Disable modes that intercept operators in a `with` block (torch 2.11, 2.13)."""
+    """Disable modes that intercept operators in a `with` block."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()

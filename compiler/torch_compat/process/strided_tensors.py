@@ -1,7 +1,4 @@
-"""New tensors of given strides, with little overhead, and tensors in the memory of others.
-
-Seen in torch 2.11 and 2.13.
-"""
+"""New tensors of given strides, with little overhead, and tensors in the memory of others."""
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 

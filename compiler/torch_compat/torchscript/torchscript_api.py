@@ -1,6 +1,6 @@
 """TorchScript: the private names of `torch.jit`, and its passes over frozen graphs, one by one.
 
-Seen in torch 2.11 and 2.13: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`, which
+In torch: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`, which
 `torch.jit.freeze` runs.
 """
 
