@@ -18,7 +18,8 @@ BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
 WORKERS ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
-PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifacts dispatch)
+PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifacts cache_folder codegen execution fx \
+  importers lowering packages partition pipeline targets torch_compat repro/test_hard_repros.py watch/test_whole_call.py)
 BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help

@@ -39,6 +39,10 @@ def fixed_seeds() -> None:
     """Give each test the same random numbers, whatever ran before it."""
     import torch
 
+    from ctk.compiler.torch_compat.process.process_state import start_autograd
+
+    start_autograd()  # before the first fake tensors, as in a process of ctk
+
     random.seed(SEED)
     torch.manual_seed(SEED)
 

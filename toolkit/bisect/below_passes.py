@@ -29,6 +29,7 @@ class Scene:
         part: The wrong kernel; None if it is not known.
         wrong: Name of the first wrong node, or of the failing one; "" if unknown.
         memory: Values in memory were overwritten while they were still needed.
+        refused: The lowering of the failing operator raised.
     """
 
     graph: GraphModule
@@ -38,6 +39,7 @@ class Scene:
     wrong: str
     failed: bool
     memory: bool
+    refused: bool
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -130,7 +132,8 @@ def scene_of(culprit: Culprit, log: CompileLog) -> Scene | None:
     wrong = culprit.nodes[0] if culprit.nodes else ""
     part = next((k for k in records if k.nodes), None) if len(records) == 1 else None
     memory = _is_overwritten(part, log) if part is not None else bool(kernels)
-    return Scene(graph, mine, kernels, part, wrong, not kernels, memory) if mine else None
+    refused = any(each.node == wrong and each.pass_id is not None for each in log.errors())
+    return Scene(graph, mine, kernels, part, wrong, not kernels, memory, refused) if mine else None
 
 
 def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:

@@ -123,9 +123,9 @@ class _Search:
         return self._with_writer(self._of_lowering(causes[0])) if causes else None
 
     def _fails_after(self, lowering: str) -> bool:
-        """Return whether the compile failed at another operator, which may not be reached now."""
-        failing = self._scene.wrong if self._scene.failed else ""
-        return failing != "" and failing not in self._nodes_of(lowering)
+        """Return whether the lowering of another operator raised, which may not be reached now."""
+        scene = self._scene
+        return scene.failed and scene.refused and scene.wrong not in self._nodes_of(lowering)
 
     def _of_lowering(self, name: str) -> Culprit:
         return of_pass_id(name, self._nodes_of(name), self._kernel.evidence)
