@@ -58,6 +58,7 @@ def test_the_supported_torch_has_no_upper_bound() -> None:
     assert Requirement(torch).specifier == Requirement(f"torch>={OLDEST_SUPPORTED}").specifier
     assert is_supported(pins()["torch"])
     assert is_supported(NEWEST_TESTED)
+    assert PROJECT["optional-dependencies"]["newest"] == [f"torch=={NEWEST_TESTED}"]
     assert not is_supported("2.10.1")
 
 

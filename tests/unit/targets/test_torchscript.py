@@ -1,6 +1,8 @@
 """TorchScript with the weights inside: each pass of torch.jit has a name, and can be left out."""
 
 import dataclasses
+import logging
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.torch_compat.torchscript import torchscript_api
 from ctk.toolkit.bisect.culprit_search import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import check_log
@@ -153,3 +156,15 @@ def test_a_graph_that_cannot_be_frozen_is_announced_once():
 def test_healthy_programs_pass(model: nn.Module, inputs: list[Tensor]):
     judgement = judge(scripted_case(model, *inputs))
     assert judgement.verdict.value == "passes", judgement
+
+
+def test_the_deprecation_of_torch_jit_is_logged_once(caplog: pytest.LogCaptureFixture):
+    """Also where warnings are errors, which torch's own warning would turn into a failure."""
+    torchscript_api._log_deprecation.cache_clear()
+    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "ctk.codegen"):
+        warnings.simplefilter("error")
+        for _ in range(2):
+            assert judge(scripted_case(Conv(torch.tanh).eval(), image())).verdict.value == "passes"
+    (record,) = [each for each in caplog.records if "deprecates torch.jit" in each.getMessage()]
+    is_for_users = torch.__version__ >= "2.14"
+    assert record.levelno == (logging.WARNING if is_for_users else logging.INFO)
