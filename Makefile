@@ -34,7 +34,7 @@ setup: $(STAMP) ## Create .venv and install ctk and its tools into it (done by t
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("make: ctk needs Python 3.11 or newer, this is %d.%d; try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(filter-out $(PINNED),$(TORCH)),-e '/^triton==/d') constraints.txt > $(PINS)
+	@sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(filter-out $(PINNED),$(TORCH)),-E -e '/^(triton|setuptools)==/d') constraints.txt > $(PINS)
 	@echo "make: installing torch $(TORCH), then ctk and its tools (a few minutes the first time)"
 	@$(PIP) torch==$(TORCH)
 	@$(PIP) --editable ".[dev]"

@@ -63,7 +63,7 @@ def check_files(name: str) -> FileCheck | None:
     doubled = [
         f"doubled by {name} {each.version}"
         for each in others
-        if _folder_of(each) == _folder_of(first)
+        if each.version != first.version and _folder_of(each) == _folder_of(first)
     ]
     files = [each for each in first.files or () if each.hash is not None]
     if _is_editable(first) or not files:
