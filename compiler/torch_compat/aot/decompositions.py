@@ -17,6 +17,7 @@ import importlib
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, Protocol, cast
 
@@ -224,9 +225,18 @@ class _Hooks:
 
 
 def _table_of(mode: Any) -> Table:
-    """Return the decompositions of a trace: torch 2.13 has them on the mode, 2.11 in the module."""
+    """Return the decompositions of a trace.
+
+    From torch 2.13 on the mode has them; the module has them in 2.11, and in a context in 2.12.
+    """
     table = getattr(mode, "decomposition_table", None)
-    return getattr(_proxies(), "CURRENT_DECOMPOSITION_TABLE", {}) if table is None else table
+    if table is not None:
+        return table
+    return _value_of(getattr(_proxies(), "CURRENT_DECOMPOSITION_TABLE", {}))
+
+
+def _value_of(table: Any) -> Table:
+    return table.get({}) if isinstance(table, ContextVar) else table
 
 
 def _key_in_cpp(operator: OpOverload) -> Any:
