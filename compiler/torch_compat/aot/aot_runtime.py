@@ -22,6 +22,7 @@ on duplicate and overlapping inputs, which a trace gives to Dynamo, come back as
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
+import dataclasses
 import importlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -317,17 +318,25 @@ def _training(data: Json, forward: Boxed, backward: Boxed, config: Any, metadata
         decode(training["detach"]),
         runtime.CachedAutogradLazyBackwardCompileInfo(_no_backward_graph),
     )
+    values = dict(zip(_TRAINING, values, strict=True))
+    return _post_compile(values, config, metadata)
+
+
+def _post_compile(values: Mapping[str, Any], config: Any, metadata: Any) -> Any:
+    """Return the wrapper of a training step.
+
+    torch 2.11 takes the values one by one, 2.12 takes them as one object, and from 2.13 on that
+    object also has the compiler of backward graphs.
+    """
+    runtime = _aot("runtime_wrappers")
     post_compile = runtime.AOTDispatchAutograd.post_compile
-    if not hasattr(runtime, "AOTDispatchAutogradCompileSpec"):  # torch 2.11
-        return post_compile(*values, config, fw_metadata=metadata, try_save_cache_entry=None)
-    specification = runtime.AOTDispatchAutogradCompileSpec(
-        **dict(zip(_TRAINING, values, strict=True)),
-        bw_compiler=None,
-        aot_config=config,
-        fw_metadata=metadata,
-        try_save_cache_entry=None,
-    )
-    return post_compile(specification)
+    more = {"fw_metadata": metadata, "try_save_cache_entry": None}
+    if not hasattr(runtime, "AOTDispatchAutogradCompileSpec"):
+        return post_compile(*values.values(), config, **more)
+    specification = runtime.AOTDispatchAutogradCompileSpec
+    known = {field.name for field in dataclasses.fields(specification)}
+    more |= {"bw_compiler": None} if "bw_compiler" in known else {}
+    return post_compile(specification(**values, aot_config=config, **more))
 
 
 def _no_backward_graph() -> GraphModule:
