@@ -27,7 +27,7 @@ from ctk.compiler.codegen.watch_calls import Returned, watch_kernel
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.process.process_state import outside_dispatch_modes
 
 Run = Callable[..., Any]
 
@@ -172,5 +172,5 @@ def _text(source: Callable[[], str] | None) -> str | None:
     """Print generated code; the fake mode of the compile must not see the constants."""
     if source is None:
         return None
-    with fake.dispatch_modes_off():
+    with outside_dispatch_modes():
         return source()

@@ -103,7 +103,7 @@ def row_of(use: Use) -> Row:
 
 
 def look_up(name: str) -> Any:
-    """Return what a dotted name stands for, importing modules on the way.
+    """Return the object of a dotted name; import its modules.
 
     Raises:
         AttributeError, ImportError: The installed torch lacks it.

@@ -39,6 +39,7 @@ from ctk.compiler.codegen.torchscript.rewrite import ScriptGraph, rewrite_for_to
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.process.process_state import outside_dispatch_modes
 from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 log = logging.getLogger("ctk.codegen")
@@ -173,7 +174,7 @@ def compiling() -> Generator[None]:
     with (
         torchscript.notices_logged(),
         torch.no_grad(),
-        fake.dispatch_modes_off(),
+        outside_dispatch_modes(),
         torchscript.autocast_off(),
     ):
         yield

@@ -25,6 +25,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
+from ctk.compiler.torch_compat.process.process_state import outside_dispatch_modes
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def _answer(mode: Any, func: OpOverload, args: Any, kwargs: Any, ask: Callable[[
 def _real(func: OpOverload, args: Any, kwargs: Any) -> Any:
     from torch._dispatch.python import no_python_dispatcher
 
-    with fake.dispatch_modes_off(), no_python_dispatcher(), torch.no_grad():
+    with outside_dispatch_modes(), no_python_dispatcher(), torch.no_grad():
         real_args, real_kwargs = graphs.tree_map(_stand_in, (args, dict(kwargs)))
         return func(*real_args, **real_kwargs)
 

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ctk.compiler.torch_compat.process.process_state import outside_dispatch_modes
+
 
 @functools.cache
 def _fakes() -> Any:
@@ -54,11 +56,6 @@ def known_equal(a: object, b: object) -> bool:
         return False
     symbolic = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     return symbolic.statically_known_true(a == b)
-
-
-def dispatch_modes_off() -> AbstractContextManager[object]:
-    """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block."""
-    return _dispatch_modes()._disable_current_modes()
 
 
 def mode_of(values: Sequence[object]) -> Any | None:
@@ -126,7 +123,7 @@ def unbound_symbols(mode: Any) -> AbstractContextManager[object]:
 @contextlib.contextmanager
 def real_compute() -> Generator[None]:
     """Run operators on real tensors although a compile is under way: fake and tracing modes off."""
-    with dispatch_modes_off(), torch.no_grad():
+    with outside_dispatch_modes(), torch.no_grad():
         yield
 
 

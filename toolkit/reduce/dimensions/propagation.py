@@ -13,7 +13,10 @@ from torch.fx.node import map_arg
 from ctk.compiler.fx.walk import fetch, input_names, placeholders
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
-from ctk.compiler.torch_compat.process.process_state import process_state_kept
+from ctk.compiler.torch_compat.process.process_state import (
+    outside_dispatch_modes,
+    process_state_kept,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.modes import apply_modes
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace, map_arguments, place_of_input
@@ -120,7 +123,7 @@ class Propagation:
     def _constant(self, value: object, path: str, target: str) -> object:
         if not isinstance(value, torch.Tensor):
             return value
-        with fake.dispatch_modes_off():
+        with outside_dispatch_modes():
             return self.sizes.tensor(value, SizePlace("constant", path, target))
 
     def _node(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
