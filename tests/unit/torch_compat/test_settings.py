@@ -1,10 +1,11 @@
 """The settings of torch's compilers: set, undone, and those that another setting implies."""
 
 import importlib
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ctk.compiler.torch_compat.process.settings import (
     INDUCTOR,
@@ -18,6 +19,7 @@ UNREAD = {
     "torch._export.config": "of torch.export's tracing, which is public",
     "torch._inductor.config_comms": "of programs on several devices",
     "torch.distributed.config": "of programs on several devices",
+    "torch.utils.serialization.config": "of torch.save and torch.load, which are public",
 }
 """Torch's other modules of settings, and why no compile of ctk reads them."""
 
@@ -29,10 +31,14 @@ needs_implications = pytest.mark.skipif(
 
 
 def test_each_module_of_settings_was_reviewed() -> None:
-    importlib.import_module("torch._inductor.compile_fx")
-    kind = importlib.import_module("torch.utils._config_module").ConfigModule
-    found = {name for name, module in list(sys.modules.items()) if isinstance(module, kind)}
-    assert found == {*MODULES, *UNREAD}
+    package = Path(torch.__file__).parent
+    found = {
+        ".".join(file.relative_to(package.parent).with_suffix("").parts)
+        for file in package.rglob("*config*.py")
+        if "install_config_module(sys.modules" in file.read_text(encoding="utf-8")
+    }
+    others = ("torch.testing.", "torch.utils._config_module")  # torch's tests, and the definition
+    assert {name for name in found if not name.startswith(others)} == {*MODULES, *UNREAD}
 
 
 @needs_implications
