@@ -1,5 +1,7 @@
 """An index of tiny wheels named torch and triton, so that releases install in a second."""
 
+import base64
+import hashlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,11 +28,17 @@ def write_wheel(
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",
     }
-    record = "".join(f"{path},,\n" for path in (*text, f"{info}/RECORD"))
+    rows = [f"{path},{_digest(content)},{len(content)}\n" for path, content in text.items()]
+    record = "".join([*rows, f"{info}/RECORD,,\n"])
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, content in (text | {f"{info}/RECORD": record}).items():
             archive.writestr(path, content)
     return wheel
+
+
+def _digest(text: str) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return f"sha256={digest.rstrip(b'=').decode()}"
 
 
 def write_triton(folder: Path, version: str) -> Path:

@@ -81,10 +81,11 @@ def check_options(options: VersionOptions) -> None:
         raise ConfigError(
             "--python names interpreters to compare; give at least two, one --python for each"
         )
-    if options.pythons and (is_range or options.releases or options.index or options.of_triton):
+    of_releases = is_range or options.releases or options.index or options.of_triton
+    if options.pythons and (of_releases or options.packages):
         raise ConfigError(
             "--python asks installed interpreters; it goes without --good, --bad, --releases, "
-            "--index and --triton"
+            "--index, --triton and --with"
         )
     is_reversed(options)
 
@@ -95,7 +96,8 @@ def _ask_interpreters(search: OpenSearch) -> VersionReport:
     questions: list[VersionQuestion] = []
     for text in options.pythons:
         interpreter = find_interpreter(text)
-        torch = read_versions(interpreter).torch
+        say(f"read the versions of {interpreter.python}")
+        torch = read_versions(interpreter, options.timeout_seconds).torch
         questions.append(VersionQuestion(Release(torch or "none"), interpreter=interpreter))
     if len(set(questions)) < len(questions):
         raise ConfigError("--python names the same interpreter twice")

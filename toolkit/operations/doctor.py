@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import cast
 
-from ctk.compiler.errors import CtkError, StorageError, message_of
+from ctk.compiler.errors import StorageError, message_of
 from ctk.compiler.torch_compat.versions import (
     NEWEST_TESTED,
     OLDEST_SUPPORTED,
@@ -23,7 +23,7 @@ from ctk.compiler.torch_compat.versions import (
     is_tested,
 )
 from ctk.toolkit.case.formats.files import free_nbytes, temporary_folder, write_text
-from ctk.toolkit.operations.installed_files import check_files
+from ctk.toolkit.releases.installed_files import check_files
 
 PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
 COMPARED = ("torch", "triton", "ctk")
@@ -65,7 +65,7 @@ def examine() -> list[Health]:
     for name, check in CHECKS:
         try:
             found.append(check(name))
-        except (CtkError, ImportError, OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # of a damaged package, of any type
             detail = f"{type(error).__name__}: {error}".splitlines()[0]
             found.append(Health(name, False, detail))
         if check is check_torch and "torch" not in sys.modules:

@@ -12,6 +12,7 @@ answers: good, bad, cannot tell (`search/boundaries.py`, `find_change`).
 
     pip_commands.py    the releases that pip lists, with dates; the only module that runs pip
     interpreters.py    the versions that an interpreter has
+    installed_files.py the files of an installed distribution, compared with its RECORD
     environments.py    environments on disk: build, reuse, lock, remove
     script_runs.py     one question
 

@@ -6,7 +6,8 @@
             ctk-environment.json
     <root>/torch-2.14.0-py3.11-1f0c9a2b.lock     held while it is built, asked or removed
 
-An interrupted installation leaves a folder without a stamp, which the next one removes. The digest
+An interrupted installation leaves a folder without a stamp, which the next one removes. A kept
+environment whose torch differs from its RECORD is installed again. The digest
 in a name stands for the interpreter, the place of the packages, and the further packages. The disk
 is checked before each installation, with the reservations of other running installations.
 """
@@ -34,6 +35,7 @@ from ctk.toolkit.processes.commands import run_command_group
 from ctk.toolkit.processes.link import report_alive
 from ctk.toolkit.processes.memory import format_size
 from ctk.toolkit.processes.scratch import remove_folder
+from ctk.toolkit.releases.installed_files import check_files
 from ctk.toolkit.releases.interpreters import Interpreter, this_python
 from ctk.toolkit.releases.pip_commands import PackageSource, Release, install
 
@@ -104,6 +106,7 @@ class Environments:
     made: dict[str, Path] = field(default_factory=dict[str, Path])
     removed: Removal = Removal()
     _reserved: list[int] = field(default_factory=list[int])
+    _compared: set[Path] = field(default_factory=set[Path])
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def folder_of(self, torch: str) -> Path:
@@ -126,27 +129,46 @@ class Environments:
         """
         folder = self.folder_of(torch.version)
         with self._lock(folder):
-            if not is_whole(folder):
+            if not is_whole(folder) or self._is_changed(folder):
                 self._build(folder, torch)
             overlay = folder / triton.replace("==", "-") if triton else None
             if overlay is not None and not is_whole(overlay):
                 self._build_overlay(overlay, triton)
             yield Interpreter(python_of(folder), overlay)
 
+    def _is_changed(self, folder: Path) -> bool:
+        """Return whether the torch of a kept environment differs from its RECORD."""
+        if folder in self._compared:
+            return False
+        self._compared.add(folder)
+        packages = next(folder.glob("lib/python*/site-packages"), None)
+        found = check_files("torch", packages) if packages is not None else None
+        if found is None or found.problems:
+            self.say(f"install {folder.name} again: {found or 'it has no torch'}")
+            return True
+        return False
+
     @contextmanager
     def _lock(self, folder: Path) -> Generator[None]:
         """Hold the lock of an environment; another process may have it for minutes."""
         lock, is_first = FileLock(lock_of(folder)), True
-        while True:
+        while not lock.is_locked:
             try:
-                with lock.acquire(timeout=_LOCK_SECONDS):
-                    yield
-                    return
+                lock.acquire(timeout=_LOCK_SECONDS)
             except Timeout:
                 report_alive()
                 if is_first:
                     self.say(f"wait for another process that uses {folder.name}")
                 is_first = False
+            except OSError as error:
+                raise StorageError(
+                    f"{self.root} cannot be written to ({error.strerror}); next: let "
+                    "CTK_ENVIRONMENTS name another folder"
+                ) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _build(self, folder: Path, torch: Release) -> None:
         requirements = (f"torch=={torch.version}", *self.packages)
@@ -160,6 +182,7 @@ class Environments:
             self.say(f"install {', '.join(requirements)}")
             install(python_of(folder), requirements, self.source, temporary)
         self.made[torch.version] = folder
+        self._compared.add(folder)
 
     def _build_overlay(self, folder: Path, triton: str) -> None:
         with self._installing(folder, (triton,), TRITON_NBYTES) as temporary:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.processes.commands import run_command_group
+from ctk.toolkit.processes.commands import describe_exit, run_command_group
 
 _PROBE = r"""
 import importlib.metadata, json, pathlib, platform, re
@@ -36,7 +36,7 @@ print(json.dumps({
     "triton_package": package,
 }))
 """
-_PROBE_SECONDS = 120.0
+_PROBE_SECONDS = 60.0
 
 
 @document
@@ -93,8 +93,11 @@ def find_interpreter(text: str) -> Interpreter:
     return Interpreter(path.absolute())  # a link to the base interpreter is an environment
 
 
-def read_versions(interpreter: Interpreter) -> Versions:
+def read_versions(interpreter: Interpreter, seconds: float | None = None) -> Versions:
     """Return the versions of an interpreter; torch is not imported.
+
+    Args:
+        seconds: Limit of the caller; there is one in any case.
 
     Raises:
         ConfigError: It does not run, or is not Python.
@@ -102,12 +105,16 @@ def read_versions(interpreter: Interpreter) -> Versions:
     words = [str(interpreter.python), "-c", _PROBE]
     environ = {**os.environ, **interpreter.variables}
     environ.pop("PYTHONHOME", None)
-    done = run_command_group(words, seconds=_PROBE_SECONDS, environ=environ)
+    limit = min(seconds or _PROBE_SECONDS, _PROBE_SECONDS)
+    done = run_command_group(words, seconds=limit, environ=environ)
     try:
         return Versions(**json.loads(done.output.splitlines()[-1]))
     except (IndexError, TypeError, ValueError) as error:
-        line = (done.output.strip().splitlines() or [f"exit code {done.code}"])[-1]
-        raise ConfigError(f"{interpreter.python} cannot name its versions: {line}") from error
+        ended = f"no end within {limit:g} s" if done.code is None else describe_exit(done.code)
+        raise ConfigError(
+            f"{interpreter.python} does not print its versions ({ended}); next: check that it is "
+            "an interpreter of Python 3 and runs"
+        ) from error
 
 
 def this_python() -> str:

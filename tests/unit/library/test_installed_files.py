@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctk.toolkit.operations import doctor
-from ctk.toolkit.operations.installed_files import LARGEST_NBYTES, check_files
+from ctk.toolkit.releases.installed_files import LARGEST_NBYTES, check_files
 
 
 @dataclass
@@ -150,3 +150,16 @@ def test_the_installed_torch_is_as_released() -> None:
     found = check_files("torch")
     assert found is not None
     assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (b"", "empty RECORD"),
+        (b"\xe6\xff\x00,", "unreadable RECORD"),
+        (b"ctkfake/__init__.py,sha256=zz,abc\n", "unreadable RECORD"),
+    ],
+)
+def test_a_damaged_record(fake: Installed, record: bytes, problem: str) -> None:
+    (fake.info / "RECORD").write_bytes(record)
+    assert fake.problems() == (problem,)

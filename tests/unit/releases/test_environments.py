@@ -83,6 +83,33 @@ def test_a_folder_without_a_stamp_is_not_whole(store: Environments) -> None:
         assert read_versions(interpreter).torch == "2.13.0"
 
 
+def test_a_changed_environment_is_installed_again(store: Environments) -> None:
+    with store.hold(OLD):
+        pass
+    file = next(store.folder_of("2.13.0").glob("lib/python*/site-packages/torch/version.py"))
+    text = file.read_text()
+    file.write_text(f"{text}#")
+    with store.hold(OLD):
+        assert file.read_text() == f"{text}#"  # compared once by each process
+    said: list[str] = []
+    again = Environments(store.root, store.source, (), said.append)
+    with again.hold(OLD):
+        assert file.read_text() == text
+    assert said[0].startswith(f"install {store.folder_of('2.13.0').name} again: torch 2.13.0: ")
+
+
+def test_a_root_that_cannot_be_written_to(
+    store: Environments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    pattern = r"cannot be written to \(Permission denied\); next: let CTK_ENVIRONMENTS name"
+    with pytest.raises(StorageError, match=pattern), store.hold(OLD):
+        pass
+
+
 def test_a_release_that_does_not_install(store: Environments) -> None:
     with pytest.raises(InstallError, match="absent-package"), store.hold(NEW):
         pass

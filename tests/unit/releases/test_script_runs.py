@@ -84,5 +84,8 @@ def test_what_is_not_an_interpreter(tmp_path: Path) -> None:
         find_interpreter(str(tmp_path))
     program = write(tmp_path, "program", "#!/bin/sh\necho hello\n")
     program.chmod(0o755)
-    with pytest.raises(ConfigError, match="cannot name its versions: hello"):
+    with pytest.raises(ConfigError, match=r"does not print its versions \(exit code 0\); next: "):
         read_versions(find_interpreter(str(program)))
+    program.write_text("#!/bin/sh\nexec sleep 100\n")
+    with pytest.raises(ConfigError, match=r"\(no end within 0\.2 s\)"):
+        read_versions(find_interpreter(str(program)), 0.2)

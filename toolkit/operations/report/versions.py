@@ -23,6 +23,9 @@ def headline(found: VersionReport) -> str:
         return "; ".join(
             f"{_name(each, found)} ({each.python}) {_verb(each)}" for each in found.releases
         )
+    if found.undecided:
+        missing = f"{found.package} {_versions(found.undecided)}"
+        return f"cannot tell: no answer of {missing}; {_every(found, bad or good)}"
     if not bad:
         return f"no failure: {_every(found, good)}"
     if not found.is_monotone:
@@ -165,7 +168,8 @@ def _next_steps(found: VersionReport) -> Iterator[str]:
     is_fixed = not found.is_reversed and last.is_bad is False and first.is_bad is not False
     if is_fixed and not first.python:
         yield "--good-after, if an older release fails: it finds the release that repaired it"
-    if any(each.answer and "No module named" in each.answer.reason for each in found.releases):
+    lacks = (each.answer and "No module named" in each.answer.reason for each in found.releases)
+    if any(lacks) and not first.python:
         yield "--with PACKAGE installs a package that the script imports"
 
 
@@ -186,7 +190,8 @@ def _every(found: VersionReport, alike: Sequence[AskedRelease]) -> str:
 
 
 def _name(each: AskedRelease, found: VersionReport) -> str:
-    return f"{found.package} {each.release.version}"
+    lacks_torch = each.python and each.release.version == "none"
+    return "no torch" if lacks_torch else f"{found.package} {each.release.version}"
 
 
 def _kind(found: VersionReport) -> str:

@@ -101,6 +101,24 @@ class VersionReport:
         return self.releases[self.before + 1 : self.after]
 
     @property
+    def undecided(self) -> tuple[AskedRelease, ...]:
+        """The releases without an answer in which a change may lie, if none is known.
+
+        These are the ones beyond the last answer in the direction of the search; of installed
+        interpreters, all of them.
+        """
+        answered = [n for n, each in enumerate(self.releases) if each.is_bad is not None]
+        if self.change is not None or not answered:
+            return ()
+        if self.releases[0].python:
+            beyond = self.releases
+        elif self.after is None:
+            beyond = self.releases[answered[-1] + 1 :]
+        else:
+            beyond = self.releases[: answered[0]]
+        return tuple(each for each in beyond if each.answer is not None and each.is_bad is None)
+
+    @property
     def is_monotone(self) -> bool:
         """Whether the answers change at most once, and in the direction of the search."""
         seen = [

@@ -117,7 +117,14 @@ def test_no_change(ask: Ask) -> None:
     assert said.code == 1
     assert said.first.startswith("no first bad release: torch 2.11.0 to 2.14.0 fails (2 rel")
     said = ask(script_text({}, other=1), "--good-after")
-    assert said.first == "no first good release: torch 2.14.0 fails (1 release asked)"
+    assert (said.code, said.first) == (
+        125,
+        "cannot tell: no answer of torch 2.15.0; torch 2.14.0 fails (1 release asked)",
+    )
+    said = ask(script_text({}, other=1), "--good-after", "--good", "2.14.0")
+    assert (said.code, said.first) == (
+        1, "no first good release: torch 2.14.0 fails (1 release asked)"
+    )  # fmt: skip
     said = ask(script_text({}, other=125))
     assert (said.code, said.first) == (125, "cannot tell: no release of torch has an answer")
 
@@ -163,6 +170,22 @@ def test_installed_interpreters(ask: Ask, kept: Path, tmp_path: Path) -> None:
     said = ctk("bisect-version", script, "--python", pythons[0])
     assert said.code == 2
     assert "at least two" in said.err
+    options = "--python", pythons[0], "--python", pythons[1], "--with", "numpy"
+    said = ctk("bisect-version", script, *options)
+    assert said.code == 2
+    assert "--triton and --with" in said.err
+
+
+def test_an_interpreter_without_torch(ask: Ask, kept: Path, tmp_path: Path) -> None:
+    ask(script_text({}), "--good", "2.13.0", "--bad", "2.14.0")
+    python = next(kept.glob("torch-2.13.0-*/bin/python"))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    bare = tmp_path / "bare" / "bin" / "python"
+    script = write(tmp_path, "script.py", script_text({"2.14.0": 1}))
+    said = ctk("bisect-version", script, "--python", python, "--python", bare)
+    assert said.code == 125
+    assert said.first == f"torch 2.13.0 ({python}) passes; no torch ({bare}) has no answer"
+    assert "--with" not in said.out
 
 
 def test_environments_are_removed_after_use(
