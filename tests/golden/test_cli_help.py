@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from ctk.toolkit.cli.main import COMMANDS, build_app
+from ctk.toolkit.cli.app import COMMANDS, build_app
 
 Compare = Callable[[str, str], None]
 

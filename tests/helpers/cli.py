@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from ctk.toolkit.cli.main import build_app
+from ctk.toolkit.cli.app import build_app
 
 GOOD = """
 import torch

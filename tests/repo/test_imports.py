@@ -97,8 +97,8 @@ def test_import_toolkit_is_light() -> None:
 
 
 def test_command_line_starts_without_torch() -> None:
-    loaded = modules_after("from ctk.toolkit.cli.main import build_app; build_app()")
-    assert "ctk.toolkit.cli.main" in loaded
+    loaded = modules_after("from ctk.toolkit.cli.app import build_app; build_app()")
+    assert "ctk.toolkit.cli.app" in loaded
     assert not loaded & {"torch", "numpy", "safetensors"}
 
 

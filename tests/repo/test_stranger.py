@@ -409,7 +409,7 @@ def test_a_command(stranger: Stranger) -> None:
     stranger.add(
         "toolkit/cli/commands/count.py",
         COMMAND,
-        table="toolkit/cli/main.py",
+        table="toolkit/cli/app.py",
         name="COMMANDS",
         entry="COMMAND",
     )

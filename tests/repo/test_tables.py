@@ -36,7 +36,7 @@ FOLDERS = (
     Folder("toolkit/targets", "TARGET", "ctk.toolkit.targets", "TARGETS"),
     Folder("toolkit/importers", "IMPORTER", "ctk.toolkit.importers", "IMPORTERS"),
     Folder("toolkit/oracle/executors", "EXECUTOR", "ctk.toolkit.oracle.executors", "EXECUTORS"),
-    Folder("toolkit/cli/commands", "COMMAND", "ctk.toolkit.cli.main", "COMMANDS"),
+    Folder("toolkit/cli/commands", "COMMAND", "ctk.toolkit.cli.app", "COMMANDS"),
 )
 
 each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.path)

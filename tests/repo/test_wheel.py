@@ -135,7 +135,7 @@ def test_an_editable_install_sees_new_files(tmp_path: Path) -> None:
 
 
 USE = """
-import torch, ctk, ctk.toolkit.cli.main
+import torch, ctk, ctk.toolkit.cli.app
 from ctk.compiler.options.config import Config
 assert ctk.Config is Config
 f = torch.compile(lambda x: x.relu() + 1, backend="ctk")

@@ -1,11 +1,12 @@
-"""SIGTERM as Ctrl-C in this process, not in its forks; Ctrl-C deferred while a file is written.
+"""Handlers of Ctrl-C and SIGTERM removed in forks and scripts; Ctrl-C deferred during a write.
 
     child = os.fork()            by default the child inherits the handler of ctk: `terminate()`
     os.kill(child, SIGTERM)      would raise KeyboardInterrupt in it, or be lost if it came at once,
                                  because Python drops a signal that arrives before it is ready
 
-So SIGTERM is blocked while a process forks, and the child removes the handler first. The same holds
-for a fork during `defer_interrupts`, whose block never ends in the child.
+So the signals that end a command are blocked while a process forks, and the child removes the
+handlers first. The same holds for a fork during `defer_interrupts`, whose block never ends in the
+child.
 """
 
 import contextlib
@@ -17,19 +18,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from ctk.toolkit.processes.interrupts import ENDING, Exit, Interrupt
 from ctk.toolkit.processes.link import own_link
-
-DEFERRED = (signal.SIGINT, signal.SIGTERM)
-
-
-@dataclass(frozen=True, slots=True)
-class Interrupt:
-    """Handles a signal as Ctrl-C; `previous` is the handler that it replaced."""
-
-    previous: Any
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +34,27 @@ class Deferral:
 
 
 def restore_handlers() -> None:
-    """Restore the handlers that this module replaced; to be called in a fork."""
-    for number in DEFERRED:
+    """Restore the handlers that ctk replaced; to be called in a fork."""
+    for number in ENDING:
         found = handler = signal.getsignal(number)
-        while isinstance(handler, (Interrupt, Deferral)):
+        while isinstance(handler, (Interrupt, Exit, Deferral)):
             handler = handler.previous
         if handler is not found:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextlib.contextmanager
-def handle_terminate_as_interrupt() -> Generator[None]:
-    """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
-    previous = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, Interrupt(previous))
+def restore_ctrl_c() -> Generator[None]:
+    """Handle Ctrl-C as Python does while a script runs: `asyncio.run` looks for that handler."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not isinstance(handler, Interrupt):
+        yield
+        return
+    signal.signal(signal.SIGINT, handler.previous)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.signal(signal.SIGINT, handler)
 
 
 def hide_from_forks(echo_descriptor: int) -> None:
@@ -69,7 +62,7 @@ def hide_from_forks(echo_descriptor: int) -> None:
     forking = threading.local()
 
     def block() -> None:
-        forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
     def restore() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
@@ -86,7 +79,7 @@ def hide_from_forks(echo_descriptor: int) -> None:
 
 @contextlib.contextmanager
 def defer_interrupts() -> Generator[None]:
-    """Deliver Ctrl-C and SIGTERM after the block; only the main thread receives them.
+    """Deliver Ctrl-C, SIGTERM and SIGHUP after the block; only the main thread receives them.
 
     The supervisor, if there is one, is notified: it ends no command that writes.
     """
@@ -96,7 +89,7 @@ def defer_interrupts() -> Generator[None]:
     received: list[int] = []
     link = own_link()
     link.note_writing(True)
-    previous = {number: signal.getsignal(number) for number in DEFERRED}
+    previous = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in previous.items():
         signal.signal(number, Deferral(handler, received))
     try:

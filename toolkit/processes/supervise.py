@@ -28,6 +28,7 @@ from ctk.compiler.errors import StorageError
 from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.processes.forks import flush_streams
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
+from ctk.toolkit.processes.interrupts import ENDING
 from ctk.toolkit.processes.link import Link, Notes, Watch, set_link
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.scratch import OWNER, scratch_root
@@ -37,7 +38,6 @@ from ctk.toolkit.processes.tree import find_descendants, kill_descendants
 _PASSED_ON = (
     "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT",
 )  # fmt: skip
-_ENDING = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.5
 _WATCH_SECONDS = 0.25
 """How often a half with limits is checked: memory can grow by gigabytes a second."""
@@ -197,7 +197,7 @@ def _kill(half: _Half) -> None:
 def _pass_on(half: _Half, number: int, *, alone: bool) -> None:
     """Send a signal to the child, unless the whole group received it."""
     half.signals.add(number)
-    if number in _ENDING:
+    if number in ENDING:
         half.ending_since = time.monotonic()
     if alone and not _has_echoed(half, number):
         with contextlib.suppress(ProcessLookupError):

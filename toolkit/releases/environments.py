@@ -35,6 +35,7 @@ from ctk.toolkit.processes.commands import run_command_group
 from ctk.toolkit.processes.link import report_alive
 from ctk.toolkit.processes.memory import format_size
 from ctk.toolkit.processes.scratch import remove_folder
+from ctk.toolkit.processes.signals import defer_interrupts
 from ctk.toolkit.releases.installed_files import check_files
 from ctk.toolkit.releases.interpreters import Interpreter, this_python
 from ctk.toolkit.releases.pip_commands import PackageSource, Release, install
@@ -206,7 +207,8 @@ class Environments:
                 stamp = Stamp(tuple(requirements), self.source.index, size_of(folder))
                 replace_file(folder / STAMP, dump_json(encode(stamp)).encode())
             except BaseException:
-                remove_folder(folder)
+                with defer_interrupts():  # a terminal that closes sends two signals
+                    remove_folder(folder)
                 raise
 
     @contextmanager

@@ -24,6 +24,7 @@ from ctk.compiler.torch_compat.dynamo.capture_reasons import (
 )
 from ctk.compiler.usercode.references import find_script
 from ctk.toolkit.importers.no_graph import explain_no_graph
+from ctk.toolkit.processes.signals import restore_ctrl_c
 from ctk.toolkit.watch.children import NO_CHILDREN, Children, read_children, watch_children
 from ctk.toolkit.watch.hooks import Installed, install
 from ctk.toolkit.watch.watch_session import CallCounts, Failure, Missing, WatchKeywords
@@ -106,10 +107,11 @@ def run_script(
 
 
 def _run_as_main(path: str | Path, *, is_module: bool) -> None:
-    if is_module:
-        runpy.run_module(str(path), run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(str(Path(path).expanduser()), run_name="__main__")
+    with restore_ctrl_c():
+        if is_module:
+            runpy.run_module(str(path), run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(str(Path(path).expanduser()), run_name="__main__")
 
 
 def _summarize(

@@ -12,8 +12,8 @@ from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
+from ctk.toolkit.cli.app import COMMANDS
 from ctk.toolkit.cli.commands import cache_clear, cache_ls, cache_verify, cache_why
-from ctk.toolkit.cli.main import COMMANDS
 from tests.helpers.cli import GOOD, ctk, write
 
 KEY = Key({"graph": "abs", "config": "default", "torch": "2.13"})

@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from typer.testing import CliRunner
 
 from ctk.compiler.errors import CaptureError, ConfigError, TargetError, UnsupportedPlatform
-from ctk.toolkit.cli.main import build_app
+from ctk.toolkit.cli.app import build_app
 from ctk.toolkit.cli.shell import errors
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text, as_text, table
 from ctk.toolkit.cli.shell.command_context import Command, guard_command

@@ -9,8 +9,8 @@ import torch
 import ctk as library
 from ctk.compiler.artifacts.container import open_container, write
 from ctk.compiler.packages.package import MANIFEST
+from ctk.toolkit.cli.app import COMMANDS
 from ctk.toolkit.cli.commands import compile as compile_command
-from ctk.toolkit.cli.main import COMMANDS
 from tests.helpers.cli import ctk
 
 NET = """

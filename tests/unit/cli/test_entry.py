@@ -14,9 +14,9 @@ import typer
 from typer.testing import CliRunner
 
 from ctk.compiler.errors import ConfigError, StorageError
+from ctk.toolkit.cli.app import COMMANDS
 from ctk.toolkit.cli.commands.run import answer_of_summary
 from ctk.toolkit.cli.commands.show import facts_table
-from ctk.toolkit.cli.main import COMMANDS
 from ctk.toolkit.cli.shell import completion, errors
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text
 from ctk.toolkit.cli.shell.command_context import Command, guard_command

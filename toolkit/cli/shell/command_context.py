@@ -30,7 +30,6 @@ from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.descriptors import keep_standard_streams
 from ctk.toolkit.processes.forks import flush_streams
 from ctk.toolkit.processes.link import find_link
-from ctk.toolkit.processes.signals import handle_terminate_as_interrupt
 
 PRINTING = {"json_output": JsonOutput, "quiet": QuietOutput, "verbose": VerboseOutput}
 """The options that every command has, after its name or before it."""
@@ -64,7 +63,6 @@ def guard_command(command: Command) -> Callable[..., Said]:
         if link is not None:
             link.note_started(command.name, as_json=as_json)
         with (
-            handle_terminate_as_interrupt(),
             stdout_to_stderr(),
             progress_told("nothing" if is_quiet else "lines" if as_json else "live"),
             verbose_log(command.name) if is_verbose else contextlib.nullcontext(),

@@ -8,7 +8,6 @@ is 0, 1, 2 or 125 even if the answer cannot be written.
 import contextlib
 import io
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from ctk.toolkit.cli.shell.streams import (
     tell_line,
     write_text_safely,
 )
+from ctk.toolkit.processes.interrupts import exit_at_interrupts, ignore_interrupts
 from ctk.toolkit.processes.link import find_link
 
 
@@ -135,8 +135,7 @@ def leave(said: Said) -> NoReturn:
     """Print the output and exit with a documented exit code, even if printing fails."""
     link = find_link()
     if link is not None:  # a signal now would print a second document; the supervisor ends this
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        ignore_interrupts()
     try:
         code = print_said(said)
     except BaseException as error:  # a bug in printing, or Ctrl-C
@@ -144,6 +143,7 @@ def leave(said: Said) -> NoReturn:
     if link is not None:
         link.note_answered(int(code))
         stdout_is_stderr()  # threads and exit handlers of the user's may still print
+    exit_at_interrupts(int(code))
     settle_streams()
     sys.exit(int(code))
 

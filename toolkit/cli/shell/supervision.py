@@ -24,6 +24,7 @@ from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.entry import Said, leave
 from ctk.toolkit.cli.shell.flatten import flatten_parameters
 from ctk.toolkit.processes.accelerator import LOST_CUDA
+from ctk.toolkit.processes.interrupts import exit_at_interrupts
 from ctk.toolkit.processes.memory import format_size
 from ctk.toolkit.processes.scratch import sweep
 from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half, silence_allowed
@@ -128,6 +129,7 @@ def _what_happened(end: End) -> str:
 def _exit_as(command: Command, end: End) -> None:
     """Exit with the answer of the working half, or with an answer about its end."""
     if end.notes.exit_code is not None:
+        exit_at_interrupts(end.notes.exit_code)
         sys.exit(end.notes.exit_code)  # an atexit handler of the program does not change it
     if end.notes.command is None and end.status >= 0:
         sys.exit(end.status)
