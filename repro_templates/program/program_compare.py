@@ -66,7 +66,7 @@ class Comparison:
         call: Its number from 1; 0 when none does.
         more: The change of that call against the program's own, of `CHANGES`; empty for none.
         detail: Why it passes, is flaky or excused; for a failure, notes on its reference.
-        raised: The exception of eager if no call gives results: nothing is compared. Also if a
+        raised: The exception of eager if no call of its own gives results. Also if a
             call lacks a module, a file, an operator or a device.
     """
 
@@ -260,15 +260,22 @@ def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:
 
 
 def _exception_of_all(calls: Sequence[Played]) -> Raised | None:
-    """Return the exception that every call raises, or that a missing part of the program raises."""
+    """Return the exception that every call of the program raises, or that a missing part raises.
+
+    A further call, with inputs that the program does not have, decides nothing.
+    """
     errors = [call.error for call in calls if call.error is not None]
     missing = next((error for error in errors if is_missing(error)), None)
-    return missing or (errors[-1] if errors and len(errors) == len(calls) else None)
+    return missing or (errors[-1] if _raise_all(calls) else None)
+
+
+def _raise_all(calls: Sequence[Played]) -> bool:
+    return all(call.error is not None for call in calls if not call.more)
 
 
 def _agreement(calls: Sequence[Played]) -> str:
     errors = [call.error for call in calls if call.error is not None]
-    if len(errors) == len(calls):
+    if _raise_all(calls):
         return f"eager and compiled raise {errors[-1]}"
     compared = (
         f"{count_of(len(calls) - len(errors), 'call')} of the program with the results of eager"

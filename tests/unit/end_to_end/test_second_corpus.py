@@ -148,6 +148,13 @@ def test_a_program_that_takes_no_other_sizes_is_not_given_any() -> None:
     assert "3 calls" in str(ask(ProgramQuestion(program, "eager")))
 
 
+def test_a_program_that_only_takes_other_sizes_has_no_results() -> None:
+    x, weight = torch.randn(3, 4), torch.randn(3, 4)  # one more row in each: 4x4 @ 4x4
+    found = ask(ProgramQuestion(program_of(torch.mm, [x, weight]), "eager"))
+    assert found.judgement.verdict is Verdict.INVALID, found
+    assert "eager raises RuntimeError: mat1 and mat2" in str(found)
+
+
 def test_each_input_with_the_batch_size_gets_one_more_row() -> None:
     x, y, weight = torch.randn(3, 4, requires_grad=True), torch.arange(3), torch.randn(4, 3)
     (found,) = resize_arguments(Arguments((x, [y], 7), {"weight": weight}))
