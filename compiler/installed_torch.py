@@ -4,12 +4,12 @@ A feature is refused by the private name that it needs and that the installed to
 `compiler/torch_compat` looks a name up where a feature needs it, and an ordinary exception shows
 that it is not there. `refusal_of` recognises such an exception; the cases:
 
-    AttributeError    torch has a module or class, without this attribute
+    AttributeError    torch has a module, class or group of settings, without this attribute
     ImportError       torch has no such module, or no such name in it
     TypeError         torch has a function, with another signature
 
 A line of `compiler/torch_compat` itself must have raised the exception: deeper, inside of torch, it
-is a failure of torch.
+is a failure of torch. A function by which torch looks a name up raises for its caller.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 
 from ctk.compiler.errors import MissingTorchName
 from ctk.compiler.torch_compat.versions import NEWEST_TESTED, OLDEST_SUPPORTED, is_tested
@@ -33,6 +33,8 @@ _ROOT = Path(__file__).parents[1]
 _COMPAT = str(_ROOT / "compiler" / "torch_compat")
 _PATCHES = str(_ROOT / "compiler" / "torch_compat" / "inductor" / "patch_sites.py")
 _IMPORT_SYSTEM = ("<frozen importlib", importlib.__file__)
+_SETTINGS_FILE = "_config_module.py"
+_SETTING = re.compile(r"(torch\.\S+) does not exist$")
 _PRIVATE = re.compile(r"\._|\bexperimental\b")
 _SIGNATURE = re.compile(r"(?s)([\w.<>]+)\(\) ((?:got|takes|missing) .*)")
 
@@ -95,9 +97,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _is_raised_by_compat(frames: list[FrameType]) -> bool:
     """Return whether a line of `compiler/torch_compat` raised: not torch, which it called."""
-    files = (frame.f_code.co_filename for frame in reversed(frames))
-    raising = next((file for file in files if not file.startswith(_IMPORT_SYSTEM)), "")
+    codes = (frame.f_code for frame in reversed(frames))
+    raising = next((code.co_filename for code in codes if not _looks_up(code)), "")
     return raising.startswith(_COMPAT)
+
+
+def _looks_up(code: CodeType) -> bool:
+    """Return whether a function imports a module, or reads an attribute or a setting."""
+    is_import = code.co_filename.startswith(_IMPORT_SYSTEM)
+    return is_import or code.co_name == "__getattr__" or code.co_filename.endswith(_SETTINGS_FILE)
 
 
 def _lack(error: BaseException) -> str | None:
@@ -105,21 +113,22 @@ def _lack(error: BaseException) -> str | None:
 
     A public name counts only in a version that no test ran on: else the mistake is that of ctk.
     """
-    text = None
     match error:
-        case AttributeError(name=str(name)):
+        case AttributeError():
+            missed = _SETTING.match(str(error))
             owner = _name_of(error.obj)
-            text = f"no {owner}.{name}" if owner else None
+            name = missed[1] if missed else owner and f"{owner}.{error.name}"
         case ImportError(name=str(module)) if _is_torchs(module):
             missed = re.match(r"cannot import name '(\w+)'", str(error))
-            text = f"no {module}.{missed[1]}" if missed else f"no {module}"
+            name = f"{module}.{missed[1]}" if missed else module
         case TypeError():
             found = _SIGNATURE.match(str(error))
-            text = f"another signature of {found[1]} ({found[2]})" if found else None
+            is_torchs = found is not None and _defines(found[1].partition(".")[0])
+            return f"another signature of {found[1]} ({found[2]})" if found and is_torchs else None
         case _:
-            pass
-    is_private = text is not None and (_PRIVATE.search(text) or "signature" in text)
-    return text if is_private or not is_tested(torch_version()) else None
+            return None
+    counts = name and (_PRIVATE.search(name) or not is_tested(torch_version()))
+    return f"no {name}" if counts else None
 
 
 def _name_of(owner: object) -> str | None:
@@ -129,6 +138,15 @@ def _name_of(owner: object) -> str | None:
     classes = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
     found = next((each for each in classes if _is_torchs(each.__module__)), None)
     return None if found is None else f"{found.__module__}.{found.__qualname__}"
+
+
+def _defines(name: str) -> bool:
+    """Return whether a module of torch defines a function or class, named as in a TypeError.
+
+    Code of the user that `compiler/torch_compat` calls raises a TypeError in the same place.
+    """
+    modules = (module for at, module in list(sys.modules.items()) if _is_torchs(at))
+    return any(callable(getattr(each, "__dict__", {}).get(name)) for each in modules)
 
 
 def _is_torchs(name: object) -> bool:

@@ -7,8 +7,8 @@ import importlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import FunctionType
 from typing import Any, cast
 
@@ -266,24 +266,28 @@ class FloatRestart:
         raise FloatRestart.exception()
 
 
-def parameters_as_attributes() -> AbstractContextManager[object]:
+@contextmanager
+def parameters_as_attributes() -> Generator[None]:
     """Let Dynamo make a module's tensors attributes of the graph, if gradients are off.
 
     Like Inductor's `freezing`. Dynamo reads the setting of the process, not the options of
     `torch.compile`. In torch: `is_parameter_freezing`.
     """
     config: Any = importlib.import_module("torch._inductor.config")
-    return config.patch(freezing=True)
+    with config.patch(freezing=True):
+        yield
 
 
-def specialized_floats() -> AbstractContextManager[object]:
+@contextmanager
+def specialized_floats() -> Generator[None]:
     """Let Dynamo take Python floats as constants.
 
     As inputs they make most backends ask Dynamo to trace again with constants, which takes a
     running Dynamo.
     """
     config: Any = importlib.import_module("torch._dynamo.config")
-    return config.patch(specialize_float=True)
+    with config.patch(specialize_float=True):
+        yield
 
 
 def graph_breaks() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ctk.compiler.torch_compat.aot import autograd, decompositions
 from ctk.compiler.torch_compat.dynamo import dynamo_api
 from ctk.compiler.torch_compat.inductor import inductor_api
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
+from ctk.compiler.torch_compat.versions import NEWEST_TESTED
 from ctk.toolkit.cli.shell.errors import answer_for
 
 NEWER = "3.1.0"
@@ -76,10 +77,26 @@ def test_another_signature_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def tracing() -> None:
         """Take no argument any more."""
 
+    tracing.__qualname__ = "tracing"
     monkeypatch.setattr(torch._guards, "tracing", tracing)
     refusal = str(refusal_of(raised_by(inductor_api.outside_tracing)))
-    assert "another signature of " in refusal
-    assert "tracing (takes 0 positional arguments but 1 was given)" in refusal
+    assert "another signature of tracing (takes 0 positional arguments but 1 was given)" in refusal
+
+
+def test_a_missing_name_of_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.__getattr__` raises for its caller, and so do the modules of settings."""
+    without(monkeypatch, torch, "_TorchCompileWrapper")
+    error = raised_by(lambda: dynamo_api.unwrap_backend("eager"))
+    assert "has no torch._TorchCompileWrapper, which ctk needs for dynamo/" in str(
+        refusal_of(error)
+    )
+
+
+def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    config: Any = torch._dynamo.config
+    monkeypatch.delitem(config._config, "specialize_float")
+    error = raised_by(lambda: dynamo_api.specialized_floats().__enter__())
+    assert "has no torch._dynamo.config.specialize_float," in str(refusal_of(error))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +104,7 @@ def test_another_signature_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         lambda: torch._C.no_such_name,  # not a line of torch_compat
         lambda: autograd.without_modes(lambda values: values.nothing, []),
+        lambda: autograd.without_modes(lambda: None, []),  # type: ignore[arg-type]  # of the user
         lambda: dynamo_api.find_backend("no such backend"),
         lambda: inductor_api.wrap_error(None),  # type: ignore[arg-type]  # a mistake of ctk
     ],
@@ -170,4 +188,4 @@ def test_the_next_step_for_a_newer_torch(monkeypatch: pytest.MonkeyPatch) -> Non
     without(monkeypatch, torch._C, "_current_graph_task_id")
     monkeypatch.setattr(installed_torch, "torch_version", lambda: NEWER)
     refusal = str(refusal_of(raised_by(autograd.is_recomputing)))
-    assert refusal.endswith("next: install torch 2.15.0 or older, or a newer ctk")
+    assert refusal.endswith(f"next: install torch {NEWEST_TESTED} or older, or a newer ctk")
