@@ -63,10 +63,19 @@ def missing_names_refused() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        refusal = refusal_of(error)
-        if refusal is None or refusal is error:
-            raise
-        raise refusal from error
+        refuse_missing_name(error)
+        raise
+
+
+def refuse_missing_name(error: BaseException) -> None:
+    """Raise the refusal for an exception that shows a missing name of torch.
+
+    Raises:
+        MissingTorchName: The installed torch lacks a private name.
+    """
+    refusal = refusal_of(error)
+    if refusal is not None:
+        raise refusal from refusal.__cause__ or error
 
 
 def refusal_of(error: BaseException) -> MissingTorchName | None:

@@ -42,14 +42,11 @@ def attempt(
     Raises:
         MissingTorchName: The installed torch lacks a private name; a fallback reports that instead.
     """
-    if config.on_failure == "raise":
-        with missing_names_refused():
-            return action()
     try:
         with missing_names_refused():
             return action()
     except Exception as error:
-        if is_control_flow(error) or is_observers(error):
+        if config.on_failure == "raise" or is_control_flow(error) or is_observers(error):
             raise
         message = (
             f"ctk: {name} failed and falls back to eager: {type(error).__name__}: "

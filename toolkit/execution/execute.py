@@ -16,15 +16,9 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import (
-    CaseError,
-    ExportRefused,
-    MissingTorchName,
-    PrecisionRefused,
-    UnsupportedPlatform,
-)
+from ctk.compiler.errors import CaseError, ExportRefused, PrecisionRefused, UnsupportedPlatform
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
-from ctk.compiler.installed_torch import missing_names_refused, refusal_of
+from ctk.compiler.installed_torch import refuse_missing_name
 from ctk.compiler.observe import Observer, first_line, is_observers, mark_errors
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo import tensor_sources
@@ -84,11 +78,9 @@ def run_graph(gm: GraphModule, inputs: Sequence[object], modes: Modes) -> Outcom
         MissingTorchName: The installed torch lacks a name that ctk needs to run a graph.
     """
     try:
-        with missing_names_refused():
-            return run_private(gm, inputs, modes)
-    except MissingTorchName:
-        raise
+        return run_private(gm, inputs, modes)
     except Exception as error:
+        refuse_missing_name(error)
         return Outcome(None, error)
 
 
@@ -176,9 +168,7 @@ def _raise_refusal(case: Case, error: BaseException) -> None:
     """
     if isinstance(error, UnsupportedPlatform):
         raise error
-    missing = refusal_of(error)
-    if missing is not None:
-        raise missing from error
+    refuse_missing_name(error)
     if isinstance(error, ExportRefused):
         raise CaseError(f"{case.name}: {error}") from error
     if resolve_target(case.target).steers_dynamo(error):
@@ -311,7 +301,5 @@ def _call(
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or is_observers(error):
             raise
-        missing = refusal_of(error)
-        if missing is not None:
-            raise missing from error
+        refuse_missing_name(error)
         return Outcome(None, error)

@@ -5,8 +5,11 @@ and Donaldson, Test-Case Reduction via Test-Case Generation, ECOOP 2020).
 """
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from ctk.toolkit.search.questions import Answer, Search, map_choices
+
+Absent = TypeVar("Absent", int, None)
 
 
 def find_integer(count: int) -> Search[int, int]:
@@ -67,29 +70,31 @@ def verify_boundary(count: int) -> Search[int, int | None]:
 
 def strongest_true(count: int) -> Search[int, int]:
     """Return the number of `largest_true`; `count` is asked first: one question if it is true."""
-    strongest, answer = yield from _first_answered(range(count, 0, -1))
+    strongest, answer = yield from _first_answered(range(count, 0, -1), 0)
     return (yield from largest_true(strongest - 1)) if answer is False else strongest
 
 
 def strongest_or_none(count: int) -> Search[int, int]:
     """Return the number of `strongest_true`, in two questions if nothing is possible."""
-    strongest, answer = yield from _first_answered(range(count, 0, -1))
+    strongest, answer = yield from _first_answered(range(count, 0, -1), 0)
     if answer is not False:
         return strongest
-    mildest, answer = yield from _first_answered(range(1, strongest))
+    mildest, answer = yield from _first_answered(range(1, strongest), 0)
     if not answer:
         return 0
     more = map_choices(largest_true(strongest - mildest - 1), lambda more: mildest + more)
     return mildest + (yield from more)
 
 
-def _first_answered(numbers: Iterable[int]) -> Search[int, tuple[int, Answer]]:
-    """Return the first number that is a candidate, with its answer; 0 and None if none is."""
+def _first_answered(
+    numbers: Iterable[int], absent: Absent
+) -> Search[int, tuple[int | Absent, Answer]]:
+    """Return the first number that has an answer, and the answer; `absent` and None if none has."""
     for number in numbers:
         answer = yield number
         if answer is not None:
             return number, answer
-    return 0, None
+    return absent, None
 
 
 def find_change(count: int) -> Search[int, tuple[int | None, int | None]]:
@@ -102,10 +107,10 @@ def find_change(count: int) -> Search[int, tuple[int | None, int | None]]:
         The last number that is not true, and the first that is. One of them is None if all answers
         are alike, or the last number is not true; both if there are no answers.
     """
-    last, is_true = yield from _first_answered_or_none(range(count - 1, -1, -1))
+    last, is_true = yield from _first_answered(range(count - 1, -1, -1), None)
     if last is None or not is_true:
         return last, None
-    first, is_true = yield from _first_answered_or_none(range(last))
+    first, is_true = yield from _first_answered(range(last), None)
     if first is None or is_true:
         return None, last if first is None else first
     skipped: set[int] = set()
@@ -117,12 +122,3 @@ def find_change(count: int) -> Search[int, tuple[int | None, int | None]]:
         else:
             first, last = (first, middle) if answer else (middle, last)
     return first, last
-
-
-def _first_answered_or_none(numbers: Iterable[int]) -> Search[int, tuple[int | None, Answer]]:
-    """Return the first number that has an answer, and the answer; None twice if none has."""
-    for number in numbers:
-        answer = yield number
-        if answer is not None:
-            return number, answer
-    return None, None
