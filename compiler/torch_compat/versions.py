@@ -9,11 +9,27 @@ OLDEST_SUPPORTED = "2.11"
 OLDEST_TRITON = "3.6"
 NEWEST_TESTED = "2.15.0"
 
+_STAGES = ("dev", "a", "b", "rc", "", "post")
+_VERSION = re.compile(r"((?:\d+\.)*\d+)\.?(dev|a|b|rc|post|)(\d*)")
+
 
 def release_of(version: str) -> tuple[int, ...]:
     """Return the numbers of a version: `(2, 13, 0)` of `2.13.0+cpu` and of `2.13.0a0+git1`."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def order_of(version: str) -> tuple[tuple[int, ...], int, int]:
+    """Return a key that sorts versions: 2.16.0.dev20261102, 2.16.0rc1, 2.16.0, 2.16.0.post1.
+
+    `2.16` and `2.16.0+cpu` have the key of `2.16.0`.
+    """
+    found = _VERSION.match(version)
+    numbers = release_of(version)
+    while numbers[-1:] == (0,):
+        numbers = numbers[:-1]
+    stage, count = (found[2], found[3]) if found else ("", "")
+    return numbers, _STAGES.index(stage), int(count or 0)
 
 
 def is_supported(version: str) -> bool:

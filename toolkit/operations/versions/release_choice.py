@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctk.compiler.errors import ConfigError, InstallError, nearest
-from ctk.compiler.torch_compat.versions import OLDEST_SUPPORTED, OLDEST_TRITON, release_of
+from ctk.compiler.torch_compat.versions import OLDEST_SUPPORTED, OLDEST_TRITON, order_of
 from ctk.toolkit.operations.options import VersionOptions
 from ctk.toolkit.releases.pip_commands import PackageSource, Release, list_releases
 
@@ -55,10 +55,9 @@ def choose_releases(
     first = 0 if old is None else _index_of(old, listed, package)
     last = len(listed) - 1 if new is None else _index_of(new, listed, package)
     chosen = listed[first : last + 1]
-    if old is None and not source.index:
-        least = release_of(OLDEST[package])
-        supported = [each for each in chosen if release_of(each.version) >= least]
-        chosen = supported or chosen
+    if old is None:
+        least = order_of(OLDEST[package])
+        chosen = [each for each in chosen if order_of(each.version) >= least] or chosen
     if not chosen:
         raise ConfigError(
             f"no release of {package} is from {old or OLDEST[package]} to {new or 'the newest'}; "
@@ -82,10 +81,10 @@ def is_reversed(options: VersionOptions) -> bool:
     """
     if options.good is None or options.bad is None:
         return options.good_after
-    good, bad = _padded(options.good), _padded(options.bad)
-    if good == bad and options.good.partition("dev")[2] == options.bad.partition("dev")[2]:
+    good, bad = order_of(options.good), order_of(options.bad)
+    if good == bad:
         raise ConfigError(f"--good {options.good} and --bad {options.bad} are the same release")
-    is_later = (good, options.good) > (bad, options.bad)
+    is_later = good > bad
     if options.good_after and not is_later:
         raise ConfigError(
             f"--good-after searches from a bad release to a later good one, and --good "
@@ -105,12 +104,9 @@ def find_release(version: str, listed: Sequence[Release], package: str) -> Relea
 
 def _index_of(version: str, listed: Sequence[Release], package: str) -> int:
     names = [each.version for each in listed]
-    if version in names:
-        return names.index(version)
-    if version.replace(".", "").isdigit():
-        for index, name in enumerate(names):
-            if name.replace(".", "").isdigit() and _padded(name) == _padded(version):
-                return index
+    orders = [order_of(name) for name in names]
+    if order_of(version) in orders:
+        return orders.index(order_of(version))
     hint = nearest(version, names)
     raise ConfigError(
         f"pip lists no release {version} of {package} for this Python{hint}\n"
@@ -124,18 +120,6 @@ def _named_releases(package: str, versions: Sequence[str], source: PackageSource
         listed = list_releases(package, source)
     except InstallError:  # each installation reports it again
         listed = []
-    found: dict[str, Release] = {}
-    for version in versions:
-        try:
-            release = find_release(version, listed, package)
-        except ConfigError:
-            release = Release(version)
-        found[release.version] = release
-    places = {each.version: place for place, each in enumerate(listed)}
-    keyed = [(_padded(each.version), places.get(each.version, 0), each) for each in found.values()]
-    return [each for _, _, each in sorted(keyed, key=lambda key: key[:2])]
-
-
-def _padded(version: str) -> tuple[int, ...]:
-    numbers = release_of(version)
-    return (*numbers, *[0] * (4 - len(numbers)))
+    known = {order_of(each.version): each for each in listed}
+    named = {order_of(each): Release(each) for each in versions}
+    return [known.get(key, named[key]) for key in sorted(named)]

@@ -219,6 +219,7 @@ def test_a_full_disk_ends_the_search(
     [
         (("--good", "2.99"), "pip lists no release 2.99 of torch"),
         (("--good", "2.12", "--bad", "2.12.0"), "are the same release"),
+        (("--good-after", "--good", "2.12.0rc1", "--bad", "2.12.0"), "leave out --good-after"),
         (("--good-after", "--good", "2.12", "--bad", "2.13"), "leave out --good-after"),
         (("--releases", "2.12.0", "--good", "2.11"), "--releases names each release"),
         (("--torch", "2.12.0"), "--torch is the torch of --triton"),
