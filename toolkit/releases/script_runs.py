@@ -33,7 +33,8 @@ _CACHES = (
 _EMITTED = "def end_without_verdict("
 _ABSENT = re.compile(
     r"^(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError)\b.*"
-    r"|^AttributeError: (?:module '|type object '|'_OpNamespace' )?torch.* has no attribute .*"
+    r"|^AttributeError: (?:(?:module '|type object ')?torch.* has no attribute "
+    r"|torch\S+ does not exist$|'_OpNamespace' |The underlying op of )"
 )
 _LENGTH = 300
 

@@ -29,6 +29,9 @@ def outcome_of(folder: Path, text: str) -> tuple[str, str]:
         ("import os; os.abort()", "cannot tell", "signal SIGABRT"),
         ("import absent_module", "cannot tell", "No module named 'absent_module'"),
         ("raise AttributeError(\"module 'torch' has no attribute 'x'\")", "cannot tell", "'x'"),
+        ("import torch; torch.ops.aten.absent", "cannot tell", "no attribute 'absent'"),
+        ("import torch; torch.ops.aten.add.absent", "cannot tell", "no overload name 'absent'"),
+        ("import torch._dynamo as d; d.config.absent = 1", "cannot tell", "absent does not exist"),
         ("raise AttributeError('mine')", "bad", "exit code 1"),
         ("print('FAILURE: accuracy'); raise SystemExit(1)", "bad", "FAILURE: accuracy"),
         (

@@ -87,15 +87,12 @@ def _open_folder(
     cases: tuple[str, ...],
     write: Callable[[Path], Path],
 ) -> Generator[OpenSearch]:
-    told = {
-        field.name: getattr(options, field.name)
-        for field in fields(options)
-        if field.name not in _SESSION
-    }
+    names = (field.name for field in fields(options) if field.name not in _SESSION)
+    stored = {name: getattr(options, name) for name in names}
     header = Header(
         operation="bisect-version",
         subject=subject,
-        options=json.loads(json.dumps(told, default=repr)),
+        options=json.loads(json.dumps(stored, default=repr)),
         inputs="full",
         cases=cases,
         sources={},
@@ -146,12 +143,12 @@ class JournaledAsker:
         new = [question for question, answer in known.items() if answer is None]
         answers = {question: answer for question, answer in known.items() if answer is not None}
         if new:
+            self.asked += len(new)
             self._say(f"ask {', '.join(question.name for question in new)}")
             answers |= ask_together(new, self._asker.ask, self._note)
         return answers
 
     def _note(self, question: VersionQuestion, answer: VersionAnswer) -> None:
-        self.asked += 1
         self._say(f"{question.name}: {answer.outcome} ({answer.reason})")
         if answer.versions is not None:
             self._journal.note(self._key(question), answer)
