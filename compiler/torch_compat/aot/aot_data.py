@@ -30,7 +30,7 @@ _OBJECTS = {
     ),
     "runtime_wrappers": ("AOTDedupeWrapper", "AOTSyntheticBaseWrapper"),
 }
-"""Classes of `torch._functorch._aot_autograd` by module, in torch 2.11 and 2.13."""
+"""Classes of `torch._functorch._aot_autograd` by module."""
 
 _ENUMS = {"schemas": ("MutationType", "OutputType")}
 

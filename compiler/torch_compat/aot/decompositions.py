@@ -229,13 +229,9 @@ def _table_of(mode: Any) -> Table:
 
     From torch 2.13 on the mode has them; the module has them in 2.11, and in a context in 2.12.
     """
-    table = getattr(mode, "decomposition_table", None)
-    if table is not None:
-        return table
-    return _value_of(getattr(_proxies(), "CURRENT_DECOMPOSITION_TABLE", {}))
-
-
-def _value_of(table: Any) -> Table:
+    if not hasattr(_proxies(), "CURRENT_DECOMPOSITION_TABLE"):
+        return mode.decomposition_table
+    table = _proxies().CURRENT_DECOMPOSITION_TABLE
     return table.get({}) if isinstance(table, ContextVar) else table
 
 

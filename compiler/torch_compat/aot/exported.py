@@ -126,8 +126,8 @@ def sizes_that_vary(
 
     The model may fix a size, except a marked one.
 
-    In torch: `ShapesCollection`, `Dim.DYNAMIC`, and Dynamo's attributes of
-    tensors (`_dynamo_dynamic_indices`, `_dynamo_weak_dynamic_indices`, `_dynamo_dynamic_range`).
+    In torch: `ShapesCollection`, `Dim.DYNAMIC`, and Dynamo's attributes of tensors
+    (`_dynamo_dynamic_indices`, `_dynamo_weak_dynamic_indices`, `_dynamo_dynamic_range`).
     """
     from torch.export import Dim
     from torch.export.dynamic_shapes import ShapesCollection

@@ -26,7 +26,7 @@ def is_opaque(value: object) -> bool:
 
 @cache
 def _is_opaque_object() -> Callable[[object], bool]:
-    """Return torch's test: `is_custom_class_obj`; `is_opaque_value` until torch 2.14."""
+    """Return torch's test: `is_custom_class_obj` from torch 2.14 on, `is_opaque_value` before."""
     objects: Any = importlib.import_module("torch._library.opaque_object")
     return getattr(objects, "is_custom_class_obj", None) or objects.is_opaque_value
 

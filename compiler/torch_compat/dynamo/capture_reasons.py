@@ -140,7 +140,7 @@ def switched_off_by() -> str:
 
 
 def is_error_suppressed() -> bool:
-    """Return whether Dynamo hides its errors (`suppress_errors`; torch 2.11 and 2.13)."""
+    """Return whether Dynamo hides its errors (`suppress_errors`)."""
     config: Any = importlib.import_module("torch._dynamo.config")
     return bool(config.suppress_errors)
 

@@ -65,7 +65,7 @@ def present(gm: GraphModule, static: Mapping[str, str]) -> None:
         gm: Outside of Dynamo; its metadata changes.
         static: "guarded" or "unguarded", by placeholder.
 
-    Source: `_try_get_metadata_from_dynamo` of AOTAutograd, torch 2.11 and 2.13, reads the marks.
+    Source: `_try_get_metadata_from_dynamo` of AOTAutograd reads the marks.
     """
     sources: Any = importlib.import_module("torch._dynamo.source")
     held = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]

@@ -32,8 +32,8 @@ from ctk.compiler.torch_compat.process.process_state import outside_dispatch_mod
 def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]:
     """Ask `allow` about each operator that fake tensors meet in this thread.
 
-    The real kernel replaces a refused one. The caller holds the compile lock. Seen in
-    torch 2.11 and 2.13: `FakeTensorMode.dispatch`, in front of its cache.
+    The real kernel replaces a refused one. The caller holds the compile lock.
+    In torch: `FakeTensorMode.dispatch`, in front of its cache.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 

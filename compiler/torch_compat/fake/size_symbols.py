@@ -49,8 +49,7 @@ class SizeSymbols:
     def running(self) -> Generator[None]:
         """Run operators on tensors that have these symbols, composite ones in Python.
 
-        In torch: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses
-        symbols.
+        In torch: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses symbols.
         """
         from torch._dispatch.python import enable_python_dispatcher
 

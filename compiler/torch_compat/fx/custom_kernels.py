@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.torch_compat.fx.operator_types import OpOverload
-from ctk.compiler.torch_compat.fx.operators import TORCH_NAMESPACES
+from ctk.compiler.torch_compat.fx.operators import CORE_NAMESPACES, TORCH_NAMESPACES
 
 Call = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
 """Gets the kernel of an operator, and the arguments of a call; returns its result."""
@@ -27,8 +27,7 @@ Call = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
 WHOLE_NAMESPACE = "ctk_whole"
 """The namespace of the operators that stand for custom operators (whole_operators.py)."""
 
-_TORCH_LIBRARIES = {"aten", "prim", "prims", "rngprims", "quantized_decomposed"}
-_NOT_CUSTOM = TORCH_NAMESPACES | _TORCH_LIBRARIES | {WHOLE_NAMESPACE}
+_NOT_CUSTOM = CORE_NAMESPACES | TORCH_NAMESPACES | {WHOLE_NAMESPACE}
 _DEVICES = ("CPU", "CUDA", "XPU")
 _COMPOSITE = "CompositeImplicitAutograd"
 

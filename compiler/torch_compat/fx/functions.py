@@ -16,14 +16,17 @@ import torch
 from ctk.compiler.torch_compat.gpu.triton_kernels import WRAPPERS
 
 _OWN_NAMESPACES = frozenset({
-    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_quantized",
-    "_test", "aten", "c10d", "c10d_functional", "debug_mode_ops", "debugprims", "export",
-    "flex_lib", "fsdp", "higher_order", "inductor", "inductor_prims", "mkl", "mkldnn",
-    "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic", "prepacked", "prim", "prims",
-    "profiler", "quantization", "quantized", "quantized_decomposed", "rngprims", "sparse",
-    "static_runtime", "streams", "symm_mem",
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_test", "_native",
+    "_native_aot", "_quantized", "_test", "aten", "c10d", "c10d_functional", "coor",
+    "debug_mode_ops", "debugprims", "export", "flex_gemm", "flex_lib", "fsdp", "higher_order",
+    "inductor", "inductor_prims", "mempool", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx",
+    "onnx_symbolic", "prepacked", "prim", "prims", "profiler", "quantization", "quantized",
+    "quantized_decomposed", "rngprims", "sparse", "static_runtime", "streams", "symm_mem",
 })  # fmt: skip
-"""Namespaces of operators that torch 2.11 and 2.13 define themselves."""
+"""Namespaces of the operators that torch 2.11 to 2.15 registers when it is imported.
+
+Of other namespaces in `TORCH_NAMESPACES` (`triton`, `cuda`) a program may have operators too.
+"""
 
 _PLAIN_MODULES = ("_operator", "builtins", "math", "operator")
 

@@ -16,9 +16,13 @@ from pathlib import Path
 
 import torch
 
-from ctk.compiler.torch_compat.fx.operators import TORCH_NAMESPACES, is_registered
+from ctk.compiler.torch_compat.fx.operators import (
+    CORE_NAMESPACES,
+    TORCH_NAMESPACES,
+    is_registered,
+)
 
-_NAMESPACES = TORCH_NAMESPACES | {"aten", "prims", "rngprims", "quantized_decomposed"}
+_NAMESPACES = CORE_NAMESPACES | TORCH_NAMESPACES
 _REGISTERS = re.compile(rb"\b(custom_op|triton_op|define|_?make_prim|register_\w*prim)\(")
 _LEFT_OUT = frozenset(("testing", "onnx", "benchmark", "__main__.py"))
 

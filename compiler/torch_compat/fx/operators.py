@@ -157,6 +157,9 @@ def overloads_of(packet: Any) -> tuple[Any, ...]:
     return tuple(getattr(packet, name) for name in names)
 
 
+CORE_NAMESPACES = frozenset({"aten", "prim", "prims", "quantized_decomposed", "rngprims"})
+"""Libraries of torch whose operators programs call."""
+
 TORCH_NAMESPACES = frozenset({
     "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug",
     "_inductor_test", "_native", "_native_aot", "_quantized", "_test", "_torch_testing", "ao",
@@ -167,7 +170,7 @@ TORCH_NAMESPACES = frozenset({
     "semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn", "triton",
     "vulkan_prepack", "xnnpack",
 })  # fmt: skip
-"""Libraries that torch registers besides aten, prim, prims, rngprims and quantized_decomposed.
+"""Libraries that torch registers besides those of `CORE_NAMESPACES`.
 
 Those of torch 2.11 to 2.15: `torch._C._dispatch_get_all_op_names()`, and every
 `torch.library.Library` in torch's own files.
@@ -310,7 +313,7 @@ _TRACED = (
     "_abstract_fn", "_setup_context_fn", "_backward_fn", "_vmap_fn", "_torch_dispatch_fns",
     "_autocast_cuda_dtype", "_autocast_cpu_dtype",
 )  # fmt: skip
-"""Attributes of a `CustomOpDef` of torch 2.11 and 2.13 besides its kernels."""
+"""Attributes of a `CustomOpDef` besides its kernels."""
 
 _DEVICES = ("CPU", "CUDA", "MPS", "XPU", "HPU", "MTIA")
 

@@ -165,7 +165,7 @@ def _fake_gradients(
 
 @contextmanager
 def whole_operators() -> Generator[WholeOperators]:
-    """Register the two operators until the region ends. Seen in torch 2.13."""
+    """Register the two operators until the region ends."""
     library = torch.library.Library(WHOLE_NAMESPACE, "FRAGMENT")
     whole = WholeOperators()
     try:

@@ -10,8 +10,7 @@ with the kernel and the constants themselves means the same in every process:
     kernel_idx=add_kernel, constant_args_idx={"BLOCK": 16}
     kernel_idx=(add_kernel, [{"kwargs": {}, "num_warps": 8}])   tuned by these settings
 
-Emitted repros carry `with_numbers`. Seen in torch 2.11 and 2.13 with triton 3.6 and 3.7; triton is
-imported on demand.
+Emitted repros carry `with_numbers`. triton is imported on demand.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Inductor below the passes: lowerings, fusions, generated kernels and the module that calls them.
 
-Everything here was seen in torch 2.11 and 2.13. A "scheduler node" is Inductor's unit of fusion:
-one loop nest or one call of a library; each knows the FX nodes that it computes.
+A "scheduler node" is Inductor's unit of fusion: one loop nest or one call of a library; each knows
+the FX nodes that it computes.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

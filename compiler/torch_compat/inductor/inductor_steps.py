@@ -1,6 +1,6 @@
 """The passes of Inductor that it announces nowhere: plain calls in the functions of its stages.
 
-Seen in torch 2.11 to 2.15. Left out are sorts and `eliminate_dead_code`, which compute nothing.
+Left out are sorts and `eliminate_dead_code`, which compute nothing.
 """
 
 # pyright: reportPrivateUsage=false

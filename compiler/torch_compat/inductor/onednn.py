@@ -134,7 +134,7 @@ def packs(target: object) -> bool:
 def quantized_decomposed() -> Any:
     """Return the library of operators that PT2E quantization writes into graphs.
 
-    Importing the module registers them: in torch 2.11 and 2.13 `torch.ao.quantization.fx`.
+    Importing the module registers them: `torch.ao.quantization.fx._decomposed`.
     """
     importlib.import_module("torch.ao.quantization.fx._decomposed")
     return torch.ops.quantized_decomposed

@@ -22,15 +22,15 @@ MEMORY_FORMATS: Mapping[torch.memory_format, int] = {
     torch.channels_last: 2,
     torch.channels_last_3d: 3,
 }
-"""Torch's numbers for memory formats (`c10::MemoryFormat`, torch 2.11 and 2.13)."""
+"""Torch's numbers for memory formats (`c10::MemoryFormat`)."""
 
 
 @cache
 def cpu_functions() -> Mapping[str, tuple[str, ...]]:
     """Return the types of the parameters of each C function for one operator on the CPU.
 
-    Unlike the dispatcher's C function they take numbers that are `Scalar`s. Seen in torch
-    2.11 and 2.13: `c_shim_cpu.h`, whose functions are in libtorch_cpu.so; none if it is not there.
+    Unlike the dispatcher's C function they take numbers that are `Scalar`s. In torch:
+    `c_shim_cpu.h`, whose functions are in libtorch_cpu.so; none if it is not there.
     """
     folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch/generated"
     header = folder / "c_shim_cpu.h"

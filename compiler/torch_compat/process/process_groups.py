@@ -1,7 +1,7 @@
 """Process groups, as functional collectives look them up by name; stand-ins for groups of others.
 
-In torch: the table of names holds weak references, and `FakeProcessGroup` copies
-the data of its own rank in place of that of the others.
+In torch: the table of names holds weak references, and `FakeProcessGroup` copies the data of its
+own rank in place of that of the others.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

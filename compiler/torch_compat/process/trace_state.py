@@ -6,8 +6,8 @@ Names that this version of torch lacks are left out. Settings of torch's compile
 each module, without names of folders. Modes under which a trace must not be stored are in
 `reasons`.
 
-Source: `AOTAutogradCacheDetails` and `FxGraphHashDetails` of torch 2.11 and 2.13 read grad mode,
-autocast, deterministic algorithms, matmul precision and settings. The rest is added here.
+Source: torch's `AOTAutogradCacheDetails` and `FxGraphHashDetails` read grad mode, autocast,
+deterministic algorithms, matmul precision and settings. The rest is added here.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false

@@ -1,7 +1,6 @@
 """TorchScript: the private names of `torch.jit`, and its passes over frozen graphs, one by one.
 
-In torch: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`, which
-`torch.jit.freeze` runs.
+In torch: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`, which `torch.jit.freeze` runs.
 """
 
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
