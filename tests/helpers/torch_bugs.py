@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from ctk.compiler.torch_compat.versions import release_of
+
 
 @dataclass(frozen=True, slots=True)
 class TorchBug:
@@ -20,7 +22,8 @@ class TorchBug:
 
     @property
     def is_here(self) -> bool:
-        return self.since <= torch.__version__ < self.mended
+        installed = release_of(torch.__version__)
+        return release_of(self.since) <= installed < release_of(self.mended)
 
     @property
     def is_needed(self) -> pytest.MarkDecorator:

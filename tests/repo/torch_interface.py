@@ -97,7 +97,8 @@ def row_of(use: Use) -> Row:
         shown = ", ".join(found[:_MOST_FILES]) if len(found) <= _MOST_FILES else "many files"
         return Row(use.name, "attribute", shown or absent)
     kind, form = kind_of(value), form_of(value)
-    unknown = sorted(use.keywords - keywords_of(value)) if kind in ("function", "class") else []
+    known = keywords_of(value) if kind in ("function", "class") else None
+    unknown = sorted(use.keywords - known) if known is not None else []
     lacks = f" lacks {', '.join(unknown)}" if unknown and not use.is_optional else ""
     return Row(use.name, kind, f"{form}{lacks}")
 
@@ -180,22 +181,14 @@ def _signature_of_docstring(value: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", "; ".join(named or found))
 
 
-def keywords_of(value: Any) -> set[str]:
-    """Return the keywords that a callable takes; the universe is `AllKeywords`, if unknown."""
+def keywords_of(value: Any) -> set[str] | None:
+    """Return the keywords that a callable takes; None if it takes all, or they are unknown."""
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
-        return _AllKeywords()
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return _AllKeywords()
-    return {each.name for each in parameters}
-
-
-class _AllKeywords(set[str]):
-    """The set of all keywords."""
-
-    def __rsub__(self, other: Iterable[str]) -> set[str]:
-        return set()
+        return None
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return None if takes_all else {each.name for each in parameters}
 
 
 @cache

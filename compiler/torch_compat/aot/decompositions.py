@@ -232,7 +232,7 @@ def _table_of(mode: Any) -> Table:
     if not hasattr(_proxies(), "CURRENT_DECOMPOSITION_TABLE"):
         return mode.decomposition_table
     table = _proxies().CURRENT_DECOMPOSITION_TABLE
-    return table.get({}) if isinstance(table, ContextVar) else table
+    return ContextVar.get(table, {}) if isinstance(table, ContextVar) else table
 
 
 def _key_in_cpp(operator: OpOverload) -> Any:

@@ -137,8 +137,7 @@ def known_options() -> dict[str, tuple[object, object]]:
 
     From torch 2.15 it takes old names as well: `benchmark_epilogue_fusion`.
     """
-    config = _inductor("config")
-    values = config.get_config_copy()
+    config, values = _inductor("config"), option_values()
     if release_of(torch.__version__) >= (2, 15):
         values |= {n: _value(entry.alias) for n, entry in config._config.items() if entry.alias}
     return {name: (value, config.get_type(name)) for name, value in values.items()}
@@ -160,10 +159,9 @@ def changed_options() -> dict[str, object]:
     return {n: value for n, value in option_values().items() if value != defaults[n].default}
 
 
-def implied_options(patches: Mapping[str, object]) -> frozenset[str]:
-    """Return the options that cannot change a compile with these options: others fix them."""
-    config = _inductor("config")
-    return implied(config, {**config.get_config_copy(), **patches})
+def implied_options(values: Mapping[str, object]) -> frozenset[str]:
+    """Return the options that cannot change a compile with these values: others fix them."""
+    return implied(_inductor("config"), values)
 
 
 def compile_lock() -> AbstractContextManager[object]:

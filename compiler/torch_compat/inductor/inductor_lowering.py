@@ -207,11 +207,6 @@ def final_source(source: str, name: str) -> str:
     return source.replace("#pragma CMT", "//" if 'extern "C"' in source else "#")
 
 
-def option(name: str) -> object:
-    """Return the value that an option has now; None if Inductor does not know it."""
-    return _inductor("config").get_config_copy().get(name)
-
-
 def options_set(values: Mapping[str, object]) -> AbstractContextManager[object]:
     """Set options of Inductor for a region."""
     return _inductor("config").patch(dict(values))

@@ -80,16 +80,18 @@ def notices_logged() -> Generator[None]:
     2.14 it is a `FutureWarning`, for users: the level of the log is INFO or WARNING accordingly.
     The notice that `GraphModule.__init__` is not scripted is dropped.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", _DEPRECATED)
-        warnings.filterwarnings("ignore", _NOT_SCRIPTED, UserWarning)
-        yield
-    for each in caught:
-        text = str(each.message)
-        if re.match(_DEPRECATED, text):
-            _log_deprecation(is_for_users=issubclass(each.category, FutureWarning))
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.filterwarnings("always", _DEPRECATED)
+            warnings.filterwarnings("ignore", _NOT_SCRIPTED, UserWarning)
+            yield
+    finally:
+        for each in caught:
+            if re.match(_DEPRECATED, str(each.message)):
+                _log_deprecation(is_for_users=issubclass(each.category, FutureWarning))
+            else:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 @cache

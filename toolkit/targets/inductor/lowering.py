@@ -66,9 +66,9 @@ SWITCHES = (
 
 def switches_on() -> Iterator[Switch]:
     """Yield the parts that are on, in order."""
-    known = inductor.known_options()
+    values = inductor.option_values()
     for switch in SWITCHES:
-        if switch.option in known and inductor_lowering.option(switch.option) != switch.off:
+        if values.get(switch.option, switch.off) != switch.off:
             yield switch
 
 

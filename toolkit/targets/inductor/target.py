@@ -147,17 +147,15 @@ class Inductor(Target):
         return {**options_of_process(), **config}
 
     def native(self) -> Options:
-        value = inductor.known_options()["fallback_random"][0]
+        value = inductor.option_values()["fallback_random"]
         return {} if value == COMPARABLE["fallback_random"] else {"fallback_random": value}
 
     def freezes(self, config: Options) -> bool:
-        return config.get("freezing", inductor.known_options()["freezing"][0]) is True
+        return config.get("freezing", inductor.option_values()["freezing"]) is True
 
     def trials(self, config: Options) -> Sequence[Trial]:
-        patches = config_patches(config)
-        values = {**inductor.option_values(), **patches}
-        fixed = inductor.implied_options(patches)
-        names = values.keys() - fixed
+        values = {**inductor.option_values(), **config_patches(config)}
+        names = values.keys() - inductor.implied_options(values)
         return [t for t in TRIALS if t.option in names and values[t.option] != t.value]
 
 
