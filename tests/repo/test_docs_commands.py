@@ -5,11 +5,12 @@ A document's ```console and ```python blocks run in order in one folder that hol
 `$ command` is run by bash; `# exits N` at its end says which exit code it must have (0 when
 absent); the lines below must appear in stdout or stderr in that order, where `…` stands for any
 text. `make` targets are CI's own work: here they must only exist. Blocks of another language
-(```sh) are for what cannot be run here, such as installing.
+(```sh) are for what cannot be run here, such as installing: the options of `ctk` must exist.
 """
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.helpers.warm_python import warm_python
 
 DOCUMENTS = [path for path in project_files() if path.suffix == ".md"]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXITS = re.compile(r"\s+# exits (\d+)$")
 COMMAND_SECONDS = 240
 PATH = (Path(sys.executable).parent, os.environ["PATH"])
@@ -117,3 +119,13 @@ def test_commands_of_document(document: Path, tmp_path: Path) -> None:
             check_make(step.command)
         else:
             run_step(step, tmp_path)
+
+
+def test_options_of_commands_that_are_not_run() -> None:
+    text = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+    lines = (line for block in NOT_RUN.findall(text) for line in block.split("\n"))
+    commands = [shlex.split(line, comments=True) for line in lines if line.startswith("ctk ")]
+    assert commands
+    for _, name, *words in commands:
+        shown = (ROOT / "tests" / "golden" / "cli_help" / f"{name}.txt").read_text(encoding="utf-8")
+        assert {word for word in words if word.startswith("-")} <= set(shown.split()), name
