@@ -15,7 +15,8 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -26,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from ctk.compiler.torch_compat.gpu.cuda_launch import MachineCode
+from ctk.compiler.torch_compat.inductor.patch_sites import replace_attribute
+from ctk.compiler.torch_compat.versions import release_of
 
 
 class TritonMissing(Exception):
@@ -117,8 +120,33 @@ def interpret(
     """Run a function over CPU tensors and integers in numpy, one program after the other."""
     builder = import_module("triton.runtime.interpreter").interpreter_builder
     builder.options = replace(builder.options, debug=debug, sanitize_overflow=False)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _scalars_in_ranges():
         function[(programs,)](*arguments)
+
+
+@contextmanager
+def _scalars_in_ranges() -> Generator[None]:
+    """Let the interpreter read a scalar as a bound of `range`.
+
+    The interpreter holds a scalar as an array of one element. Triton 3.6 calls `int` on the array,
+    which numpy refuses from 2.4 on; Triton squeezes the array from 3.7 on.
+    """
+    if release_of(import_module("triton").__version__) >= (3, 7):
+        yield
+        return
+
+    interpreter = import_module("triton.runtime.interpreter")
+    original = interpreter._patch_lang_tensor
+
+    def patch_tensor(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    restore = replace_attribute(interpreter, "_patch_lang_tensor", patch_tensor)
+    try:
+        yield
+    finally:
+        restore()
 
 
 def compile_function(
