@@ -162,7 +162,7 @@ class _Indices:
         if not _is_index(value) or not isinstance(value, torch.Tensor):
             return value
         largest = int(value.max())
-        bounds = [new for old, new in self._pairs(name) if new <= largest < old]
+        bounds = [new for old, new in self._pairs(name) if 0 < new <= largest < old]
         return value.remainder(min(bounds)) if bounds else value
 
     def _pairs(self, name: str) -> Iterator[tuple[int, int]]:

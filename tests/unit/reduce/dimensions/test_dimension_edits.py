@@ -64,6 +64,15 @@ def test_indices_stay_within_what_they_index():
     assert new.graph(*new.inputs)[0].shape == (1, 2, 4)
 
 
+def test_an_index_beside_a_size_of_zero_keeps_its_value():
+    inputs = torch.tensor(0), torch.empty(2, 0, 2)
+    case = captured(lambda i, x: (i.reshape(-1), x.squeeze(0)), *inputs)
+    new = shrunk(case, "l_x_", 0, 1)
+    assert new is not None
+    assert shapes(new) == [(), (1, 0, 2)]
+    assert new.inputs[0] is case.inputs[0]
+
+
 def test_indices_that_fit_stay():
     case = captured(F.embedding, torch.tensor([[5, 2]]), torch.randn(100, 4))
     names = [n.name for n in case.graph.graph.find_nodes(op="placeholder")]
