@@ -239,12 +239,12 @@ _TRAINING: tuple[str, ...] = (
     "indices_of_inps_to_detach",
     "lazy_backward_info",
 )
-"""Arguments of `AOTDispatchAutograd.post_compile` in torch 2.11; in 2.13 fields of its one."""
+"""Arguments of `AOTDispatchAutograd.post_compile` in torch 2.11; from 2.12 on fields of its one."""
 
 
 def _noting_training(recorded: Recorded, original: Any) -> Callable[..., Any]:
     def post_compile(*arguments: Any, **named: Any) -> Any:
-        if len(arguments) == 1:  # torch 2.13
+        if len(arguments) == 1:  # from torch 2.12 on
             noted = {name: getattr(arguments[0], name) for name in _TRAINING}
         else:
             noted = dict(zip(_TRAINING, arguments, strict=False))

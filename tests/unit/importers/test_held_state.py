@@ -32,9 +32,8 @@ def inputs():
 BROKEN_UPDATE = '''
 def uphill(gm):
     """Wrong on purpose: the step goes in the other direction."""
-    for node in gm.graph.nodes:
-        if node.target is torch.ops.aten.add.Tensor and "alpha" in node.kwargs:
-            node.kwargs = {"alpha": -node.kwargs["alpha"]}
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
+        node.target = torch.ops.aten.sub.Tensor
 
 def config():
     return {"custom_passes": {"joint": [f"{__file__}:uphill"]}}
