@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ctk.toolkit.bisect import find_culprit
@@ -15,6 +16,7 @@ from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.operations.check import check_case
 from ctk.toolkit.oracle.questions.judge import judge
+from tests.helpers.torch_bugs import LOST_CHANNELS_LAST
 
 WIDENED, TURNED = "operator/told::widened", "operator/told::turned"
 
@@ -51,6 +53,11 @@ def copied_sign(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.copysign(x.mT, y).exp(), x.relu()
 
 
+def normed(x: Tensor, y: Tensor) -> Tensor:
+    images = x.view(1, 2, 5, 3).contiguous(memory_format=torch.channels_last)
+    return F.group_norm(images, 2) * y.sum()
+
+
 def wide(x: Tensor, y: Tensor) -> Tensor:
     return widened(x.sin()) + y
 
@@ -80,6 +87,14 @@ def test_a_type_that_was_told_wrongly_is_the_culprit(target: str):
     assert search.culprit.captured == ("widened_default",)
     assert "expects torch.float32, the operator gives torch.float64" in search.culprit.evidence
     assert search.compiles == 2
+
+
+@LOST_CHANNELS_LAST.is_needed
+def test_a_stride_that_torch_tells_wrongly_is_the_culprit():
+    search = find_culprit(case_of(normed, "ctk"))
+    assert search.culprit is not None
+    assert search.culprit.where == "dispatch/meta.aten.native_group_norm.default"
+    assert search.confirmed
 
 
 def test_a_check_shows_the_step_that_told_it():
