@@ -22,7 +22,12 @@ from ctk.compiler.torch_compat.versions import (
     is_supported,
     is_tested,
 )
-from ctk.toolkit.case.formats.files import free_nbytes, temporary_folder, write_text
+from ctk.toolkit.case.formats.files import (
+    existing_folder,
+    free_nbytes,
+    temporary_folder,
+    write_text,
+)
 from ctk.toolkit.releases.installed_files import check_files
 
 PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
@@ -202,11 +207,10 @@ def check_dump_folder(name: str) -> Health:
     from ctk.toolkit.watch.watch_session import dump_folder
 
     folder = dump_folder().resolve()
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = free_nbytes(folder)
     detail = f"{folder}, {free / (1 << 30):.1f} GiB free"
     try:
-        with tempfile.TemporaryFile(dir=existing):
+        with tempfile.TemporaryFile(dir=existing_folder(folder)):
             pass
     except OSError as error:
         advice = "set CTK_DUMP to a folder that you may write to"

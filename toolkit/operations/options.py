@@ -120,6 +120,7 @@ class VersionOptions(BisectOptions):
     """The options of `bisect_version`.
 
     Attributes:
+        target: None for the case's own, and `inductor` for a program.
         good: A release that passes: a bound of the range.
         bad: A release that fails: the other bound. If it is older than `good`, the search is for
             the first good release.
@@ -136,6 +137,15 @@ class VersionOptions(BisectOptions):
         keep: Whether environments stay on disk for the next search.
     """
 
+    target: Annotated[
+        str | None,
+        Flag(
+            ("--target", "-t"),
+            "A target that is part of torch; another one takes --with or --python (default: the "
+            "case's own; inductor for FILE.py).",
+            metavar="TARGET",
+        ),
+    ] = None
     good: Annotated[
         str | None,
         Flag(

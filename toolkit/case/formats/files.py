@@ -243,10 +243,14 @@ def make_output_folder(out: str | Path | None, default: str) -> Path:
     return folder
 
 
+def existing_folder(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.resolve().parents) if path.exists())
+
+
 def free_nbytes(folder: Path) -> int:
     """Return the free bytes of the disk of a folder, which may not exist yet."""
-    existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
-    return shutil.disk_usage(existing).free
+    return shutil.disk_usage(existing_folder(folder)).free
 
 
 # --- errors -------------------------------------------------------------------------------------
