@@ -89,6 +89,12 @@ def test_the_table_of_the_installed_torch_is_current() -> None:
     assert not {name for name in changed if is_same_build or not name.startswith("torch._C")}, HINT
 
 
+def test_a_name_that_may_be_absent_is_in_some_release() -> None:
+    known = [row for version in tables() for row in read_table(version)[1].values()]
+    present = {row.name for row in known if not row.form.startswith(torch_interface.MISSING)}
+    assert {row.name for row in known} == present
+
+
 def test_differences_of_two_versions() -> None:
     old = {"f": Row("f", "function", "(a)"), "g": Row("g", "function", "()")}
     new = {"f": Row("f", "function", "(a, b)"), "h": Row("h", "class", "-")}

@@ -102,7 +102,7 @@ _PATCHED = ("__call__", "__enter__", "__exit__", "__init__")
 _PYTHONS = (BaseException, CodeType, FunctionType, Path, dict, int, list, set, str, tuple)
 
 
-_PYTHONS_OWN = ("_threads",)  # of `ThreadPoolExecutor`, set on each
+_PYTHONS_OWN = ("_threads", "rel_op")  # of each `ThreadPoolExecutor`; of relations of sympy
 
 
 def _is_pythons(name: str) -> bool:

@@ -203,10 +203,19 @@ def _require_plain(config: Any, metadata: Any) -> None:
     """Raise `NoDataForm` if the wrappers hold more than numbers and names."""
     if metadata.tokens or metadata.num_backward_tokens:
         raise NoDataForm("the graph has effect tokens")
-    if getattr(metadata, "act_input_indices", None):
+    if _has_collective_inputs(metadata):
         raise NoDataForm("an input is an AsyncCollectiveTensor")
     if config.is_export or config.pre_dispatch:
         raise NoDataForm("the graph is traced for export")
+
+
+def _has_collective_inputs(metadata: Any) -> bool:
+    """Return whether a wrapper waits for inputs: `AsyncCollectiveTensor`.
+
+    torch 2.12 and 2.13 note their indices, later ones their paths; 2.11 looks at each call.
+    """
+    names = ("act_input_indices", "act_input_paths")
+    return any(getattr(metadata, name, None) for name in names)
 
 
 def parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:

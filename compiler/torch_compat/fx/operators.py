@@ -68,7 +68,6 @@ _INTERNAL_FUNCTIONS = {
         get_single_level_autograd_function_allowed set_inplace_requires_grad_allowed
         set_single_level_autograd_function_allowed
     """,
-    "_dynamo.variables.builtin": "_lower_version_count_by_1",
     "_functorch.eager_transforms": """
         _autograd_grad _set_tensor_requires_grad _assert_wrapped_functional
     """,
@@ -311,9 +310,9 @@ def dispatch_key_set(tensor: torch.Tensor) -> int:
 
 _TRACED = (
     "_abstract_fn", "_setup_context_fn", "_backward_fn", "_vmap_fn", "_torch_dispatch_fns",
-    "_autocast_cuda_dtype", "_autocast_cpu_dtype",
+    "_autocast_cuda_dtype", "_autocast_cpu_dtype", "_autocast_dtype",
 )  # fmt: skip
-"""Attributes of a `CustomOpDef` besides its kernels."""
+"""Attributes of a `CustomOpDef` besides its kernels; from torch 2.13 on `_autocast_dtype` alone."""
 
 _DEVICES = ("CPU", "CUDA", "MPS", "XPU", "HPU", "MTIA")
 

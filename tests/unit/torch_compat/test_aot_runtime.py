@@ -1,8 +1,11 @@
 """AOTAutograd's wrappers, rebuilt from JSON, do to a program what they do live."""
 
 import contextlib
+import dataclasses
+import importlib
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,3 +137,12 @@ def test_tensor_subclasses_and_hooks_have_no_data_form() -> None:
     assert "class TwoTensor" in _recorded_reason(lambda x: x * 2, two)
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
         assert "hooks" in _recorded_reason(lambda x: x * 2, ramp(3, 4, grad=True))
+
+
+def test_inputs_to_wait_for_are_found_in_each_torch() -> None:
+    metadata: Any = importlib.import_module("torch._functorch._aot_autograd.schemas")
+    fields = {field.name for field in dataclasses.fields(metadata.ViewAndMutationMeta)}
+    names = {name for name in fields if name.startswith("act_input")}
+    for name in names:
+        assert aot_runtime._has_collective_inputs(SimpleNamespace(**{name: [0]}))
+        assert not aot_runtime._has_collective_inputs(SimpleNamespace(**{name: []}))

@@ -144,6 +144,12 @@ def test_an_operator_of_the_program_counts_with_its_fake_kernel() -> None:
     assert identity(_operator("one", 2)) != once
 
 
+def test_an_operator_counts_with_its_type_under_autocast() -> None:
+    once = identity(_operator("cast", 1))
+    torch.library.register_autocast("ctk_identity::cast", "cpu", torch.bfloat16)
+    assert identity(torch.ops.ctk_identity.cast.default) != once
+
+
 def test_an_operator_with_a_hidden_kernel_is_refused() -> None:
     library = torch.library.Library("ctk_identity_hidden", "DEF")
     library.define("twice(Tensor x) -> Tensor")
