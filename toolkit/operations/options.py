@@ -6,6 +6,7 @@
 Imports no torch.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,14 +105,30 @@ class BisectOptions(AskOptions):
     say: Say = silent
 
 
+_CLAUSE = r"(?:~=|===?|!=|<=?|>=?)\s*[\w.*+!-]+"
+_REQUIREMENT = re.compile(
+    r"\s*[a-z0-9](?:[\w.-]*[a-z0-9])?\s*(?:\[[\w\s,.-]*\])?\s*"
+    rf"(?:@\s*\S.*|\(?{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*\)?)?\s*(?:;.*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_FILE = re.compile(r"\.(?!-)|.*/|.*\.whl$")
+
+
 def _parse_versions(text: str | None) -> tuple[str, ...]:
-    return tuple(each.strip() for each in (text or "").split(",") if each.strip())
+    versions = tuple(each.strip() for each in (text or "").split(",") if each.strip())
+    if text is not None and not versions:
+        raise ConfigError(f"--releases {text!r} names no release, such as 2.14.0,2.15.0")
+    return versions
 
 
 def _parse_packages(texts: Sequence[str] | None) -> tuple[str, ...]:
+    """Return requirements of pip: `numpy`, `numpy>=2`, a file, a folder, a URL."""
     for text in texts or ():
-        if text.startswith("-") or not text.strip():
-            raise ConfigError(f"--with {text!r} is not a requirement of pip, such as numpy")
+        is_file = _FILE.match(text) and not text.startswith("-")
+        if not is_file and not _REQUIREMENT.fullmatch(text):
+            raise ConfigError(
+                f"--with {text!r} is not a requirement of pip, such as numpy or 'numpy>=2'"
+            )
     return tuple(texts or ())
 
 

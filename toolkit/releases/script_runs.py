@@ -36,6 +36,9 @@ _ABSENT = re.compile(
     r"|^AttributeError: (?:(?:module '|type object ')?torch.* has no attribute "
     r"|torch\S+ does not exist$|'_OpNamespace' |The underlying op of )"
 )
+_LOG = re.compile(r"[VDIWE]\d{4} \d\d:\d\d:\d\d\.\d+ |No CUDA runtime is found\b")
+"""Log lines of torch; its CUDA builds write the second one on a machine without CUDA."""
+
 _LENGTH = 300
 
 
@@ -77,7 +80,8 @@ def read_answer(run: ReproRun, *, is_emitted: bool) -> ScriptAnswer:
     if run.verdict:
         is_good = run.outcome == "not reproduced" and run.exit_code == 0
         return ScriptAnswer("good" if is_good else "cannot tell", _short(run.verdict))
-    last = (run.output.strip().splitlines() or [""])[-1]
+    lines = [line for line in run.output.splitlines() if line.strip() and not _LOG.match(line)]
+    last = lines[-1] if lines else ""
     ended = describe_exit(run.exit_code)
     if is_emitted or run.exit_code not in (0, 1) or (run.exit_code and _ABSENT.match(last)):
         return ScriptAnswer("cannot tell", _short(f"{ended}: {last}" if last else ended))

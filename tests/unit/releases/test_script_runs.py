@@ -18,6 +18,16 @@ def outcome_of(folder: Path, text: str) -> tuple[str, str]:
     return answer.outcome, answer.reason
 
 
+LOGGING = """
+import sys
+print("the reason", file=sys.stderr)
+print("No CUDA runtime is found, using CUDA_HOME='/usr'", file=sys.stderr)
+where = "torch/utils/cpp_extension.py:183"
+print(f"W1126 23:44:15.539000 415 {where}] No CUDA runtime is found", file=sys.stderr)
+sys.exit(3)
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "outcome", "reason"),
     [
@@ -27,6 +37,7 @@ def outcome_of(folder: Path, text: str) -> tuple[str, str]:
         ("raise SystemExit(125)", "cannot tell", "exit code 125"),
         ("raise SystemExit(3)", "cannot tell", "exit code 3"),
         ("import os; os.abort()", "cannot tell", "signal SIGABRT"),
+        (LOGGING, "cannot tell", "exit code 3: the reason"),
         ("import absent_module", "cannot tell", "No module named 'absent_module'"),
         ("raise AttributeError(\"module 'torch' has no attribute 'x'\")", "cannot tell", "'x'"),
         ("import torch; torch.ops.aten.absent", "cannot tell", "no attribute 'absent'"),

@@ -6,9 +6,10 @@ fails; 125 no release has an answer, or the change lies among releases without o
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
+from typer.core import TyperCommand
 
 from ctk.compiler.errors import ConfigError, count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
@@ -102,4 +103,18 @@ def _removal_data(removed: "Removal") -> dict[str, object]:
     }
 
 
-COMMAND = Command("bisect-version", bisect_version)
+class KeepOrClean(TyperCommand):
+    """The parser of bisect-version: refuses `--keep` beside `--clean`, of which the last would win.
+
+    Raises:
+        ConfigError: Both are there.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        if {"--keep", "--clean"} <= {*args}:
+            raise ConfigError("--keep and --clean exclude each other; next: leave one of them out")
+        return super().parse_args(ctx, args)
+
+
+COMMAND = Command("bisect-version", bisect_version, parser=KeepOrClean)

@@ -59,6 +59,11 @@ def lines(found: VersionReport) -> Iterator[str]:
     yield from [f"failure    {reason}"] * bool(reason)
     if not found.is_monotone and found.change is not None:
         yield "note       the answers change more than once (--all asks each release)"
+    if found.is_reversed and not found.releases[0].python:
+        yield (
+            "note       the search was for the first good release (--good-after, or --good is "
+            "newer than --bad)"
+        )
     yield f"cost       {count_of(found.questions, 'question')}, {found.seconds:.0f} s"
     yield f"script     {found.script}"
     yield f"written    {found.folder}"

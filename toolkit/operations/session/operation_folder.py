@@ -127,6 +127,10 @@ def open_journal(
     """
     if resume:
         folder = Path(out).expanduser() if out is not None else _newest(default, header)
+        if folder.is_file():
+            raise CaseError(
+                f"{folder} is a file; next: let --out name the folder of the run to resume"
+            )
     elif out is not None and (Path(out).expanduser() / JOURNAL).is_file():
         raise CaseError(
             f"{out} holds an earlier run; resume it: the same command with --resume, or name "

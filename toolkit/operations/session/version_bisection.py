@@ -9,10 +9,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from ctk.compiler.errors import ConfigError
+from ctk.toolkit.case.usercode.program import has_own_options
 from ctk.toolkit.operations.options import VersionOptions
 from ctk.toolkit.operations.session.operation_folder import (
     PREFIXES,
@@ -30,7 +32,7 @@ from ctk.toolkit.operations.versions.questions import (
 from ctk.toolkit.operations.versions.subject_script import ScriptWriter, script_of, with_target
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
 from ctk.toolkit.oracle.answers.journal import Header, Journal
-from ctk.toolkit.oracle.open_subject import open_subject
+from ctk.toolkit.oracle.open_subject import OpenSubject, open_subject
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.scratch import remove_folder
 from ctk.toolkit.releases.interpreters import this_python
@@ -69,14 +71,36 @@ def open_search(subject: str, options: VersionOptions) -> Generator[OpenSearch]:
         with _open_folder(subject, own.stem, options, (digest_of(own),), lambda _: own) as found:
             yield found
         return
-    options = with_target(subject, options)
-    with open_subject(subject, None, options) as it:
+    with ExitStack() as stack:
+        options, it = _open_with_target(subject, options, stack)
         digests = Digests()
         cases = tuple(fingerprint(case, digests) for case in it.cases)
         needs_nothing = not (options.packages or options.pythons)
         writer = ScriptWriter(it, needs_nothing, options.say)
         with _open_folder(subject, it.source.name, options, cases, writer.write) as found:
             yield found
+
+
+def _open_with_target(
+    subject: str, options: VersionOptions, stack: ExitStack
+) -> tuple[VersionOptions, OpenSubject]:
+    """Open a subject until the stack ends; return it with the options that name its target.
+
+    Raises:
+        ConfigError: An option is not allowed, such as one of ctk's own pipeline in `config()`.
+    """
+    chosen = with_target(subject, options)
+    try:
+        return chosen, stack.enter_context(open_subject(subject, None, chosen))
+    except ConfigError as error:
+        if chosen.target == options.target or not has_own_options(subject):
+            raise
+        raise ConfigError(
+            f"{subject} names no target, so releases are asked with {chosen.target}: {error}\n"
+            f"{chosen.target} takes no option of ctk's own pipeline, which is not part of a "
+            f"release of torch; next: a copy of {subject} whose config() has options of "
+            f"{chosen.target}"
+        ) from error
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ctk.compiler.errors import InstallError
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.commands import Outcome
+from ctk.toolkit.processes.signals import defer_interrupts
 from ctk.toolkit.processes.tree import kill_descendants
 from ctk.toolkit.releases.environments import Environments
 from ctk.toolkit.releases.interpreters import Interpreter, Versions, read_versions
@@ -133,7 +134,8 @@ def ask_together(
             return {question: future.result() for question, future in futures.items()}
         except BaseException:
             is_ending.set()
-            _end(list(futures.values()))
+            with defer_interrupts():  # threads remove their half-built environments
+                _end(list(futures.values()))
             raise
 
 

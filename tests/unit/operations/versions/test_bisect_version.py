@@ -14,7 +14,7 @@ from ctk.toolkit.operations.options import VersionOptions
 from ctk.toolkit.operations.versions.release_choice import find_known_bad
 from ctk.toolkit.processes.tree import is_alive
 from ctk.toolkit.releases import environments as module
-from tests.helpers.cli import Said, ctk, write
+from tests.helpers.cli import GOOD, Said, ctk, write
 from tests.helpers.fake_index import script_text, write_torch, write_triton
 
 TRITON = {"2.11.0": "3.6.0", "2.12.0": "3.6.0", "2.13.0": "3.7.0", "2.14.0": "3.8.0"}
@@ -97,6 +97,7 @@ def test_the_first_good_release(ask: Ask) -> None:
     assert said.first.startswith("first good: torch 2.13.0 (bad: 2.12.0); with triton 3.7.0 it st")
     again = ask(text, "--bad", "2.11.0", "--good", "2.14.0", "--jobs", "3")
     assert again.first == said.first
+    assert "note       the search was for the first good release (--good-after, or" in again.out
 
 
 def test_a_release_without_an_answer_is_skipped(ask: Ask) -> None:
@@ -224,12 +225,32 @@ def test_a_full_disk_ends_the_search(
         (("--releases", "2.12.0", "--good", "2.11"), "--releases names each release"),
         (("--torch", "2.12.0"), "--torch is the torch of --triton"),
         (("--with", "-r x"), "is not a requirement of pip"),
+        (("--with", "numpy", "--with", "foo =="), "--with 'foo ==' is not a requirement of pip"),
+        (("--releases", ""), "--releases '' names no release"),
+        (("--releases", " , "), "names no release"),
+        (("--clean", "--keep"), "--keep and --clean exclude each other"),
     ],
 )
 def test_wrong_options(options: tuple[str, ...], message: str, ask: Ask) -> None:
     said = ask(script_text({}), *options)
     assert said.code == 2
     assert message in said.err
+
+
+def test_a_run_to_resume_is_a_folder(ask: Ask, tmp_path: Path) -> None:
+    said = ask(script_text({}), "--resume", "-o", write(tmp_path, "a.txt", ""))
+    assert said.code == 2
+    assert f"{tmp_path}/a.txt is a file; next: let --out name the folder" in said.err
+
+
+OF_CTK = GOOD + "def config():\n    return {'numerics': 'strict'}\n"
+
+
+def test_options_of_ctk_in_a_program_without_a_target(tmp_path: Path) -> None:
+    said = ctk("bisect-version", write(tmp_path, "net.py", OF_CTK))
+    assert said.code == 2
+    assert "names no target, so releases are asked with inductor: target inductor has" in said.err
+    assert "takes no option of ctk's own pipeline" in said.err
 
 
 def test_what_cannot_be_asked(ask: Ask, tmp_path: Path) -> None:
