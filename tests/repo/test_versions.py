@@ -21,7 +21,11 @@ def pins() -> dict[str, str]:
 
 
 def closure(requirements: list[str]) -> set[str]:
-    """Return the distributions that some requirements lead to, all dependencies included."""
+    """Return the distributions that some requirements lead to, all dependencies included.
+
+    The dependencies of torch are those of the pinned release: another one brings its own.
+    """
+    is_pinned = metadata.version("torch").partition("+")[0] == pins()["torch"]
     seen: set[tuple[str, str]] = set()
     waiting = [(Requirement(text), "") for text in requirements]
     while waiting:
@@ -32,7 +36,7 @@ def closure(requirements: list[str]) -> set[str]:
         for wanted in ("", *requirement.extras):
             if (name, wanted) not in seen:
                 seen.add((name, wanted))
-                needs = metadata.requires(name) or []
+                needs = (metadata.requires(name) or []) if is_pinned or name != "torch" else []
                 waiting += [(Requirement(text), wanted) for text in needs]
     return {name for name, _ in seen}
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.posix import require_posix
 from ctk.toolkit.operations.options import VersionOptions
 from ctk.toolkit.operations.session.version_bisection import (
     JournaledAsker,
@@ -42,6 +43,8 @@ from ctk.toolkit.releases.interpreters import find_interpreter, read_versions
 from ctk.toolkit.releases.pip_commands import PackageSource, Release, list_releases, open_source
 from ctk.toolkit.releases.script_runs import SECONDS
 
+_NEEDS_POSIX = "bisect-version, which installs environments,"
+
 
 def bisect_version(subject: str, options: VersionOptions) -> VersionReport:
     """Find the first bad release, or with `good_after` the first good one.
@@ -62,6 +65,7 @@ def bisect_version(subject: str, options: VersionOptions) -> VersionReport:
 
 def remove_all(say: Say) -> tuple[Path, Removal]:
     """Remove all environments that were kept; return their folder and the result."""
+    require_posix(_NEEDS_POSIX)
     root = open_root()
     return root, remove_environments(environment_folders(root), say)
 
@@ -71,7 +75,9 @@ def check_options(options: VersionOptions) -> None:
 
     Raises:
         ConfigError: They do.
+        UnsupportedPlatform: On Windows.
     """
+    require_posix(_NEEDS_POSIX)
     is_range = options.good is not None or options.bad is not None
     if options.releases and is_range:
         raise ConfigError("--releases names each release; it goes without --good and --bad")
@@ -87,6 +93,8 @@ def check_options(options: VersionOptions) -> None:
             "--python asks installed interpreters; it goes without --good, --bad, --releases, "
             "--index, --triton and --with"
         )
+    if options.memory_nbytes is not None:
+        raise ConfigError("--memory limits no script in a release; next: ulimit -v before ctk")
     is_reversed(options)
 
 
@@ -97,22 +105,34 @@ def _ask_interpreters(search: OpenSearch) -> VersionReport:
     for text in options.pythons:
         interpreter = find_interpreter(text)
         say(f"read the versions of {interpreter.python}")
-        torch = read_versions(interpreter, options.timeout_seconds).torch
-        questions.append(VersionQuestion(Release(torch or "none"), interpreter=interpreter))
+        versions = read_versions(interpreter, options.timeout_seconds)
+        torch = Release(versions.torch or "none")
+        questions.append(VersionQuestion(torch, versions.triton, interpreter))
     if len(set(questions)) < len(questions):
         raise ConfigError("--python names the same interpreter twice")
     environments = Environments(search.folder, open_source(), (), say)
-    asker = JournaledAsker(
-        search, Asker(search.script, environments, options.timeout_seconds or SECONDS), say
-    )
+    asker = _asker(search, environments, say)
     answers, _, _ = search_releases(
         questions, asker.ask, is_reversed=options.good_after, every=True, jobs=options.jobs
     )
-    report = _report(search, questions, answers, None, None)
-    return replace(report, questions=asker.asked)
+    rows = [
+        AskedRelease(each.torch, answers[each], str(each.interpreter and each.interpreter.python))
+        for each in questions
+    ]
+    return VersionReport(
+        package="torch",
+        releases=tuple(rows),
+        before=None,
+        after=None,
+        is_reversed=options.good_after,
+        folder=search.folder,
+        script=search.script,
+        questions=asker.asked,
+    )
 
 
 def _search(search: OpenSearch) -> VersionReport:
+    """Ask environments of releases."""
     options, say = search.options, Progress(search.options.say)
     source = open_source(options.index)
     environments = Environments(open_root(), source, tuple(options.packages), say)
@@ -123,8 +143,7 @@ def _search(search: OpenSearch) -> VersionReport:
         VersionQuestion(torch, f"triton=={each.version}") if torch else VersionQuestion(each)
         for each in choice.releases
     ]
-    seconds = options.timeout_seconds or SECONDS
-    asker = JournaledAsker(search, Asker(search.script, environments, seconds), say)
+    asker = _asker(search, environments, say)
     answered: dict[VersionQuestion, VersionAnswer] = {}
 
     def ask(batch: Sequence[VersionQuestion]) -> Mapping[VersionQuestion, VersionAnswer]:
@@ -134,26 +153,33 @@ def _search(search: OpenSearch) -> VersionReport:
             environments.remove_made(spare=_needed(questions, answered))
         return found
 
-    answers, before, after = search_releases(
-        questions, ask, is_reversed=choice.is_reversed, every=options.every, jobs=options.jobs
-    )
-    report = _report(search, questions, answers, before, after)
-    report = replace(
-        report,
-        package=package,
-        is_reversed=choice.is_reversed,
-        releases=tuple(
-            replace(each, release=release)
-            for each, release in zip(report.releases, choice.releases, strict=True)
-        ),
-        torch=torch.version if torch else "",
-        root=environments.root,
-    )
-    report = check_triton(report, asker.ask)
-    if not options.keep:
-        environments.remove_made()
+    try:
+        answers, before, after = search_releases(
+            questions, ask, is_reversed=choice.is_reversed, every=options.every, jobs=options.jobs
+        )
+        rows = zip(choice.releases, questions, strict=True)
+        report = VersionReport(
+            package=package,
+            releases=tuple(AskedRelease(release, answers.get(each)) for release, each in rows),
+            before=before,
+            after=after,
+            is_reversed=choice.is_reversed,
+            torch=torch.version if torch else "",
+            folder=search.folder,
+            script=search.script,
+            root=environments.root,
+        )
+        report = check_triton(report, asker.ask)
+    finally:
+        if not options.keep:
+            environments.remove_made()
     removed = None if options.keep else environments.removed
     return replace(report, removed=removed, questions=asker.asked)
+
+
+def _asker(search: OpenSearch, environments: Environments, say: Say) -> JournaledAsker:
+    seconds = search.options.timeout_seconds or SECONDS
+    return JournaledAsker(search, Asker(search.script, environments, seconds), say)
 
 
 def _torch_of_triton(options: VersionOptions, source: PackageSource) -> Release:
@@ -172,27 +198,3 @@ def _needed(
     return [each[0] for pair in pairs if pair[0][1] != pair[1][1] for each in pair] or [
         version for version, _ in sure[-1:]
     ]
-
-
-def _report(
-    search: OpenSearch,
-    questions: Sequence[VersionQuestion],
-    answers: Mapping[VersionQuestion, VersionAnswer],
-    before: int | None,
-    after: int | None,
-) -> VersionReport:
-    rows = tuple(
-        AskedRelease(
-            each.torch, answers.get(each), str(each.interpreter.python) if each.interpreter else ""
-        )
-        for each in questions
-    )
-    return VersionReport(
-        package="torch",
-        releases=rows,
-        before=before,
-        after=after,
-        is_reversed=search.options.good_after,
-        folder=search.folder,
-        script=search.script,
-    )

@@ -7,9 +7,9 @@
     <root>/torch-2.14.0-py3.11-1f0c9a2b.lock     held while it is built, asked or removed
 
 An interrupted installation leaves a folder without a stamp, which the next one removes. A kept
-environment whose torch differs from its RECORD is installed again. The digest
-in a name stands for the interpreter, the place of the packages, and the further packages. The disk
-is checked before each installation, with the reservations of other running installations.
+environment whose torch or Triton differs from its RECORD is installed again. The digest in a name
+stands for the interpreter, the place of the packages, and the further packages. The disk is checked
+before each installation, with the reservations of other running installations.
 """
 
 import contextlib
@@ -133,21 +133,25 @@ class Environments:
             if not is_whole(folder) or self._is_changed(folder):
                 self._build(folder, torch)
             overlay = folder / triton.replace("==", "-") if triton else None
-            if overlay is not None and not is_whole(overlay):
+            if overlay is not None and (not is_whole(overlay) or self._is_changed(overlay)):
                 self._build_overlay(overlay, triton)
             yield Interpreter(python_of(folder), overlay)
 
     def _is_changed(self, folder: Path) -> bool:
-        """Return whether the torch of a kept environment differs from its RECORD."""
+        """Return whether a kept environment or overlay differs from its RECORD; looked at once."""
         if folder in self._compared:
             return False
         self._compared.add(folder)
-        packages = next(folder.glob("lib/python*/site-packages"), None)
-        found = check_files("torch", packages) if packages is not None else None
-        if found is None or found.problems:
-            self.say(f"install {folder.name} again: {found or 'it has no torch'}")
-            return True
-        return False
+        packages = next(folder.glob("lib/python*/site-packages"), folder)  # an overlay has neither
+        found = [check_files(name, packages) for name in ("torch", "triton")]
+        problem = next((str(each) for each in found if each and each.problems), "")
+        if packages != folder and found[0] is None:
+            problem = "it has no torch"
+        elif packages != folder and not os.access(python_of(folder), os.X_OK):
+            problem = "its interpreter is gone"
+        if problem:
+            self.say(f"install {folder.name} again: {problem}")
+        return bool(problem)
 
     @contextmanager
     def _lock(self, folder: Path) -> Generator[None]:
@@ -190,6 +194,7 @@ class Environments:
             self.say(f"install {triton} beside {folder.parent.name}")
             words = ("--no-deps", "--target", str(folder), triton)
             install(python_of(folder.parent), words, self.source, temporary)
+        self._compared.add(folder)
 
     @contextmanager
     def _installing(

@@ -58,7 +58,8 @@ def check_files(name: str, folder: Path | None = None) -> FileCheck | None:
     """Compare the files of a distribution with its RECORD; None if it is not installed.
 
     Args:
-        folder: The packages of another interpreter; None for those of this one.
+        folder: The packages of another interpreter, of which only files in it are compared, no
+            scripts; None for those of this one.
     """
     path = sys.path if folder is None else [str(folder)]
     found = list(metadata.distributions(name=name, path=path))
@@ -77,6 +78,8 @@ def check_files(name: str, folder: Path | None = None) -> FileCheck | None:
     except ValueError:  # not text, or not rows of a name, a digest and a size
         return FileCheck(title, (*doubled, "unreadable RECORD"))
     files = [each for each in recorded or () if each.hash is not None]
+    if folder is not None:
+        files = [each for each in files if ".." not in each.parts]
     if is_empty:
         return FileCheck(title, (*doubled, "empty RECORD"))
     if _is_editable(first) or not files:

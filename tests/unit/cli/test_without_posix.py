@@ -85,6 +85,8 @@ def test_commands_without_a_compiler_work(
         (("minify", "dumps/one/graph0"), "minify, which keeps a journal,"),
         (("diagnose", "net.py", "--target", "eager"), "diagnose, which keeps a journal,"),
         (("bisect-pass", "dumps/one/graph0"), "bisect-pass, which keeps a journal,"),
+        (("bisect-version", "script.py"), "bisect-version, which installs environments,"),
+        (("bisect-version", "--clean"), "bisect-version, which installs environments,"),
         (("cache", "ls"), "the persistent cache"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -105,7 +107,8 @@ def test_the_pipeline_is_refused(folder: Path, words: tuple[str, ...]) -> None:
 
 def test_nothing_is_left_by_a_refused_operation(folder: Path) -> None:
     on_windows(folder, "minify", "dumps/one/graph0")
-    assert not list(folder.glob("minimal_*"))
+    on_windows(folder, "bisect-version", "script.py")
+    assert not [*folder.glob("minimal_*"), *folder.glob("versions_*")]
 
 
 @pytest.mark.parametrize(

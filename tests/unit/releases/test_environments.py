@@ -98,6 +98,33 @@ def test_a_changed_environment_is_installed_again(store: Environments) -> None:
     assert said[0].startswith(f"install {store.folder_of('2.13.0').name} again: torch 2.13.0: ")
 
 
+def test_a_changed_triton_is_installed_again(store: Environments) -> None:
+    with store.hold(OLD, "triton==3.6.0"):
+        pass
+    folder, said = store.folder_of("2.13.0"), list[str]()
+    places = [*folder.glob("lib/python*/site-packages/triton"), folder / "triton-3.6.0" / "triton"]
+    for place in places:
+        (place / "added.py").write_text("")
+        again = Environments(store.root, store.source, (), said.append)
+        with again.hold(OLD, "triton==3.6.0"):
+            assert not (place / "added.py").exists()
+    assert [text.split(":")[0] for text in said if "again" in text] == [
+        f"install {folder.name} again",
+        "install triton-3.6.0 again",
+    ]
+
+
+def test_an_environment_without_its_interpreter_is_installed_again(store: Environments) -> None:
+    with store.hold(OLD):
+        pass
+    python, said = store.folder_of("2.13.0") / "bin" / "python", list[str]()
+    python.unlink()
+    python.symlink_to("gone")
+    with Environments(store.root, store.source, (), said.append).hold(OLD) as interpreter:
+        assert read_versions(interpreter).torch == "2.13.0"
+    assert said[0].endswith("again: its interpreter is gone")
+
+
 def test_a_root_that_cannot_be_written_to(
     store: Environments, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,10 +67,7 @@ def answer_of_versions(found: "VersionReport") -> Answer:
     from ctk.toolkit.operations.report.versions import headline, lines, report_data
 
     code = ExitCode.FAILURE if found.having("bad") else ExitCode.NO_FAILURE
-    of_interpreters = bool(found.releases[0].python) and bool(found.having("bad"))
-    is_undecided = bool(found.unanswered) and found.is_monotone
-    is_undecided |= bool(found.undecided) and not of_interpreters
-    if is_undecided or not (found.having("bad") or found.having("good")):
+    if found.is_undecided:
         code = ExitCode.CANNOT_TELL
     body: list[RenderableType] = [*lines(found), _table(found.releases)]
     if found.removed is not None:

@@ -183,14 +183,15 @@ def _several_changes(found: VersionReport) -> str:
     if not found.is_reversed and found.releases[-1].is_bad is False and found.before is not None:
         last = found.releases[found.before]
         return f"no failure in {_name(last, found)}; {_versions(bad)} failed"
-    return f"several changes: {found.package} {_versions(bad)} fails, {_versions(good)} passes"
+    fail, passing = ("fail" + "s" * (len(bad) == 1), "pass" + "es" * (len(good) == 1))
+    return f"several changes: {found.package} {_versions(bad)} {fail}; {_versions(good)} {passing}"
 
 
 def _every(found: VersionReport, alike: Sequence[AskedRelease]) -> str:
-    names = f"{found.package} {alike[0].release.version}"
+    names, verb = f"{found.package} {alike[0].release.version}", _verb(alike[0])
     if len(alike) > 1:
         names = f"{names} to {alike[-1].release.version}"
-    verb = _verb(alike[0])
+        verb = "fail" if alike[0].is_bad else "pass"
     return f"{names} {verb} ({count_of(len(alike), 'release')} asked)"
 
 
@@ -212,7 +213,8 @@ def _word(each: AskedRelease) -> str:
 
 
 def _versions(releases: Sequence[AskedRelease]) -> str:
-    return ", ".join(each.release.version for each in releases)
+    *others, last = (each.release.version for each in releases)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _released(each: AskedRelease) -> str:

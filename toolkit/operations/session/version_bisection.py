@@ -178,7 +178,8 @@ class JournaledAsker:
             self._journal.note(self._key(question), answer)
 
     def _key(self, question: VersionQuestion) -> str:
-        return f"{question.name} {self._subject}"
+        python = question.interpreter and f" torch {question.torch.version} {question.triton}"
+        return f"{question.name}{python or ''} {self._subject}"
 
 
 def _digest_of_script(script: Path, options: VersionOptions) -> str:

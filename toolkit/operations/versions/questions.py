@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.compiler.errors import InstallError
+from ctk.compiler.errors import ConfigError, InstallError, message_of
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.commands import Outcome
@@ -28,7 +28,7 @@ class VersionQuestion:
 
     Attributes:
         triton: A requirement (`triton==3.6.0`) in place of the Triton of that torch; empty: its
-            own.
+            own. For an installed interpreter, the version that it has.
         interpreter: An installed interpreter in place of an environment.
     """
 
@@ -91,8 +91,10 @@ class Asker:
             with self.environments.hold(question.torch, question.triton) as interpreter:
                 return self._run(interpreter, started)
         except InstallError as error:
-            reason = f"does not install: {str(error).splitlines()[0]}"
-            return VersionAnswer("cannot tell", reason, time.monotonic() - started)
+            reason = f"does not install: {message_of(error).splitlines()[0]}"
+        except ConfigError as error:  # its interpreter does not run
+            reason = message_of(error).splitlines()[0]
+        return VersionAnswer("cannot tell", reason, round(time.monotonic() - started, 1))
 
     def _run(self, interpreter: Interpreter, started: float) -> VersionAnswer:
         versions = read_versions(interpreter)

@@ -119,6 +119,15 @@ class VersionReport:
         return tuple(each for each in beyond if each.answer is not None and each.is_bad is None)
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether the first release of the search can be neither named nor excluded."""
+        if not self.having("bad"):
+            return bool(self.undecided) or not self.having("good")
+        if self.releases[0].python:
+            return False
+        return bool(self.undecided) or (bool(self.unanswered) and self.is_monotone)
+
+    @property
     def is_monotone(self) -> bool:
         """Whether the answers change at most once, and in the direction of the search."""
         seen = [

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ctk.compiler.errors import StorageError
 from ctk.toolkit.operations.options import VersionOptions
+from ctk.toolkit.operations.versions import questions
 from ctk.toolkit.operations.versions.release_choice import find_known_bad
 from ctk.toolkit.processes.tree import is_alive
 from ctk.toolkit.releases import environments as module
@@ -116,7 +118,7 @@ def test_no_change(ask: Ask) -> None:
     )  # fmt: skip
     said = ask(script_text({}, other=1))
     assert said.code == 1
-    assert said.first.startswith("no first bad release: torch 2.11.0 to 2.14.0 fails (2 rel")
+    assert said.first.startswith("no first bad release: torch 2.11.0 to 2.14.0 fail (2 rel")
     said = ask(script_text({}, other=1), "--good-after")
     assert (said.code, said.first) == (
         125,
@@ -135,9 +137,9 @@ def test_a_whole_table_shows_answers_as_they_are(ask: Ask) -> None:
     assert said.code == 1
     assert said.data["is_monotone"] is False
     assert [row["outcome"] for row in said.data["releases"]] == ["bad", "good", "bad", "good"]
-    assert said.data["answer"] == "no failure in torch 2.14.0; 2.11.0, 2.13.0 failed"
+    assert said.data["answer"] == "no failure in torch 2.14.0; 2.11.0 and 2.13.0 failed"
     said = ask(script_text({"2.11.0": 1, "2.14.0": 1}), "--all", "--bad", "2.14.0")
-    assert said.first == "several changes: torch 2.11.0, 2.14.0 fails, 2.12.0, 2.13.0 passes"
+    assert said.first == ("several changes: torch 2.11.0 and 2.14.0 fail; 2.12.0 and 2.13.0 pass")
 
 
 def test_named_releases(ask: Ask) -> None:
@@ -204,6 +206,33 @@ def test_environments_are_removed_after_use(
     assert said.data["removed"]["nbytes"] > 0
 
 
+def test_environments_are_removed_after_an_error(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_ENVIRONMENTS", str(tmp_path / "own"))
+
+    def fail(*_: object) -> None:
+        raise StorageError("the disk is gone")
+
+    monkeypatch.setattr(questions, "ask_script", fail)
+    said = ask(script_text({"2.14.0": 1}), "--clean", "--bad", "2.14.0")
+    assert "the disk is gone" in said.first
+    assert list((tmp_path / "own").iterdir()) == []
+
+
+def test_an_interpreter_that_changed_is_asked_again(ask: Ask, kept: Path, tmp_path: Path) -> None:
+    ask(script_text({"2.14.0": 1}), "--good", "2.13.0", "--bad", "2.14.0")
+    link = tmp_path / "python"
+    pythons = [next(kept.glob(f"torch-{each}-*/bin/python")) for each in ("2.13.0", "2.14.0")]
+    script = write(tmp_path, "script.py", script_text({"2.14.0": 1}))
+    options = "--python", pythons[0], "--python", link, "--out", tmp_path / "out", "--json"
+    link.write_text(f'#!/bin/sh\nexec {pythons[0]} "$@"\n')
+    link.chmod(0o755)
+    assert ctk("bisect-version", script, *options).code == 0
+    link.write_text(f'#!/bin/sh\nexec {pythons[1]} "$@"\n')
+    assert ctk("bisect-version", script, *options, "--resume").code == 1
+
+
 def test_a_full_disk_ends_the_search(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +253,7 @@ def test_a_full_disk_ends_the_search(
         (("--good-after", "--good", "2.12", "--bad", "2.13"), "leave out --good-after"),
         (("--releases", "2.12.0", "--good", "2.11"), "--releases names each release"),
         (("--torch", "2.12.0"), "--torch is the torch of --triton"),
+        (("--memory", "8G"), "--memory limits no script"),
         (("--with", "-r x"), "is not a requirement of pip"),
         (("--with", "numpy", "--with", "foo =="), "--with 'foo ==' is not a requirement of pip"),
         (("--releases", ""), "--releases '' names no release"),
