@@ -32,14 +32,14 @@ GROUPS: Mapping[str, str] = {
 REFUSED: Mapping[str, tuple[str, ...]] = {
     "names code, a file, an address or text that ends up in a command": words("""
     _fuse_ddp_communication_passes _post_fusion_custom_pass _pre_fusion_custom_pass
-    add_pre_grad_passes autoheuristic_log_path autotune_lookup_table cpp.cxx cpp.march
-    cudagraph_policy cudagraph_unsafe_unbacked_ops custom_partitioner_fn
-    custom_should_partition_ops disabled_passes enabled_metric_tables estimate_op_runtime
-    external_matmul fx_passes_numeric_check global_cache_dir inductor_choices_class
-    joint_custom_post_pass joint_custom_pre_pass layout_opt_default max_autotune_conv_backends
-    max_autotune_conv_bwd_input_backends max_autotune_conv_bwd_weight_backends
-    post_grad_custom_post_pass post_grad_custom_pre_pass pre_grad_custom_pass
-    profile_bandwidth_output profile_bandwidth_regex remove_pre_grad_passes
+    add_pre_grad_passes autoheuristic_collect autoheuristic_log_path autoheuristic_use
+    autotune_lookup_table cpp.cxx cpp.march cudagraph_policy cudagraph_unsafe_unbacked_ops
+    custom_partitioner_fn custom_should_partition_ops disabled_passes enabled_metric_tables
+    estimate_op_runtime external_matmul fx_passes_numeric_check global_cache_dir
+    inductor_choices_class joint_custom_post_pass joint_custom_pre_pass layout_opt_default
+    max_autotune_conv_backends max_autotune_conv_bwd_input_backends
+    max_autotune_conv_bwd_weight_backends post_grad_custom_post_pass post_grad_custom_pre_pass
+    pre_grad_custom_pass profile_bandwidth_output profile_bandwidth_regex remove_pre_grad_passes
     reorder_for_compute_comm_overlap_passes torchinductor_worker_logpath
     triton.debug_dump_kernel_inputs triton.proton_output_dir unsafe_marked_cacheable_functions
     worker_log_path
@@ -92,7 +92,7 @@ REFUSED: Mapping[str, tuple[str, ...]] = {
     "chooses a library or a compiler that may be looked for and imported": words("""
     _conv_default_backends cpp.vec_isa_ok cpu_backend cuda_backend cutedsl_enable_autotuning
     flydsl_enable_autotuning nvgemm_max_profiling_configs nvgemm_pdl nvgemm_supplement_configs
-    nvgemm_swap_ab tpu_backend triton.autotune_cublasLt triton.tlx_mode
+    nvgemm_swap_ab tpu_backend triton.autotune_cublasLt triton.enable_tlx_templates triton.tlx_mode
     triton_disable_device_detection xpu_backend
     """),
     "of programs on several devices": words("""
@@ -107,8 +107,8 @@ REFUSED: Mapping[str, tuple[str, ...]] = {
     "of torch itself": words("""
     TYPE_CHECKING _partitioned_scatter_default _raise_error_for_testing
     _realize_acc_reads_threshold_default _realize_opcount_threshold_default
-    autotune_fallback_to_aten check_stack_no_cycles_TESTING_ONLY
-    force_disable_cudagraph_TESTING_ONLY is_nightly_or_source
+    always_complex_memory_overlap_TESTING_ONLY autotune_fallback_to_aten
+    check_stack_no_cycles_TESTING_ONLY force_disable_cudagraph_TESTING_ONLY is_nightly_or_source
     triton.disallow_failing_autotune_kernels_TESTING_ONLY wrap_inductor_compiled_regions
     """),
     "unused by cases so far": words("""

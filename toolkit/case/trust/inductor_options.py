@@ -34,8 +34,8 @@ SWITCHES = frozenset(
     enable_linear_binary_folding epilogue_fusion epilogue_fusion_first
     epilogue_fusion_with_atomic_add expand_dimension_for_pointwise_nodes fallback_by_default
     fallback_embedding_bag_byte_unpack fallback_random force_fuse_int_mm_with_mul
-    force_layout_optimization force_pointwise_cat force_shape_pad freezing graph_partition
-    group_fusion implicit_fallbacks inplace_buffers inplace_padding is_predispatch
+    force_layout_optimization force_pointwise_cat force_same_precision force_shape_pad freezing
+    graph_partition group_fusion implicit_fallbacks inplace_buffers inplace_padding is_predispatch
     joint_graph_constant_folding keep_addmm_fused_for_half_dtypes keep_output_stride
     layout_optimization loop_index_inversion_in_fusion loop_ordering_after_fusion
     loop_reindexing_after_fusion max_autotune max_autotune_gemm max_autotune_pointwise

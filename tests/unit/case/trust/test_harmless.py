@@ -26,7 +26,7 @@ from ctk.toolkit.case.trust.demands import (
 )
 from ctk.toolkit.targets import TARGETS, target_names
 from tests.helpers.refused_options import REFUSED, is_refused
-from tests.helpers.torch_news import is_expected, is_reviewed
+from tests.helpers.torch_news import is_expected
 
 NEEDS_TRUST = {
     "dynamo_accuracy_minifier_backend",  # writes files
@@ -89,7 +89,6 @@ def test_an_allowed_option_exists_and_has_a_type_that_can_do_no_harm(name: str) 
         assert kinds <= {bool, int, float} or known[name][1] is NoneType
 
 
-@pytest.mark.skipif(not is_reviewed(), reason="the review begins with torch 2.13")
 def test_each_option_was_reviewed() -> None:
     listed = {*allowed(), "max_autotune_gemm_backends"}
     names = set(inductor.known_options())
