@@ -98,7 +98,7 @@ def writes_first(x, y):
         (with_norm(training=True), (WAVE, TAPS, SCALE)),
         pytest.param(
             *(with_norm(eps=0.0), (WAVE, TAPS, SCALE)),
-            marks=pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 refuses it"),
+            marks=pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11 refuses it"),
         ),
         (with_norm(writes_first), (WAVE, TAPS, SCALE)),
         (with_norm(lambda x, y: y.relu()), (WAVE, TAPS, SCALE)),
