@@ -204,6 +204,8 @@ def model():
             raise ValueError("three rows are too many")
         return x
     return f
+def warmups():
+    return [(torch.ones(2, 4),)]
 """,
     "written in place, and returned as a view": """
 def model():
