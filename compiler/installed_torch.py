@@ -1,4 +1,4 @@
-"""The installed torch: a warning if no test ran on its version, and refusals of missing names.
+"""The installed torch: a warning if no test ran on it or its Python, refusals of missing names.
 
 A feature is refused by the private name that it needs and that the installed torch lacks.
 `compiler/torch_compat` looks a name up where a feature needs it, and an ordinary exception shows
@@ -15,6 +15,7 @@ is a failure of torch. A function by which torch looks a name up raises for its 
 import contextlib
 import importlib
 import logging
+import platform
 import re
 import sys
 import traceback
@@ -25,7 +26,14 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
 from ctk.compiler.errors import MissingTorchName
-from ctk.compiler.torch_compat.versions import NEWEST_TESTED, OLDEST_SUPPORTED, is_tested
+from ctk.compiler.torch_compat.versions import (
+    NEWEST_TESTED,
+    NEWEST_TESTED_PYTHON,
+    OLDEST_SUPPORTED,
+    has_gil,
+    is_tested,
+    is_tested_python,
+)
 
 log = logging.getLogger("ctk.torch")
 
@@ -47,10 +55,15 @@ def torch_version() -> str:
 
 @cache
 def warn_if_untested() -> None:
-    """Log one warning in this process, if torch is newer than the newest that the tests ran on."""
-    version = torch_version()
+    """Log one warning in this process for a torch, and one for a Python, that no test ran on."""
+    newer = "ctk: %s %s is newer than %s, the newest tested one"
+    version, python = torch_version(), platform.python_version()
     if not is_tested(version):
-        log.warning("ctk: torch %s is newer than %s, the newest tested one", version, NEWEST_TESTED)
+        log.warning(newer, "torch", version, NEWEST_TESTED)
+    if not is_tested_python(python):
+        log.warning(newer, "Python", python, NEWEST_TESTED_PYTHON)
+    if not has_gil():
+        log.warning("ctk: Python %s without its global interpreter lock is untested", python)
 
 
 @contextlib.contextmanager

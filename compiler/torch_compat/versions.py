@@ -1,13 +1,16 @@
-"""Releases of torch: the oldest that is supported, and the newest that the tests ran on.
+"""Releases of torch and Python: the oldest that is supported, and the newest that was tested.
 
 `OLDEST_TRITON` is the release of Triton that torch 2.11 brings.
 """
 
 import re
+import sysconfig
 
 OLDEST_SUPPORTED = "2.11"
 OLDEST_TRITON = "3.6"
 NEWEST_TESTED = "2.15.0"
+OLDEST_PYTHON = "3.11"
+NEWEST_TESTED_PYTHON = "3.15"
 
 _STAGES = ("dev", "a", "b", "rc", "", "post")
 _VERSION = re.compile(r"((?:\d+\.)*\d+)\.?(dev|a|b|rc|post|)(\d*)")
@@ -30,6 +33,21 @@ def order_of(version: str) -> tuple[tuple[int, ...], int, int]:
         numbers = numbers[:-1]
     stage, count = (found[2], found[3]) if found else ("", "")
     return numbers, _STAGES.index(stage), int(count or 0)
+
+
+def is_supported_python(version: str) -> bool:
+    """Return whether a version of Python is at least the oldest that is supported."""
+    return release_of(version) >= release_of(OLDEST_PYTHON)
+
+
+def is_tested_python(version: str) -> bool:
+    """Return whether a version of Python is not newer than the newest that the tests ran on."""
+    return release_of(version)[:2] <= release_of(NEWEST_TESTED_PYTHON)
+
+
+def has_gil() -> bool:
+    """Return whether this Python is built with the global interpreter lock."""
+    return not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 def is_supported(version: str) -> bool:

@@ -72,10 +72,11 @@ _MOST = 20_000
 
 _OF_EVERY_CLASS = frozenset({
     "__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl",
-    "__slots__", "__annotations__", "__dataclass_fields__", "__dataclass_params__",
-    "__match_args__", "__parameters__", "__orig_bases__", "__static_attributes__",
-    "__firstlineno__",
+    "__slots__", "__annotations__", "__annotate_func__", "__annotations_cache__",
+    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__parameters__",
+    "__orig_bases__", "__static_attributes__", "__firstlineno__",
 })  # fmt: skip
+"""Not written by the user, or without effect on values; newer Pythons add some of them."""
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), type(...), PurePath)
 _OPERATIONS = (Operator, BuiltinFunctionType, MethodDescriptorType)

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -91,7 +92,9 @@ def in_own_process(
         raise CannotTell("a program in a child process needs POSIX (fork): use WSL or Linux")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "values"
-        pid = os.fork()
+        with warnings.catch_warnings():  # of the threads of torch, which are idle
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
         if pid == 0:
             status = 1
             try:

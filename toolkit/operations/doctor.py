@@ -18,9 +18,14 @@ from typing import cast
 from ctk.compiler.errors import StorageError, message_of
 from ctk.compiler.torch_compat.versions import (
     NEWEST_TESTED,
+    NEWEST_TESTED_PYTHON,
+    OLDEST_PYTHON,
     OLDEST_SUPPORTED,
+    has_gil,
     is_supported,
+    is_supported_python,
     is_tested,
+    is_tested_python,
 )
 from ctk.toolkit.case.formats.files import (
     existing_folder,
@@ -86,7 +91,15 @@ def check_python(name: str) -> Health:
         detail += f"; untested: no test has run on {_NAMES.get(system, system)}"
     if system == "Windows":
         return Health(name, False, detail, "use WSL or Linux for commands that compile")
-    return Health(name, sys.version_info >= (3, 11), detail, "install Python 3.11 or newer")
+    version = platform.python_version()
+    detail += f"; tested: {OLDEST_PYTHON} to {NEWEST_TESTED_PYTHON}"
+    if not is_tested_python(version):
+        detail += ", so not this one"
+    if not has_gil():
+        detail += "; free-threaded, which is untested"
+    is_fine = is_supported_python(version) and has_gil()
+    advice = f"install Python {OLDEST_PYTHON} or newer, with the global interpreter lock"
+    return Health(name, is_fine, detail, advice)
 
 
 def check_packages(name: str) -> Health:

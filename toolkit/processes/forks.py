@@ -24,6 +24,16 @@ def flush_streams() -> None:
             stream.flush()
 
 
+def fork() -> int:
+    """Fork without Python's warning of other threads, which `-W error` makes an error.
+
+    Those of C++ are idle here, and callers exclude the rest.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def fork_process(run: Callable[[], int], *, leads_group: bool = True) -> int:
     """Fork a child that runs a function; return the child's process id.
 
@@ -38,10 +48,7 @@ def fork_process(run: Callable[[], int], *, leads_group: bool = True) -> int:
     """
     require_posix("a question in a child process")
     parent = os.getpid()
-    with warnings.catch_warnings():
-        # Python warns of other threads; those of C++ are idle here, and callers exclude the rest.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+    pid = fork()
     if pid != 0:
         return pid
     status = 1

@@ -24,6 +24,7 @@ ENDING = tuple(
 )
 """Ctrl-C, the time limit of a CI job, and a terminal that is closed."""
 
+_PACKAGE = __name__.partition(".")[0]
 _IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
 
 
@@ -90,7 +91,7 @@ def find_own_import(frame: FrameType | None) -> FrameType | None:
 
 
 def _is_own(name: object) -> bool:
-    return isinstance(name, str) and name.partition(".")[0] == "ctk"
+    return isinstance(name, str) and name.partition(".")[0] == _PACKAGE
 
 
 def _is_of_importlib(frame: FrameType) -> bool:

@@ -26,7 +26,7 @@ from typing import Literal
 
 from ctk.compiler.errors import StorageError
 from ctk.compiler.usercode.process_name import process_name
-from ctk.toolkit.processes.forks import flush_streams
+from ctk.toolkit.processes.forks import flush_streams, fork
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.interrupts import ENDING
 from ctk.toolkit.processes.link import Link, Notes, Watch, set_link
@@ -109,7 +109,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
     parent, watched, others = os.getpid(), _find_watched_signals(), _present_children()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     flush_streams()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         os.close(notes_in)
         os.close(echo_in)

@@ -59,7 +59,7 @@ def trace_jvp(function: Function, args: Sequence[object]) -> GraphModule:
         return [*found, *(part.tangent for part in parts if part.tangent is not None)]
 
     with warnings.catch_warnings():  # the first dual number of a process loads TorchScript
-        warnings.filterwarnings("ignore", r".*torch\.jit\.script", DeprecationWarning)
+        warnings.filterwarnings("ignore", r".*torch\.jit\.script")  # of a type of its release
         module = trace_forward(of_duals, [*primals, *(each.detach() for each in varying)])
     return _without_aliases(module)
 

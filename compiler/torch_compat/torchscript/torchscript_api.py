@@ -7,6 +7,7 @@ In torch: torch/csrc/jit/passes/frozen_*.cpp, `OptimizeFrozenGraph`, which `torc
 
 import contextlib
 import logging
+import platform
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -73,11 +74,12 @@ def autocast_off() -> Generator[None]:
 
 @contextlib.contextmanager
 def notices_logged() -> Generator[None]:
-    """Log once that torch.jit is deprecated, in place of torch's warning at each call inside.
+    """Log once what torch says of its torch.jit, in place of torch's warning at each call inside.
 
     The caller is a user of `codegen=torchscript`, not of torch.jit, and an error made of the
     warning would end the compile. torch up to 2.13 has a `DeprecationWarning`, for developers; from
-    2.14 it is a `FutureWarning`, for users: the level of the log is INFO or WARNING accordingly.
+    2.14 it is a `FutureWarning`, for users: the level of the log is INFO or WARNING accordingly. On
+    Python 3.14 and later every release calls torch.jit unsupported instead of deprecated.
     The notice that `GraphModule.__init__` is not scripted is dropped.
     """
     caught: list[warnings.WarningMessage] = []
@@ -88,20 +90,24 @@ def notices_logged() -> Generator[None]:
             yield
     finally:
         for each in caught:
-            if re.match(_DEPRECATED, str(each.message)):
-                _log_deprecation(is_for_users=issubclass(each.category, FutureWarning))
+            text = str(each.message)
+            if re.match(_DEPRECATED, text):
+                is_for_users = issubclass(each.category, FutureWarning)
+                _log_notice(is_for_users=is_for_users, is_supported="not supported" not in text)
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 @cache
-def _log_deprecation(*, is_for_users: bool) -> None:
-    level = logging.WARNING if is_for_users else logging.INFO
+def _log_notice(*, is_for_users: bool, is_supported: bool) -> None:
+    python = f"does not support torch.jit on Python {platform.python_version()}"
     log.log(
-        level,
-        "torch %s deprecates torch.jit, which the target torchscript and codegen=torchscript use; "
-        "they work as before; next: codegen=c or codegen=triton do not need it",
+        logging.WARNING if is_for_users else logging.INFO,
+        "torch %s %s, which the target torchscript and codegen=torchscript use; %s; "
+        "next: codegen=c or codegen=triton do not need it",
         torch.__version__,
+        "deprecates torch.jit" if is_supported else python,
+        "they work as before" if is_supported else "they pass the tests of ctk, but may break",
     )
 
 

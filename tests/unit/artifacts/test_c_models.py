@@ -1,7 +1,6 @@
 """Models with operators of torch, packages as they are written, and the example, called from C."""
 
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from ctk.compiler.packages.c_wrapper import library
 from ctk.compiler.packages.package import load
 from ctk.compiler.packages.write import aot_compile
+from ctk.compiler.usercode.python_files import load_file
 from tests.helpers.c_packages import entry_of, package_of
 from tests.helpers.c_program import call
 from tests.helpers.cli import ctk
@@ -149,9 +149,9 @@ def test_models_give_the_bits_of_the_live_backend(program, tmp_path, model, args
 @OWN_WARNING
 def test_the_example_runs_and_gives_what_eager_gives(tmp_path):
     folder = ROOT / "examples" / "c_api"
-    example = runpy.run_path(str(folder / "model.py"))
-    model = example["classifier"]()
-    example["main"](str(tmp_path / "model.ctk"))
+    example = load_file(folder / "model.py")
+    model = example.classifier()
+    example.main(str(tmp_path / "model.ctk"))
     flags = shlex.split(ctk("c-api", "--cflags", "--sources", "--libs").out)
     command = ["cc", "-std=c11", *flags[:1], str(folder / "main.c"), *flags[1:], "-o", "main"]
     subprocess.run(command, cwd=tmp_path, check=True)

@@ -15,6 +15,7 @@ import torch
 from ctk.compiler.artifacts import container
 from ctk.compiler.artifacts.container import Bytes, open_container, write
 from ctk.compiler.errors import ContainerError, StorageError
+from tests.helpers.forking import FORKS
 
 MEMBERS: dict[str, Bytes] = {"meta.json": b"{}", "weights/0": bytes(range(100)), "empty": b""}
 SEAL = len(container._seal("ctk-package", "0" * 64, 0))
@@ -54,6 +55,7 @@ def test_members_come_back_aligned_and_writable(tmp_path: Path) -> None:
     assert weights.sum() == 700
 
 
+@FORKS
 def test_a_forked_child_and_a_second_opening_see_no_writes(tmp_path: Path) -> None:
     path = written(tmp_path / "a")
     found = open_container(path)

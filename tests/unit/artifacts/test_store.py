@@ -17,6 +17,7 @@ from ctk.compiler.cache.entry import Key, KeyDifference, write_entry
 from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.usercode.process_name import process_name
+from tests.helpers.forking import FORKS
 
 KEY = Key({"graph": "abs(x)", "torch": "2.13"})
 OTHER = Key({"graph": "abs(y)", "torch": "2.13"})
@@ -238,6 +239,7 @@ def hold_forever(root: Path, key: Key) -> None:
         time.sleep(600)
 
 
+@FORKS
 def test_a_killed_holder_lets_go(store: Store) -> None:
     holder = multiprocessing.get_context("fork").Process(
         target=hold_forever, args=(store.root, KEY)
@@ -264,6 +266,7 @@ def make_each(root: Path, count: int) -> None:
                     store.put(key, {"a": str(number).encode() * 1000})
 
 
+@FORKS
 def test_several_processes_make_each_entry_once(store: Store) -> None:
     context = multiprocessing.get_context("fork")
     makers = [context.Process(target=make_each, args=(store.root, 8)) for _ in range(4)]

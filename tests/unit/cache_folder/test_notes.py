@@ -11,6 +11,7 @@ import pytest
 from ctk.compiler.cache_folder import notes as module
 from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.cache_folder.notes import Notes
+from tests.helpers.forking import FORKS
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +60,7 @@ def keep_some(root: Path, first: int) -> None:
         Notes(root).choose(str(number), f"value {number}")
 
 
+@FORKS
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=keep_some, args=(tmp_path, 25 * n)) for n in range(4)]

@@ -18,6 +18,7 @@ from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.store import load_case, save_case
 from tests.helpers.case_folders import linear_case
 from tests.helpers.case_zoo import Sample, capture, samples
+from tests.helpers.forking import FORKS
 
 
 def same_inputs(one: Case, other: Case) -> bool:
@@ -277,6 +278,7 @@ def _claim(parent: str, connection: Any) -> None:
     connection.send([unique_folder(Path(parent), "graph0").name for _ in range(20)])
 
 
+@FORKS
 def test_names_never_collide_between_processes(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     pipes = [context.Pipe() for _ in range(3)]

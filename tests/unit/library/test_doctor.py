@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ctk.compiler.torch_compat.versions import NEWEST_TESTED_PYTHON
 from ctk.toolkit.operations import doctor
 from ctk.toolkit.operations.doctor import Health, examine
 
@@ -16,6 +17,25 @@ def test_this_machine_is_examined_completely() -> None:
     found = examine()
     assert [health.name for health in found] == [name for name, _ in doctor.CHECKS]
     assert [health for health in found if not health.is_fine] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "has_gil", "is_fine", "text"),
+    [
+        ("3.10.2", True, False, "3.10.2 on Linux"),
+        ("3.11.0", True, True, f"tested: 3.11 to {NEWEST_TESTED_PYTHON}"),
+        ("3.99.0", True, True, "so not this one"),
+        ("3.14.0", False, False, "free-threaded, which is untested"),
+    ],
+)
+def test_pythons(
+    version: str, has_gil: bool, is_fine: bool, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor.platform, "python_version", lambda: version)
+    monkeypatch.setattr(doctor, "has_gil", lambda: has_gil)
+    health = doctor.check_python("python")
+    assert health.is_fine is is_fine
+    assert text in health.detail
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ctk.toolkit.oracle.question import ParallelOracle, Question
 from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import end_group
 from ctk.toolkit.processes.tree import find_descendants
+from tests.helpers.forking import FORKS
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
 from tests.unit.oracle.test_executors import wait_until
 
@@ -87,6 +88,7 @@ def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
     assert forks(before) == []
 
 
+@FORKS
 def test_a_process_that_does_not_lead_its_group_yet_is_ended_as_well():
     pid = os.fork()
     if pid == 0:

@@ -18,7 +18,7 @@ from ctk.compiler.torch_compat.aot import autograd, decompositions
 from ctk.compiler.torch_compat.dynamo import dynamo_api
 from ctk.compiler.torch_compat.inductor import inductor_api
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrap_site
-from ctk.compiler.torch_compat.versions import NEWEST_TESTED
+from ctk.compiler.torch_compat.versions import NEWEST_TESTED, NEWEST_TESTED_PYTHON
 from ctk.toolkit.cli.shell.errors import answer_for
 
 NEWER = "3.1.0"
@@ -175,6 +175,21 @@ def test_a_newer_torch_is_warned_about_once(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith(f"ctk: torch {NEWER} is newer than ")
+    warn_if_untested.cache_clear()
+
+
+def test_an_untested_python_is_warned_about_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(installed_torch.platform, "python_version", lambda: "3.99.1")
+    monkeypatch.setattr(installed_torch, "has_gil", lambda: False)
+    warn_if_untested.cache_clear()
+    for _ in range(2):
+        warn_if_untested()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"ctk: Python 3.99.1 is newer than {NEWEST_TESTED_PYTHON}, the newest tested one",
+        "ctk: Python 3.99.1 without its global interpreter lock is untested",
+    ]
     warn_if_untested.cache_clear()
 
 

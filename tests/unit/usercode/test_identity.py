@@ -16,6 +16,7 @@ import torch
 
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.usercode.code_effects import loads_of
 from ctk.compiler.usercode.identity import identity_of
 from ctk.compiler.usercode.python_files import load_file
 
@@ -75,6 +76,24 @@ def test_the_options_of_a_pass_count() -> None:
     assert identity(MyPass()) == identity(MyPass(scale=1))
     assert identity(MyPass()) != identity(MyPass(scale=2))
     assert identity(MyPass().run) != identity(MyPass(scale=2).run)
+
+
+class Annotated:
+    scale: int = 2
+
+
+def test_annotations_that_were_read_do_not_count() -> None:
+    """Python 3.14 puts those that it has evaluated into the class."""
+    kinds = Annotated, MyPass
+    before = [identity(kind) for kind in kinds]
+    assert all(kind.__annotations__ for kind in kinds)
+    assert before == [identity(kind) for kind in kinds]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brought the statement `type`")
+def test_names_that_a_class_evaluates_later_are_loads() -> None:
+    code = compile("class Local:\n    type Scale = list[SCALE]\n", "local.py", "exec")
+    assert "SCALE" in loads_of(code).names
 
 
 def test_an_edited_file_is_another_code_before_and_after_it_is_imported(tmp_path: Path) -> None:

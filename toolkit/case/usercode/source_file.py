@@ -9,6 +9,7 @@ It runs nothing.
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from ctk.toolkit.case.usercode.statements import DEFINITIONS, IMPORTS, Statement
 
 NOTE = "# ctk:"
 """Start of a line that ctk itself added to a copy; such lines are kept."""
+
+_ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+", re.ASCII)
+"""The comment of the first two lines that names the encoding of a file (PEP 263)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,4 +169,4 @@ def text_of(file: SourceFile) -> bytes:
 
 def _is_ours(number: int, line: str) -> bool:
     """Return whether a comment is kept: the encoding of the file, and notes of ctk in a copy."""
-    return line.startswith(NOTE) or (number <= 2 and tokenize.cookie_re.match(line) is not None)
+    return line.startswith(NOTE) or (number <= 2 and _ENCODING.match(line) is not None)

@@ -10,6 +10,7 @@ import pytest
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.formats import growing_file
 from ctk.toolkit.case.formats.growing_file import create, read_lines, reopen
+from tests.helpers.forking import FORKS
 
 LINES = ['{"a":1}', '{"b":"two"}', '{"c":[3]}']
 
@@ -113,6 +114,7 @@ def test_an_interrupt_after_a_write_writes_no_line_twice(
     assert texts(read_lines(path)) == [*LINES, '{"d":4}', '{"e":5}']
 
 
+@FORKS
 def test_the_lock_dies_with_its_process_and_no_child_of_it_has_it(path: Path) -> None:
     ready_out, ready_in = os.pipe()
     owner = os.fork()

@@ -17,6 +17,7 @@ from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.runtime import c_kernels
 from tests.helpers.c_kernels import run_as_c
+from tests.helpers.forking import FORKS
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
@@ -119,6 +120,7 @@ def test_libraries_go_when_nobody_needs_them(
     assert compiled == ["kernel_sin", "kernel_cos", "kernel_tan", "kernel_exp", "kernel_sin"]
 
 
+@FORKS
 def test_threads_and_forks_find_the_functions(compiled: list[str]) -> None:
     codes = seven("a")
     threads = [threading.Thread(target=lambda: libraries.load(codes, flags=())) for _ in range(3)]
