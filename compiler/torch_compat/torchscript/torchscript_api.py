@@ -74,7 +74,7 @@ def autocast_off() -> Generator[None]:
 
 @contextlib.contextmanager
 def notices_logged() -> Generator[None]:
-    """Log once what torch says of its torch.jit, in place of torch's warning at each call inside.
+    """Log torch's notice on torch.jit once, in place of a warning at each call inside.
 
     The caller is a user of `codegen=torchscript`, not of torch.jit, and an error made of the
     warning would end the compile. torch up to 2.13 has a `DeprecationWarning`, for developers; from
