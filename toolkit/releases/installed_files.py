@@ -15,6 +15,7 @@ records no files of its packages, and some package managers record none at all.
 """
 
 import base64
+import csv
 import hashlib
 import json
 import os
@@ -23,11 +24,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 LARGEST_NBYTES = 1 << 20
 _CODE = (".py", ".so", ".pyd", ".dylib")
 _SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of RECORD.
+
+    Attributes:
+        hash: The digest with the name of its algorithm: `sha256=47DEQ`; empty for byte code.
+        size: In bytes; None if there is none.
+    """
+
+    path: PurePosixPath
+    hash: str
+    size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,62 +88,76 @@ def check_files(name: str, folder: Path | None = None) -> FileCheck | None:
         if each.version != first.version and _folder_of(each) == _folder_of(first)
     ]
     try:
-        recorded = first.files
-        is_empty = first.read_text("RECORD") == ""
-    except ValueError:  # not text, or not rows of a name, a digest and a size
+        text = first.read_text("RECORD")
+        recorded = _entries(text or "")
+    except (ValueError, csv.Error):  # not text, or not rows of a name, a digest and a size
         return FileCheck(title, (*doubled, "unreadable RECORD"))
-    files = [each for each in recorded or () if each.hash is not None]
+    files = [each for each in recorded if each.hash]
     if folder is not None:
-        files = [each for each in files if ".." not in each.parts]
-    if is_empty:
+        files = [each for each in files if ".." not in each.path.parts]
+    if text == "":
         return FileCheck(title, (*doubled, "empty RECORD"))
     if _is_editable(first) or not files:
         why = "editable" if _is_editable(first) else "installed without a list of files"
         return FileCheck(title, tuple(doubled), f"not compared: {why}")
     packages = _packages(files)
     shadowed = _shadowed(first, packages) if folder is None else ()
-    problems = (*doubled, *shadowed, *_differences(first, files, packages))
+    listed = {os.path.normpath(each.path) for each in recorded}
+    differences = _differences(_folder_of(first), files, packages, listed)
+    problems = (*doubled, *shadowed, *differences)
     return FileCheck(title, problems, compared=len(files))
 
 
+def _entries(text: str) -> list[Entry]:
+    """Return the rows of a RECORD; the `files` of a distribution leave missing ones out.
+
+    Raises:
+        ValueError: A row is not a name, a digest and a size.
+    """
+    rows = [row for row in csv.reader(text.splitlines()) if row]
+    return [
+        Entry(PurePosixPath(path), digest, int(size) if size else None)
+        for path, digest, size in rows
+    ]
+
+
 def _differences(
-    distribution: metadata.Distribution, files: list[metadata.PackagePath], packages: list[str]
+    root: Path, files: list[Entry], packages: list[str], listed: set[str]
 ) -> Iterator[str]:
     """Yield changed and missing files, then added ones."""
-    root = _folder_of(distribution)
     for file in files:
         try:
-            state = _state_of(root / file, file)
+            state = _state_of(root / file.path, file)
         except OSError as error:
             state = f"unreadable ({error.strerror})"
         if state:
-            yield f"{state} {file.as_posix()}"
-    listed = {os.path.normpath(file) for file in distribution.files or ()}
+            yield f"{state} {file.path}"
     for package in packages:
         for place in _code_in(root / package):
             if os.path.relpath(place, root) not in listed:
                 yield f"added {place.relative_to(root).as_posix()}"
 
 
-def _state_of(path: Path, recorded: metadata.PackagePath) -> str:
+def _state_of(path: Path, recorded: Entry) -> str:
     """Return how a file differs from its entry; empty if it does not."""
-    if recorded.suffix == ".pyc" or recorded.hash is None:
+    if recorded.path.suffix == ".pyc":
         return ""
     if not path.is_file():
         return "missing"
     size = path.stat().st_size
     if recorded.size is not None and size != recorded.size:
         return "changed"
-    if size > LARGEST_NBYTES or recorded.hash.mode not in hashlib.algorithms_available:
+    algorithm, _, value = recorded.hash.partition("=")
+    if size > LARGEST_NBYTES or algorithm not in hashlib.algorithms_available:
         return ""
-    digest = hashlib.new(recorded.hash.mode, path.read_bytes()).digest()
+    digest = hashlib.new(algorithm, path.read_bytes()).digest()
     text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    return "" if text == recorded.hash.value.rstrip("=") else "changed"
+    return "" if text == value.rstrip("=") else "changed"
 
 
-def _packages(files: list[metadata.PackagePath]) -> list[str]:
+def _packages(files: list[Entry]) -> list[str]:
     """Return the packages of a distribution: folders at its top with an `__init__.py`."""
-    names = {file.parts[0] for file in files if file.parts[1:] == ("__init__.py",)}
+    names = {each.path.parts[0] for each in files if each.path.parts[1:] == ("__init__.py",)}
     return sorted(names)
 
 

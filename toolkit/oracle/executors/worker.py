@@ -252,7 +252,9 @@ def _fork(parent: ServerPipes) -> ForkedChild:
 def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
     """Answer questions until the pipe is closed or CUDA is lost; return the exit status."""
     die_first()
-    faulthandler.enable(sys.__stderr__ or sys.stderr)
+    # Python 3.14 adds frames of C, which would push those of Python out of the last lines.
+    frames = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+    faulthandler.enable(sys.__stderr__ or sys.stderr, **frames)
     while (question := read_question(questions)) is not None:
         if has_lost_cuda():
             return LOST_CUDA
