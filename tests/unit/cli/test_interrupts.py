@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ import os, signal
 signal.raise_signal(int(os.environ["SENT"]))
 raise ImportError("cannot load module more than once per process")
 """
+
+
+@pytest.fixture(autouse=True)
+def not_ignored() -> Iterator[None]:
+    """Let children take SIGHUP as usual, also where `nohup` runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def send_while_importing(
