@@ -85,18 +85,17 @@ def examine() -> list[Health]:
 
 def check_python(name: str) -> Health:
     """Look at the interpreter and the platform."""
-    system = platform.system()
-    detail = f"{platform.python_version()} on {system} {platform.machine()}"
-    if system != "Linux":
-        detail += f"; untested: no test has run on {_NAMES.get(system, system)}"
-    if system == "Windows":
-        return Health(name, False, detail, "use WSL or Linux for commands that compile")
-    version = platform.python_version()
+    system, version = platform.system(), platform.python_version()
+    detail = f"{version} on {system} {platform.machine()}"
     detail += f"; tested: {OLDEST_PYTHON} to {NEWEST_TESTED_PYTHON}"
     if not is_tested_python(version):
         detail += ", so not this one"
     if not has_gil():
         detail += "; free-threaded, which is untested"
+    if system != "Linux":
+        detail += f"; untested: no test has run on {_NAMES.get(system, system)}"
+    if system == "Windows":
+        return Health(name, False, detail, "use WSL or Linux for commands that compile")
     is_fine = is_supported_python(version) and has_gil()
     advice = f"install Python {OLDEST_PYTHON} or newer, with the global interpreter lock"
     return Health(name, is_fine, detail, advice)
