@@ -13,13 +13,19 @@ from ctk.toolkit.case.formats.schema import json_schema
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.ci.outcome import Outcome
 from ctk.toolkit.operations.report.as_json import Record, write_json
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from tests.helpers.case_folders import linear_case
 from tests.helpers.project import ROOT
 
-SCHEMAS = {"manifest": Manifest, "diagnosis": Record, "certificate": CertificateRecord}
+SCHEMAS = {
+    "manifest": Manifest,
+    "diagnosis": Record,
+    "certificate": CertificateRecord,
+    "outcome": Outcome,
+}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

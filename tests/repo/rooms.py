@@ -174,6 +174,10 @@ ROOMS = (
         "The operations of the library: check, bisect, minify, diagnose, diff, repro, cache.",
     ),
     Room(
+        "toolkit/ci",
+        "Continuous integration: outcomes of tests, reports for CI systems, and baselines.",
+    ),
+    Room(
         "ctk/__init__.py",
         "The public interface: every name that users import, loaded on first use.",
     ),

@@ -1,0 +1,103 @@
+"""outcome.json round-trips, refuses damage, and identifies a failure in the same way everywhere."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.ci.outcome import FILE, Outcome, identity_of, read_outcome, write_outcome
+
+WRONG = Signature("accuracy", output="out0", message="max error 0.1")
+
+
+def outcome(**changes: object) -> Outcome:
+    identity = identity_of(WRONG, target="ctk", test="t.py::a", culprit="joint/cse", rule="merge")
+    made = Outcome(
+        test="t.py::a",
+        target="ctk",
+        verdict=Verdict.REPRODUCES,
+        headline="t.py::a fails because of joint/cse (confirmed)",
+        signature=WRONG,
+        identity=identity,
+        culprit="joint/cse",
+        rule="merge",
+        confirmed=True,
+        place="model.py:12",
+        command="ctk repro out/a",
+        folder=".",
+        worst_ulp=3.5,
+        seconds=0.5,
+        graphs=1,
+    )
+    return replace(made, **changes)
+
+
+def test_an_outcome_round_trips(tmp_path: Path) -> None:
+    assert write_outcome(outcome(), tmp_path / "a") == tmp_path / "a" / FILE
+    assert read_outcome(tmp_path / "a") == outcome()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"schema": 2}, {"verdict": "good"}, {"new": 1}, {"seconds": "1"}, {"signature": {"kind": 3}}],
+)
+def test_a_damaged_outcome_is_refused_in_one_sentence(
+    damage: dict[str, object], tmp_path: Path
+) -> None:
+    path = write_outcome(outcome(), tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    with pytest.raises(CaseError, match=r"outcome\.json"):
+        read_outcome(tmp_path)
+
+
+def test_a_missing_outcome_names_the_folder_and_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="run the tests again"):
+        read_outcome(tmp_path)
+
+
+def test_hostile_texts_are_read_as_one_printable_line(tmp_path: Path) -> None:
+    path = write_outcome(outcome(), tmp_path)
+    data = json.loads(path.read_text()) | {"headline": "no\x1b[2K\r\n::error::x\u202e"}
+    path.write_text(json.dumps(data))
+    assert read_outcome(tmp_path).headline == r"no\x1b[2K\r\n::error::x\u202e"
+
+
+def identity(signature: Signature = WRONG, **changes: str) -> str:
+    return identity_of(signature, **{"target": "ctk", "test": "a", "culprit": "joint/p"} | changes)
+
+
+def test_numbers_results_and_runs_of_a_pass_do_not_count() -> None:
+    others = [
+        identity(replace(WRONG, output="out1", message="max error 7")),
+        identity(test="b"),
+        identity(culprit="joint/p#2"),
+        identity(replace(WRONG, where="joint/p")),
+    ]
+    assert {identity(), *others} == {"ctk: accuracy: joint/p"}
+
+
+def test_different_failures_differ() -> None:
+    raised = Signature("compile-error", exception="KeyError", where="joint/p")
+    found = [
+        identity(),
+        identity(target="inductor"),
+        identity(replace(WRONG, kind="nan")),
+        identity(culprit="joint/q"),
+        identity(rule="r"),
+        identity(culprit=""),
+        identity(culprit="", test="b"),
+        identity(raised),
+        identity(replace(raised, exception="TypeError")),
+        identity(Signature("signal", signal=6)),
+        identity(Signature("signal", signal=11)),
+        identity(culprit="", test="x" * 999),
+        identity(culprit="", test="x" * 998 + "y"),
+        identity(culprit="", test="a\n"),
+        identity(culprit="", test="a\r"),
+    ]
+    assert len(set(found)) == len(found)
+    assert all(each.isprintable() and len(each) < 400 for each in found)

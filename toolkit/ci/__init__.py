@@ -1,0 +1,1 @@
+"""Continuous integration: outcomes of tests, reports for CI systems, and baselines."""
