@@ -14,6 +14,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.ci.outcome import Outcome
+from ctk.toolkit.compile_log.trace.document import Trace
 from ctk.toolkit.operations.report.as_json import Record, write_json
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
@@ -25,6 +26,7 @@ SCHEMAS = {
     "diagnosis": Record,
     "certificate": CertificateRecord,
     "outcome": Outcome,
+    "trace": Trace,
 }
 
 

@@ -18,6 +18,12 @@ DOCUMENT_NBYTES = 4 << 20
 CERTIFICATE_NBYTES = 16 << 20
 """`certificate.json`: some hundred bytes for each of at most 10,000 edits."""
 
+TRACE_NBYTES = 32 << 20
+"""`trace.json`: that of a transformer of 12 layers with its backward has about 2 MB."""
+
+TRACE_NODES = 5_000_000
+"""Nodes of all graphs of a trace together, rebuilt."""
+
 EVENTS_NBYTES = 64 << 20
 """`events.jsonl`: a line has about 200 bytes, a compile makes some thousands."""
 
