@@ -46,6 +46,8 @@ class Outcome:
             dtype; null if it was not measured.
         seconds: The time it took.
         graphs: How many graphs were judged.
+        known: Why its failure is expected (the mark of a test), such as the link of an issue; such
+            a failure does not fail a job.
         schema: Version of this document.
     """
 
@@ -64,12 +66,28 @@ class Outcome:
     worst_ulp: float | None = None
     seconds: float = 0.0
     graphs: int = 0
+    known: Line = ""
     schema: Literal[1] = SCHEMA
 
     @property
     def fails(self) -> bool:
         """Whether it shows a failure of the compiler: the expected one, or another."""
         return self.verdict in (Verdict.REPRODUCES, Verdict.DIFFERENT)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nothing is known about the compiler: flaky, timed out, or not comparable."""
+        return not (self.fails or self.verdict.is_no_failure)
+
+    @property
+    def kind(self) -> str:
+        """The kind of failure, or the verdict if there is none."""
+        return self.signature.kind if self.fails and self.signature else self.verdict.value
+
+    @property
+    def key(self) -> str:
+        """The identity of the failure; of an undecided test its verdict and name."""
+        return self.identity or f"{self.target}: {self.kind}: in {self.test}"
 
 
 def identity_of(
@@ -82,17 +100,20 @@ def identity_of(
 ) -> str:
     """Return the identity of a failure, the same in every run and on every machine.
 
-    A culprit identifies a failure across tests; without one the test does. Measured numbers,
-    names of results and the place of a pass among its runs (`#2`) do not count.
+    The guilty rule of a pass identifies a failure across tests. A pass without one, a kernel (whose
+    name is its own only within a test), a layer and an unknown culprit may each stand for several
+    failures: there the test counts as well. Measured numbers, names of results and the number of a
+    run of a pass (`#2`) do not count.
 
-    >>> identity_of(Signature("accuracy"), target="ctk", test="t.py::a", culprit="joint/cse#2")
-    'ctk: accuracy: joint/cse'
-    >>> identity_of(Signature("accuracy"), target="ctk", test="t.py::a")
-    'ctk: accuracy: in t.py::a'
+    >>> identity_of(Signature("nan"), target="ctk", test="t.py::a", culprit="joint/p#2", rule="r")
+    'ctk: nan: joint/p: r'
+    >>> identity_of(Signature("nan"), target="ctk", test="t.py::a", culprit="joint/p")
+    'ctk: nan: joint/p: in t.py::a'
     """
-    where = (culprit.partition("#")[0], rule) if culprit else (signature.where, f"in {test}")
+    place = culprit.partition("#")[0] if culprit else signature.where
     signal = None if signature.signal is None else str(signature.signal)
-    parts = (target, signature.kind, signature.exception, signal, *where)
+    parts = [target, signature.kind, signature.exception, signal, place, rule]
+    parts += [] if culprit and rule else [f"in {test}"]
     text = ": ".join(part for part in parts if part)
     if len(text) <= IDENTITY_LENGTH and text.isprintable():
         return text

@@ -67,7 +67,8 @@ def test_hostile_texts_are_read_as_one_printable_line(tmp_path: Path) -> None:
 
 
 def identity(signature: Signature = WRONG, **changes: str) -> str:
-    return identity_of(signature, **{"target": "ctk", "test": "a", "culprit": "joint/p"} | changes)
+    given = {"target": "ctk", "test": "a", "culprit": "joint/p", "rule": "r"} | changes
+    return identity_of(signature, **given)
 
 
 def test_numbers_results_and_runs_of_a_pass_do_not_count() -> None:
@@ -77,7 +78,7 @@ def test_numbers_results_and_runs_of_a_pass_do_not_count() -> None:
         identity(culprit="joint/p#2"),
         identity(replace(WRONG, where="joint/p")),
     ]
-    assert {identity(), *others} == {"ctk: accuracy: joint/p"}
+    assert {identity(), *others} == {"ctk: accuracy: joint/p: r"}
 
 
 def test_different_failures_differ() -> None:
@@ -87,9 +88,15 @@ def test_different_failures_differ() -> None:
         identity(target="inductor"),
         identity(replace(WRONG, kind="nan")),
         identity(culprit="joint/q"),
-        identity(rule="r"),
+        identity(rule="s"),
+        identity(rule=""),
+        identity(rule="", test="b"),
         identity(culprit=""),
         identity(culprit="", test="b"),
+        identity(culprit="lowered/c:forward.add", rule=""),
+        identity(culprit="lowered/c:forward.add", rule="", test="b"),
+        identity(culprit="dynamo (guards)", rule=""),
+        identity(culprit="dynamo (guards)", rule="", test="b"),
         identity(raised),
         identity(replace(raised, exception="TypeError")),
         identity(Signature("signal", signal=6)),

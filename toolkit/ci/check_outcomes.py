@@ -1,0 +1,90 @@
+"""The outcomes of a check: one for each graph, and one for a program that fails as a whole."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.ci.accuracy import measure_worst_ulp
+from ctk.toolkit.ci.outcome import Outcome, identity_of, write_outcome
+from ctk.toolkit.operations.check import CheckReport, GraphCheck
+
+
+def outcomes_of(
+    report: CheckReport, subject: str, *, command: str = "", measure: bool = False
+) -> Iterator[Outcome]:
+    """Yield the outcomes of a check.
+
+    Args:
+        subject: As the user names it: with the name of a graph it is the name of the test.
+        command: Shows more of a failure.
+        measure: Compile each graph that passes once more, and measure its accuracy.
+    """
+    for graph in report.graphs:
+        outcome = _outcome_of_graph(graph, subject, command)
+        is_measured = measure and outcome.verdict is Verdict.PASSES
+        worst = measure_worst_ulp(graph.case) if is_measured else None
+        yield replace(outcome, worst_ulp=worst)
+    whole = report.end_to_end
+    if whole is not None and (whole.judgement.fails or not report.graphs):
+        yield _outcome(
+            whole.judgement,
+            subject,
+            whole.target,
+            culprit=whole.where if whole.judgement.fails else None,
+            place=whole.line,
+            command=command,
+            confirmed=whole.confirmed,
+        )
+
+
+def write_outcomes(report: CheckReport, subject: str, command: str) -> None:
+    """Write `outcome.json` beside each case that a check has written."""
+    for graph in report.graphs:
+        if graph.folder is not None:
+            outcome = _outcome_of_graph(graph, subject, command)
+            write_outcome(replace(outcome, folder="."), graph.folder)
+
+
+def _outcome_of_graph(graph: GraphCheck, subject: str, command: str) -> Outcome:
+    seen = graph.judgement.signature
+    raised_in = seen.where if seen is not None and seen.exception is not None else None
+    return replace(
+        _outcome(
+            graph.judgement,
+            f"{subject}: {graph.case.name}",
+            graph.case.target,
+            culprit=graph.wrong[0].where if graph.wrong else raised_in,
+            command=command,
+        ),
+        graphs=1,
+    )
+
+
+def _outcome(
+    judgement: Judgement,
+    test: str,
+    target: str,
+    *,
+    culprit: str | None,
+    place: str = "",
+    command: str = "",
+    confirmed: bool = False,
+) -> Outcome:
+    seen = judgement.signature
+    is_failure = judgement.fails and seen is not None
+    said = str(seen) if seen is not None and not judgement.is_excused else judgement.detail
+    return Outcome(
+        test=test,
+        target=target,
+        verdict=judgement.verdict,
+        headline=f"{test} with target {target}: {said or judgement.verdict.value}",
+        signature=seen,
+        identity=identity_of(seen, target=target, test=test, culprit=culprit)
+        if is_failure and seen is not None
+        else "",
+        culprit=culprit if is_failure else None,
+        confirmed=confirmed,
+        place=place,
+        command=command if is_failure else "",
+        seconds=judgement.seconds or 0.0,
+    )
