@@ -27,8 +27,13 @@ SCHEMA: Final = 1
 _LINK = re.compile(r"https?://[\w.:-]+(/[\w.~:/?#@!$&'*+,;=%-]*)?", re.ASCII)
 
 
+def is_link(text: str) -> bool:
+    """Return whether a text is an address that a browser opens."""
+    return _LINK.fullmatch(text) is not None
+
+
 def _check_link(text: str) -> str:
-    if not text or _LINK.fullmatch(text):
+    if not text or is_link(text):
         return text
     raise ValueError(f"{quote_value(text)} is not the link of an issue: https://HOST/PATH")
 
@@ -96,7 +101,7 @@ class Baseline:
     schema: Literal[1] = SCHEMA
 
     def find(self, outcome: Outcome) -> KnownFailure | None:
-        """Return the entry of a failure: the same identity first, then one that covers it."""
+        """Return the entry that covers a failure; of several, an equal identity first."""
         covering = [entry for entry in self.failures if entry.covers(outcome)]
         same = [entry for entry in covering if entry.identity == outcome.key]
         return next(iter(same or covering), None)

@@ -9,7 +9,7 @@ from ctk.toolkit.ci.outcome import Outcome, identity_of, write_outcome
 from ctk.toolkit.operations.check import CheckReport, GraphCheck
 
 
-def outcomes_of(
+def list_outcomes(
     report: CheckReport, subject: str, *, command: str = "", measure: bool = False
 ) -> Iterator[Outcome]:
     """Yield the outcomes of a check.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ctk.compiler.errors import count_of
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
+from ctk.toolkit.ci.baseline import is_link
 from ctk.toolkit.ci.places import Place
 from ctk.toolkit.ci.report import CiReport, Group
 
@@ -22,6 +23,11 @@ _SECTION_NBYTES = 400_000
 
 _TESTS = 3
 """How many tests of a failure a row names."""
+
+_ACCEPT = (
+    "To accept one, write it to a baseline (`ctk ci-summary DIR --write-baseline FILE`), and put"
+    " the link of its issue there."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +58,13 @@ def code(text: str, limit: int = REASON_LENGTH) -> str:
     '<code>a&#124;b</code>'
     """
     inert = "".join(map(_inert, one_line(text, limit)))
-    inert = inert.replace("&#64;", "&#64;<span></span>").replace("www.", "www&#46;")
+    inert = inert.replace("&#64;", "&#64;<span></span>")
+    inert = inert.replace("www.", "www&#46;").replace(":/", "&#58;/")
     return f"<code>{inert}</code>" if inert else ""
 
 
 def _inert(character: str) -> str:
-    is_plain = character.isascii() and (character.isalnum() or character in " /.,()=+-")
+    is_plain = character.isascii() and (character.isalnum() or character in " /.:,()=+-")
     return character if is_plain else f"&#{ord(character)};"
 
 
@@ -91,7 +98,7 @@ def _nbytes(lines: Iterable[str]) -> int:
 def _sections(report: CiReport) -> Iterator[Section]:
     head = ("culprit", "failure", "tests", "place", "to see more")
     if report.new:
-        said = "Each is one failure of the compiler, with the tests that show it."
+        said = f"Each is one failure of the compiler, with the tests that show it. {_ACCEPT}"
         yield Section("New failures", said, head, [_failure(each) for each in report.new])
     if report.losses:
         said = "These tests pass, but their errors grew by more than machines differ."
@@ -142,5 +149,7 @@ def _place(place: Place | None) -> str:
 
 
 def _link(issue: str) -> str:
-    inert = "".join(map(_inert, issue))
-    return f'<a href="{inert}">{code(issue)}</a>' if issue else "none"
+    """Return the link of an issue; of a mark that is not a link, its text."""
+    if not is_link(issue):
+        return code(issue)
+    return f'<a href="{"".join(map(_inert, issue))}">{code(issue)}</a>'

@@ -23,7 +23,7 @@ class Place:
 
 
 def find_repository() -> Path:
-    """Return the root of the repository around the working folder; without one that folder."""
+    """Return the root of the repository around the working folder, else that folder."""
     here = Path.cwd()
     return next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
 

@@ -2,7 +2,8 @@
 
 A rule is a pass with its guilty rule, or a kind of failure without a culprit. The fingerprint of a
 result is the identity of the failure, so that it stays one alert while lines move. A known failure
-is suppressed, with the link of its issue. Losses of accuracy are no defects of a line: left out.
+is suppressed, with the link of its issue. Losses of accuracy are left out: they are not in a line.
+Code scanning refuses a result without a location, so without a place the name of the test is one.
 """
 
 import hashlib
@@ -59,7 +60,7 @@ def _result(group: Group, index: int) -> Mapping[str, object]:
         "ruleIndex": index,
         "level": "error",
         "message": {"text": _plain(sentence_of(group))},
-        "locations": [_location(group.place)] if group.place is not None else [],
+        "locations": [_location(group.place or Place(one_line(group.tests[0])))],
         "partialFingerprints": {
             "ctkIdentity/v1": group.first.key,
             "primaryLocationLineHash": f"{digest[:16]}:1",

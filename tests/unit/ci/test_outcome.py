@@ -8,37 +8,13 @@ import pytest
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.ci.outcome import FILE, Outcome, identity_of, read_outcome, write_outcome
-
-WRONG = Signature("accuracy", output="out0", message="max error 0.1")
-
-
-def outcome(**changes: object) -> Outcome:
-    identity = identity_of(WRONG, target="ctk", test="t.py::a", culprit="joint/cse", rule="merge")
-    made = Outcome(
-        test="t.py::a",
-        target="ctk",
-        verdict=Verdict.REPRODUCES,
-        headline="t.py::a fails because of joint/cse (confirmed)",
-        signature=WRONG,
-        identity=identity,
-        culprit="joint/cse",
-        rule="merge",
-        confirmed=True,
-        place="model.py:12",
-        command="ctk repro out/a",
-        folder=".",
-        worst_ulp=3.5,
-        seconds=0.5,
-        graphs=1,
-    )
-    return replace(made, **changes)
+from ctk.toolkit.ci.outcome import FILE, identity_of, read_outcome, write_outcome
+from tests.helpers.ci_outcomes import WRONG, failing
 
 
 def test_an_outcome_round_trips(tmp_path: Path) -> None:
-    assert write_outcome(outcome(), tmp_path / "a") == tmp_path / "a" / FILE
-    assert read_outcome(tmp_path / "a") == outcome()
+    assert write_outcome(failing(), tmp_path / "a") == tmp_path / "a" / FILE
+    assert read_outcome(tmp_path / "a") == failing()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +24,7 @@ def test_an_outcome_round_trips(tmp_path: Path) -> None:
 def test_a_damaged_outcome_is_refused_in_one_sentence(
     damage: dict[str, object], tmp_path: Path
 ) -> None:
-    path = write_outcome(outcome(), tmp_path)
+    path = write_outcome(failing(), tmp_path)
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))
     with pytest.raises(CaseError, match=r"outcome\.json"):
         read_outcome(tmp_path)
@@ -60,7 +36,7 @@ def test_a_missing_outcome_names_the_folder_and_the_next_step(tmp_path: Path) ->
 
 
 def test_hostile_texts_are_read_as_one_printable_line(tmp_path: Path) -> None:
-    path = write_outcome(outcome(), tmp_path)
+    path = write_outcome(failing(), tmp_path)
     data = json.loads(path.read_text()) | {"headline": "no\x1b[2K\r\n::error::x\u202e"}
     path.write_text(json.dumps(data))
     assert read_outcome(tmp_path).headline == r"no\x1b[2K\r\n::error::x\u202e"

@@ -28,7 +28,17 @@ from tests.helpers.cli import Said, ctk
 
 NAMES = [command.name for command in COMMANDS]
 CACHE = ("cache ls", "cache verify", "cache clear", "cache why")
-ALONE = (*CACHE, "compile", "ls", "doctor", "run", "verify-rules", "gen-patterns", "c-api")
+ALONE = (
+    *CACHE,
+    "ci-summary",
+    "compile",
+    "ls",
+    "doctor",
+    "run",
+    "verify-rules",
+    "gen-patterns",
+    "c-api",
+)
 ON_A_CASE = [name for name in NAMES if name not in ALONE]
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from ctk.toolkit.ci.options import BaselineOptions
+from ctk.toolkit.cli.commands.ci_summary import answer_of_comparison
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
@@ -33,14 +35,17 @@ SHOWN = 40
 UNCHANGED = "no step changed the error of any value"
 
 
-def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
+def check(subject: SubjectArgument, options: CheckOptions, baseline: BaselineOptions) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it. The results
     decide: a wrong value that they hide is reported, but is not a failure. With --out, writes each
-    graph as a case, a healthy one too.
+    graph as a case, a healthy one too. With a baseline, a known failure is not one, and each graph
+    that passes is compiled once more, to measure its accuracy.
     """
+    from ctk.toolkit.ci.check_outcomes import list_outcomes, write_outcomes
     from ctk.toolkit.operations.check import check as check_program
+    from ctk.toolkit.oracle.answers.resume_command import command_about
 
     with progress() as say:
         report = check_program(subject, say=say, **keywords_of(options))
@@ -52,7 +57,13 @@ def check(subject: SubjectArgument, options: CheckOptions) -> Answer:
         for each in graph.idle
     ]
     answer = answer_of_report(report, steps, idle, history=options.history)
-    return apply_acceptance(answer, report.judgement, options)
+    answer = apply_acceptance(answer, report.judgement, options)
+    command = command_about(subject, "diagnose", options.told)
+    write_outcomes(report, subject, command)
+    if not baseline.is_set:
+        return answer
+    outcomes = tuple(list_outcomes(report, subject, command=command, measure=True))
+    return answer_of_comparison(answer, outcomes, baseline)
 
 
 def explain_command(graph: "GraphCheck", name: str, subject: str, options: CheckOptions) -> str:

@@ -1,23 +1,19 @@
 """`ctk ci-summary`: the outcomes of a run for a CI system; 1 for a failure that is not known."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ctk.toolkit.ci.options import BaselineOptions
+from ctk.toolkit.ci.options import BaselineOptions, ReportFiles
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_folder
 from ctk.toolkit.cli.shell.options import argument
-from ctk.toolkit.options import Flag
 
 if TYPE_CHECKING:
     from ctk.toolkit.ci.outcome import Outcome
     from ctk.toolkit.ci.report import CiReport, Group
-
-
-def _file(name: str, text: str) -> Flag:
-    return Flag((name,), text, metavar="FILE", section="output")
 
 
 def ci_summary(
@@ -25,37 +21,8 @@ def ci_summary(
         Path,
         argument("DIR", "The folder of a run: --ctk-out of pytest, or --out.", complete_folder),
     ],
+    files: ReportFiles,
     baseline: BaselineOptions,
-    out: Annotated[
-        Path | None,
-        Flag(
-            ("--out", "-o"),
-            "Write the Markdown here (default: stdout, after the answer).",
-            metavar="FILE",
-            section="output",
-        ),
-    ] = None,
-    annotations: Annotated[
-        Path | None, _file("--annotations", "Write at most ten workflow commands of GitHub here.")
-    ] = None,
-    junit: Annotated[
-        Path | None, _file("--junit", "Write JUnit XML here: one test case for each outcome.")
-    ] = None,
-    sarif: Annotated[
-        Path | None, _file("--sarif", "Write SARIF 2.1.0 here: one result for each failure.")
-    ] = None,
-    code_quality: Annotated[
-        Path | None, _file("--code-quality", "Write a code quality report of GitLab here.")
-    ] = None,
-    tests: Annotated[
-        Path | None,
-        Flag(
-            ("--tests",),
-            "JUnit XML of the run of pytest: a test that failed there without a wrong compile"
-            " fails the job as well.",
-            metavar="FILE",
-        ),
-    ] = None,
 ) -> Answer:
     """Sum up a run for a CI system.
 
@@ -71,21 +38,46 @@ def ci_summary(
     from ctk.toolkit.ci.sarif import render_sarif
 
     known = read_baseline(baseline.baseline) if baseline.baseline is not None else None
-    collection = collect_outcomes(folder)
-    others = tuple(find_other_failures(tests, collection.outcomes)) if tests is not None else ()
-    report = make_report(collection, known, other_tests=others)
+    found = collect_outcomes(folder)
+    others = find_other_failures(files.tests, found.outcomes) if files.tests is not None else ()
+    report = make_report(found, known, other_tests=tuple(others))
     formats: list[tuple[Path | None, Callable[[CiReport], str]]] = [
-        (out, render_markdown),
-        (annotations, render_annotations),
-        (junit, render_junit),
-        (sarif, render_sarif),
-        (code_quality, render_code_quality),
+        (files.out, render_markdown),
+        (files.annotations, render_annotations),
+        (files.junit, render_junit),
+        (files.sarif, render_sarif),
+        (files.code_quality, render_code_quality),
     ]
     written = [write(path, render(report)) for path, render in formats if path is not None]
     written += write_renewed(baseline, report.outcomes)
-    body = [] if out is not None else [render_markdown(report)]
+    body = [] if files.out is not None else [render_markdown(report)]
     lines = (*body, *(f"written: {path}" for path in written))
     return Answer(exit_code_of_report(report), str(report), data_of(report, written), lines)
+
+
+def answer_of_comparison(
+    answer: Answer, outcomes: "tuple[Outcome, ...]", options: BaselineOptions
+) -> Answer:
+    """Return the answer of a check, compared with a baseline: known failures are none."""
+    from ctk.toolkit.ci.baseline import read_baseline
+    from ctk.toolkit.ci.collect import Collection
+    from ctk.toolkit.ci.report import make_report
+
+    known = read_baseline(options.baseline) if options.baseline is not None else None
+    report = make_report(Collection(outcomes), known)
+    written = write_renewed(options, outcomes)
+    lines = [f"new        {each.first.key}" for each in report.new]
+    lines += [f"known      {each.first.key}: {each.issue}" for each in report.known]
+    lines += [f"fixed      {each.identity}: remove it from the baseline" for each in report.fixed]
+    lines += [f"accuracy   {each.outcome.test}: {each.sentence}" for each in report.losses]
+    lines += [f"written    {path}" for path in written]
+    data = {**answer.data, "baseline": data_of(report, written)}
+    if known is None:
+        return replace(answer, data=data, body=(*lines, *answer.body))
+    code = exit_code_of_report(report)
+    if code is ExitCode.NO_FAILURE and not report.known:
+        code = answer.exit_code  # a refused documented difference, or an undecided graph
+    return Answer(code, str(report), data, (answer.headline, *lines, *answer.body))
 
 
 def write(path: Path, text: str) -> Path:
@@ -97,7 +89,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def write_renewed(options: BaselineOptions, outcomes: "tuple[Outcome, ...]") -> list[Path]:
-    """Write the baseline of a run, if it is wanted, with the links of the one that it replaces."""
+    """Write the baseline of a run, if it is wanted, with the links of issues that the old file has."""
     from ctk.toolkit.ci.baseline import Baseline, read_baseline, renew_baseline, write_baseline
 
     path = options.write_baseline
