@@ -56,6 +56,7 @@ def find_culprit(
     executor: ExecutorOracle | None = None,
     on_progress: Progress | None = None,
     on_failing: Callable[[Judgement], None] | None = None,
+    on_observed: Callable[[ObservedCompile], None] | None = None,
 ) -> Search:
     """Find the cause of a case's failure and prove it.
 
@@ -63,6 +64,9 @@ def find_culprit(
         executor: Judges all questions but the observed compile, which runs in this process because
             its graphs are needed. An executor that survives crashes judges the case first: a case
             that kills or stops the process is then bisected there.
+        on_failing: Called once with the judgement, as soon as the case fails.
+        on_observed: Called once with the observed compile, whose findings are still to come; not
+            for a case that kills or stops the process.
 
     Returns:
         The search; without a culprit when the case does not fail.
@@ -81,11 +85,14 @@ def find_culprit(
             return Search(first, compiles=1, reason=first.detail)
         if raises_alike(first):  # no values to compare, and eager may break CUDA here
             return Search(conclude(first), compiles=1, reason=first.detail)
-    return _find(Questions(case, executor, say), tell)
+    ask = Questions(case, executor, say)
+    seen = ask.observe(Veto(), f"compile with {case.target}, observed")
+    if on_observed is not None:
+        on_observed(seen)
+    return _find(ask, seen, tell)
 
 
-def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
-    seen = ask.observe(Veto(), f"compile with {ask.case.target}, observed")
+def _find(ask: Questions, seen: ObservedCompile, tell: Callable[[Judgement], None]) -> Search:
     judgement = seen.judgement
     if has_lost_cuda():  # before anything is written: this process cannot go on
         raise LostAccelerator(f"{judgement.signature or judgement.detail}\n{NEXT_ISOLATE}")
@@ -156,8 +163,8 @@ def _suspects(ask: Questions, seen: ObservedCompile) -> Iterator[tuple[FoundBy, 
     """Yield the suspects of the observed compile: the raising steps, then the first wrong ones."""
     for culprit in from_errors(seen.log):
         yield "error", culprit
-    ask.findings.clear()
-    for culprit in islice(from_check(ask.case, seen.log, ask.findings.append), MAX_SUSPECTS):
+    seen.findings.clear()
+    for culprit in islice(from_check(ask.case, seen.log, seen.findings.append), MAX_SUSPECTS):
         yield "check", culprit
 
 
@@ -190,7 +197,7 @@ def _report_culprit(ask: Questions, seen: ObservedCompile, found: CulpritSet) ->
         also=tuple(also),
         reason=found.reason,
         relation=relation,
-        excluded=list_exclusions(ask, seen.judgement.signature, (first, *also)),
+        excluded=list_exclusions(ask, seen, (first, *also)),
     )
 
 
@@ -213,7 +220,7 @@ def _report_no_proof(ask: Questions, seen: ObservedCompile) -> Search:
         found_by=found_by,
         compiles=ask.compiles,
         reason=reason,
-        excluded=list_exclusions(ask, seen.judgement.signature),
+        excluded=list_exclusions(ask, seen),
     )
 
 
@@ -222,7 +229,8 @@ MAX_MASKED = 4
 
 def find_masked_failures(ask: Questions, seen: ObservedCompile) -> tuple[Culprit, ...]:
     """Return the steps whose wrong values a later step masks, each proved by a compile without."""
-    suspects = [s for s in from_check(ask.case, seen.log) if s.veto != Veto()][:MAX_MASKED]
+    checked = from_check(ask.case, seen.log, seen.findings.append)
+    suspects = [suspect for suspect in checked if suspect.veto != Veto()][:MAX_MASKED]
     others = {suspect.where for suspect in suspects}
     culprits: list[Culprit] = []
     for suspect in suspects:

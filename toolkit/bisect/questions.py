@@ -26,10 +26,15 @@ _SHOWN, _WITHOUT = 3, "without "
 
 @dataclass(frozen=True, slots=True)
 class ObservedCompile:
-    """The result of the first, observed compile."""
+    """The result of the first, observed compile.
+
+    Attributes:
+        findings: The compared values of its steps, as far as they were needed.
+    """
 
     judgement: Judgement
     log: CompileLog
+    findings: list[Finding] = field(default_factory=list[Finding], repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,6 @@ class Questions:
         answers: Description and judgement of each veto.
         notes: Faults of the program that do not explain the failure, and operators that are right
             alone; a sentence each.
-        findings: Compared values of the steps of the first compile, as far as they were needed.
     """
 
     case: Case
@@ -61,7 +65,6 @@ class Questions:
         default_factory=dict[Veto, tuple[str, Judgement]]
     )
     notes: list[str] = field(default_factory=list[str])
-    findings: list[Finding] = field(default_factory=list[Finding])
 
     def observe(self, veto: Veto, what: str) -> ObservedCompile:
         """Compile in this process, and record everything."""
@@ -126,7 +129,7 @@ def veto_of(culprits: Iterable[Culprit]) -> Veto:
 
 
 def list_exclusions(
-    ask: Questions, signature: Signature | None, culprits: Sequence[Culprit] = ()
+    ask: Questions, seen: ObservedCompile, culprits: Sequence[Culprit] = ()
 ) -> tuple[str, ...]:
     """Return the causes that are ruled out, in sentences for people; that costs no question.
 
@@ -134,8 +137,13 @@ def list_exclusions(
     answers    without joint/cse: reproduces          removing joint/cse does not help
                with every kernel in eager: reproduces running every kernel in eager does not help
     """
-    by_values = _by_values(ask.findings)
-    return (*_by_eager(signature), *ask.notes, *by_values, *_by_answers(ask, culprits))
+    by_values = _by_values(seen.findings)
+    return (
+        *_by_eager(seen.judgement.signature),
+        *ask.notes,
+        *by_values,
+        *_by_answers(ask, culprits),
+    )
 
 
 def _by_eager(signature: Signature | None) -> Iterator[str]:

@@ -33,7 +33,7 @@ def find_slow_step(ask: Questions, seen: ObservedCompile) -> Search:
                 confirmed=True,
                 found_by="elimination",
                 compiles=ask.compiles,
-                excluded=list_exclusions(ask, signature, (suspect,)),
+                excluded=list_exclusions(ask, seen, (suspect,)),
             )
     named = next((each for each in suspects if each.where == signature.where), None)
     if named is not None:
@@ -48,7 +48,7 @@ def find_slow_step(ask: Questions, seen: ObservedCompile) -> Search:
         found_by="elimination" if named is not None else None,
         compiles=ask.compiles,
         reason=reason,
-        excluded=list_exclusions(ask, signature),
+        excluded=list_exclusions(ask, seen),
     )
 
 

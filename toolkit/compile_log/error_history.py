@@ -17,7 +17,7 @@ cannot run; and of dispatch everything but decompositions, because tracing renam
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -28,7 +28,7 @@ from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Checker, ValuesAround
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.compile_log.steps import compile_steps
+from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
 from ctk.toolkit.processes.link import report_alive
 
 
@@ -81,13 +81,23 @@ class ErrorChange:
 
 def measure_error_history(case: Case, log: CompileLog) -> tuple[ErrorChange, ...]:
     """Return the error changes of a finished compile, worst first; the log must hold its calls."""
+    measured = measure_steps(case, log, compile_steps(log))
+    return sort_by_growth(change for _, changes in measured for change in changes or ())
+
+
+def measure_steps(
+    case: Case, log: CompileLog, steps: Iterable[CompileStep]
+) -> Iterator[tuple[CompileStep, list[ErrorChange] | None]]:
+    """Yield some steps of a finished compile with their error changes; None if it cannot run."""
     checker = Checker(case, log)
-    changes: list[ErrorChange] = []
-    for step in compile_steps(log):
+    for step in steps:
         report_alive()
         around = checker.around(step)
-        if around is not None:
-            changes += _changes(checker, around)
+        yield step, None if around is None else [*_changes(checker, around)]
+
+
+def sort_by_growth(changes: Iterable[ErrorChange]) -> tuple[ErrorChange, ...]:
+    """Return error changes, the worst growth first."""
     return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
 
 

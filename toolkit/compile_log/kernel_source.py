@@ -25,15 +25,24 @@ def excerpt(record: KernelRecord, node: str) -> str:
 
     The whole body, up to `MAX_LINES`, if the name of the node's store is unknown.
     """
-    lines = (record.source or "").splitlines()
-    pointer = record.stores.get(node)
-    stores = [i for i, line in enumerate(lines) if pointer and _is_store(line, pointer)]
-    wanted = sorted({i for store in stores[:2] for i in _slice(lines, store)})
-    if not wanted:
-        wanted = [i for i, line in enumerate(lines) if _TEMPORARY.search(line)]
+    lines = _lines_of(record)
+    wanted = find_lines(record, node)
+    wanted = wanted or [i for i, line in enumerate(lines) if _TEMPORARY.search(line)]
     if not wanted:
         return ""
     return "\n".join([str(record.id), *_number_lines(lines, wanted[-MAX_LINES:])])
+
+
+def find_lines(record: KernelRecord, node: str) -> list[int]:
+    """Return the lines of a kernel that compute a node, from 0; none if its store is unknown."""
+    lines = _lines_of(record)
+    pointer = record.stores.get(node)
+    stores = [i for i, line in enumerate(lines) if pointer and _is_store(line, pointer)]
+    return sorted({i for store in stores[:2] for i in _slice(lines, store)})
+
+
+def _lines_of(record: KernelRecord) -> list[str]:
+    return (record.source or "").split("\n")
 
 
 def _is_store(line: str, pointer: str) -> bool:

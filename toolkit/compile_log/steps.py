@@ -41,6 +41,10 @@ from ctk.toolkit.compile_log.dispatch_graphs import (
 )
 from ctk.toolkit.compile_log.recorder import CompileLog, Event
 
+StepKind = Literal[
+    "stage", "pass", "partition", "kernel", "decomposition", "functionalize", "meta", "operator"
+]
+
 
 @dataclass(frozen=True, slots=True)
 class CompileStep:
@@ -49,7 +53,8 @@ class CompileStep:
     Attributes:
         kind: `decomposition`: whole operators and the nodes that replaced them. `functionalize`:
             the captured graph and the traced one. `meta`: the metadata from an operator's fake
-            implementation; it changes no graph. `operator`: a custom operator; likewise.
+            implementation; it changes no graph. `operator`: a custom operator; likewise. `stage`:
+            a graph on entry to a stage.
         where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         before: The graph before it, whose values must survive. For one kernel of many: its nodes.
         after: The graph after it; None for a kernel, which has `values`.
@@ -61,9 +66,7 @@ class CompileStep:
             `after`, one of which must agree.
     """
 
-    kind: Literal[
-        "pass", "partition", "kernel", "decomposition", "functionalize", "meta", "operator"
-    ]
+    kind: StepKind
     stage: Stage
     where: str
     before: GraphModule
@@ -144,25 +147,33 @@ def stage_values(case: Case, log: CompileLog) -> StageValues:
 
 
 _ORDER = (
-    "captured", "pre_grad", "dispatch", "joint", "forward", "frozen", "kernel", "backward",
-    "lowered",
+    "captured", "pre_grad", "dispatch", "joint", "forward", "frozen", "lowered", "kernel",
+    "backward",
 )  # fmt: skip
 _FREEZES_FIRST = tuple(
     {"forward": "frozen", "frozen": "forward"}.get(stage, stage) for stage in _ORDER
 )
 
 
-def compile_steps(log: CompileLog) -> Iterator[CompileStep]:
-    """Yield the steps of one compile in the order of the pipeline; idle passes are left out.
+def compile_steps(log: CompileLog, *, is_whole: bool = False) -> Iterator[CompileStep]:
+    """Yield the steps of one compile in the order of the pipeline.
 
     The order is that of the data, not of the events: the backward graph is compiled before the
     forward kernel runs, but reads values that this kernel saved.
+
+    Args:
+        is_whole: Also yield the stages and the idle passes, which change no value.
     """
     stages = [record.stage for record in log.stages()]
     # Inductor freezes the graph from dispatch; ctk freezes after its own passes.
     freezes_first = "frozen" in stages and "forward" not in stages[: stages.index("frozen")]
     order = _FREEZES_FIRST if freezes_first else _ORDER
-    yield from sorted(_in_event_order(log), key=partial(_rank, order))
+    steps = (each for each in _in_event_order(log) if is_whole or not _is_idle(each))
+    yield from sorted(steps, key=partial(_rank, order))
+
+
+def _is_idle(step: CompileStep) -> bool:
+    return step.before is step.after
 
 
 def _rank(order: Sequence[str], step: CompileStep) -> int:
@@ -181,9 +192,11 @@ def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
             joint = event.graph
         if isinstance(event, StageRecord) and event.stage in ("forward", "backward") and joint:
             yield from _partition(joint, event)
+        if isinstance(event, StageRecord):
+            yield CompileStep("stage", event.stage, event.stage, event.graph, event.graph, "exact")
         if isinstance(event, PassRecord):
             joint = event.after if event.id.stage in ("joint", "frozen") else joint
-            if event.changed and event.id.stage != "dispatch":
+            if event.id.stage != "dispatch":
                 yield CompileStep(
                     "pass", event.id.stage, str(event.id), event.before, event.after,
                     event.numerics, record=event,

@@ -1,4 +1,8 @@
-"""bisect: the guilty pass, rewrite or kernel of a failing compile, and the proof."""
+"""bisect: the guilty pass, rewrite or kernel of a failing compile, and the proof.
+
+OUT/diagnosis.json    the result
+OUT/trace.json        the recorded compile
+"""
 
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
@@ -6,6 +10,7 @@ from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.options import BisectOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.case_reduction import ask_options
+from ctk.toolkit.operations.session.compile_trace import bisect_traced
 from ctk.toolkit.operations.session.operation_folder import open_operation
 from ctk.toolkit.operations.session.whole_program import refine_program
 
@@ -28,7 +33,7 @@ def bisect(subject: Subject, inputs: Inputs | None, options: BisectOptions) -> D
         options: Keywords of `BisectOptions`.
     """
     with open_operation("bisect-pass", subject, inputs, options) as run:
-        found = run.bisect_cases()
+        found = bisect_traced(run)
         if found.is_shown_by_no_graph:
             return refine_program(run)
         is_interrupted = False

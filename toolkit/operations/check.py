@@ -23,7 +23,11 @@ from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.check import Finding, check_log
-from ctk.toolkit.compile_log.error_history import ErrorChange, measure_error_history
+from ctk.toolkit.compile_log.error_history import (
+    ErrorChange,
+    measure_error_history,
+    sort_by_growth,
+)
 from ctk.toolkit.compile_log.meta_values import find_meta_findings
 from ctk.toolkit.compile_log.operator_faults import (
     find_declaration_faults,
@@ -124,8 +128,7 @@ class CheckReport:
     @property
     def history(self) -> tuple[ErrorChange, ...]:
         """The change of each step to the error of each value, of all graphs, worst first."""
-        changes = (change for graph in self.graphs for change in graph.history)
-        return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
+        return sort_by_growth(change for graph in self.graphs for change in graph.history)
 
     @property
     def hidden(self) -> tuple[Finding, ...]:

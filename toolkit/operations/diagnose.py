@@ -2,7 +2,10 @@
 
 OUT/case/       the failing case as captured
 OUT/minimal/    the smallest case so far, at the end with repro.py and certificate.json
-OUT/neighbour/  the closest case that passes; the rest: `session/`
+OUT/neighbour/  the closest case that passes
+OUT/trace.json  the recorded compile of the failing case; that of the smallest is in OUT/minimal/
+
+The rest: `session/`
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +19,7 @@ from ctk.toolkit.operations.keywords import takes_keywords
 from ctk.toolkit.operations.minify import open_reduction, reduce_failing
 from ctk.toolkit.operations.options import DiagnoseOptions
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.session.compile_trace import bisect_traced
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.whole_program import explain_failing_program
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
@@ -41,7 +45,7 @@ def diagnose(subject: Subject, inputs: Inputs | None, options: DiagnoseOptions) 
         internal error, end the reduction early and keep the best so far.
     """
     with open_reduction("diagnose", subject, inputs, options) as (run, terms):
-        found = run.bisect_cases(captured=run.folder / "case")
+        found = bisect_traced(run, captured=run.folder / "case")
         if found.is_shown_by_no_graph:
             return explain_failing_program(run, run.folder / "minimal", terms.budget_of(run))
         if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:

@@ -6,6 +6,7 @@ The failure is bisected first: its culprit guides the reducer, and holds it to t
 OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
 OUT/neighbour/    the closest case that passes
 OUT/history.svg   how small it was after each question
+OUT/trace.json    the recorded compile of the given case; that of the smallest is in OUT/case/
 OUT/others/       other failures that were met on the way; the rest: `session/`
 
 Where the user asks another question (a command, a function, time, memory), nothing is bisected:
@@ -35,6 +36,7 @@ from ctk.toolkit.operations.session.case_reduction import (
     finish_reduction,
     start_work,
 )
+from ctk.toolkit.operations.session.compile_trace import bisect_traced, trace_compile
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.operation_folder import discard, open_operation
 from ctk.toolkit.operations.session.oracle_stack import OracleStack, stack_for, with_repeats
@@ -146,7 +148,7 @@ def _minify_first(run: Operation, terms: Terms) -> Diagnosis:
     if choice.measured or is_measured(run):
         with quiet():
             return reduce_for_user(run, choice, terms.budget, terms.on_progress)
-    diagnosis = run.bisect_cases()
+    diagnosis = bisect_traced(run)
     if diagnosis.is_shown_by_no_graph:
         return explain_failing_program(run, run.folder / "case", terms.budget_of(run))
     if not diagnosis.judgement.fails and ask_again(run) is None:
@@ -183,6 +185,8 @@ def reduce_failing(
         script, seen, is_interrupted = write_graph_repro(
             run, smallest, folder, culprit, is_interrupted=is_interrupted
         )
+        if not is_interrupted:
+            trace_compile(run, smallest, folder)
         if with_options and not is_interrupted and not is_over:
             is_interrupted = not ask_options(run, smallest, allowance and allowance.end)
         return script, seen, is_interrupted

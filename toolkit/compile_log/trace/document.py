@@ -10,13 +10,11 @@ from ctk.compiler.observe import Numerics, Stage
 from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.plain_text import many_lines
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.compile_log.steps import StepKind
 
 FILE = "trace.json"
 SCHEMA: Final = 1
 
-StepKind = Literal[
-    "stage", "pass", "partition", "kernel", "decomposition", "functionalize", "meta", "operator"
-]
 Status = Literal["ok", "wrong", "unknown", ""]
 Count = Annotated[int, Field(ge=0)]
 Text = Annotated[str, AfterValidator(many_lines)]

@@ -22,6 +22,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.compile_log.trace.document import FILE as TRACE
 from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR, write_certificate
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.history import History, OnProgress
@@ -82,7 +83,8 @@ class BestCase:
             return True
 
         def save() -> None:
-            (self.folder / CERTIFICATE).unlink(missing_ok=True)  # it belongs to the old case
+            for name in (CERTIFICATE, TRACE):  # they belong to the old case
+                (self.folder / name).unlink(missing_ok=True)
             save_case(case, self.folder, inputs=run.keep, overwrite=True)
             run.journal.note(key, Best(known, call_nodes(case)))
 

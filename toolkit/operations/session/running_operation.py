@@ -15,6 +15,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.options.choices import InputsMode
 from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.bisect import Search, find_culprit
+from ctk.toolkit.bisect.questions import ObservedCompile
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.formats.files import replace_file
@@ -57,6 +58,7 @@ class Operation:
         found: Its diagnosis so far, None before the first verdict.
         started: Its start (`time.monotonic`).
         left_options: Whether the time was too short for the options that matter.
+        observed: The last bisected case, and its observed compile; dropped once traced.
     """
 
     subject: OpenSubject
@@ -70,6 +72,7 @@ class Operation:
     found: Diagnosis | None = None
     started: float = field(default_factory=time.monotonic)
     left_options: bool = False
+    observed: tuple[Case, ObservedCompile] | None = field(default=None, repr=False)
     _problems: list[str] = field(default_factory=list[str])
     _unsaved: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -163,9 +166,16 @@ class Operation:
             seen.append(judgement)
             on_failing(judgement)
 
+        def keep(observed: ObservedCompile) -> None:
+            self.observed = (case, observed)
+
         try:
             culprit = find_culprit(
-                case, executor=self.oracle, on_progress=self.say, on_failing=tell
+                case,
+                executor=self.oracle,
+                on_progress=self.say,
+                on_failing=tell,
+                on_observed=keep,
             )
         except Exception as error:
             if not seen:
