@@ -18,6 +18,7 @@ from ctk.compiler.errors import LostAccelerator, count_of
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.fx.walk import CALLS
 from ctk.compiler.torch_compat.fx.custom_kernels import is_custom
+from ctk.repro_templates.graph.verdict import error_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -34,6 +35,9 @@ from ctk.toolkit.compile_log.operator_faults import (
     find_operator_findings,
 )
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
+from ctk.toolkit.compile_log.trace.document import FILE as TRACE
+from ctk.toolkit.compile_log.trace.document import Trace
+from ctk.toolkit.compile_log.trace.writing import end_of_errors, make_trace, write_trace
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.keywords import takes_keywords
@@ -60,6 +64,7 @@ class GraphCheck:
         findings: The effect of each step of its compile on the values.
         history: The change of each step to the error of each value, worst first; empty by default.
         folder: Where it was written as a case; None if it was not.
+        seconds: The time of its runs and of the comparison.
         notes: Why it was not compiled; or a slow compile, random numbers that are not compared, and
             faults of custom operators that no result shows.
     """
@@ -70,12 +75,24 @@ class GraphCheck:
     log: CompileLog
     history: tuple[ErrorChange, ...] = ()
     folder: Path | None = None
+    seconds: float = 0.0
     notes: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
         """The steps that make a value wrong, whether the results show it or not."""
         return tuple(finding for finding in self.findings if finding.status == "wrong")
+
+    @property
+    def failing_case(self) -> Case:
+        """The case, with its failure as its signature if it fails."""
+        signature = self.judgement.signature if self.judgement.fails else None
+        return replace(self.case, signature=signature)
+
+    def make_trace(self) -> Trace:
+        """Return its compile as a document, with errors as far as a tenth of its time allows."""
+        end = end_of_errors(self.seconds)
+        return make_trace(self.failing_case, self.log, self.findings, end=end)
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -230,13 +247,22 @@ def _writer(case: Case, options: CheckOptions) -> Callable[[GraphCheck], GraphCh
     folder = save_case(replace(case, signature=None), path, inputs=options.keep)
 
     def write(found: GraphCheck) -> GraphCheck:
-        signature = found.judgement.signature if found.judgement.fails else None
-        if signature is not None:
-            failing = replace(found.case, signature=signature)
-            save_case(failing, folder, inputs=options.keep, overwrite=True)
-        return replace(found, folder=folder)
+        if found.failing_case.signature is not None:
+            save_case(found.failing_case, folder, inputs=options.keep, overwrite=True)
+        return replace(found, folder=folder, notes=(*found.notes, *_write_trace(found, folder)))
 
     return write
+
+
+def _write_trace(found: GraphCheck, folder: Path) -> Iterator[str]:
+    """Write the trace of a compile into its case; yield why it is not there."""
+    (folder / TRACE).unlink(missing_ok=True)
+    if not found.log.events:
+        return
+    try:
+        write_trace(found.make_trace(), folder)
+    except Exception as error:
+        yield f"{TRACE} is not written: {error_line(error)}"
 
 
 def check_case(
@@ -268,15 +294,18 @@ def check_case(
         return GraphCheck(case, first, (), CompileLog())
     if case.signature is not None and case.signature.is_measured:  # no values were compared
         return GraphCheck(case, judgement, (), recorder.log)
-    seconds = time.perf_counter() - started
+    run_seconds = time.perf_counter() - started
     kind = judgement.signature.kind if judgement.fails and judgement.signature else None
     told = _find_told(case, recorder.log, kind) if kind is not None else ()
     findings = (*told, *check_log(case, recorder.log))
     changes = measure_error_history(case, recorder.log) if history else ()
     notes = [judgement.detail] if judgement.verdict is Verdict.INVALID else []
     if judgement.is_no_failure:
-        notes += _find_notes(case, recorder.log, seconds)
-    return GraphCheck(case, judgement, findings, recorder.log, changes, notes=tuple(notes))
+        notes += _find_notes(case, recorder.log, run_seconds)
+    seconds = time.perf_counter() - started
+    return GraphCheck(
+        case, judgement, findings, recorder.log, changes, seconds=seconds, notes=tuple(notes)
+    )
 
 
 def _find_notes(case: Case, log: CompileLog, seconds: float) -> Iterator[str]:

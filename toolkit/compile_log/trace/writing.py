@@ -45,6 +45,12 @@ MOST_SOURCE = 1 << 20
 MOST_ERRORS = 50
 """Values of one step whose errors are kept."""
 
+ERRORS_SHARE = 0.1
+"""Longest measurement of errors, as a share of the time of the operation before it."""
+
+ERRORS_SECONDS = 2.0
+"""A shorter limit counts as this."""
+
 Key = tuple[str, str, str]
 """Kind, id and stage of a step."""
 
@@ -60,6 +66,11 @@ def make_trace(
         end: When the measurement of errors ends (`time.monotonic`); None: errors are not measured.
     """
     return _Builder(case, log, {_key(each.step): each for each in findings}).build(end)
+
+
+def end_of_errors(seconds: float) -> float:
+    """Return when the measurement of errors ends that starts now, after some seconds of work."""
+    return time.monotonic() + max(ERRORS_SHARE * seconds, ERRORS_SECONDS)
 
 
 def write_trace(trace: Trace, folder: Path) -> Path:

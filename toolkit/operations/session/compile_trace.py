@@ -14,21 +14,10 @@ from ctk.toolkit.bisect.questions import ObservedCompile
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.compile_log.trace.document import FILE, Trace
-from ctk.toolkit.compile_log.trace.writing import make_trace, write_trace
+from ctk.toolkit.compile_log.trace.writing import end_of_errors, make_trace, write_trace
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.questions.judge import judge
-
-HISTORY_SHARE = 0.1
-"""Longest measurement of errors, as a share of the time used so far."""
-
-HISTORY_SECONDS = 2.0
-"""A shorter limit counts as this."""
-
-
-def end_of_history(seconds: float) -> float:
-    """Return when the measurement of errors ends that starts now, after some seconds of work."""
-    return time.monotonic() + max(HISTORY_SHARE * seconds, HISTORY_SECONDS)
 
 
 def bisect_traced(run: Operation, *, captured: Path | None = None) -> Diagnosis:
@@ -65,7 +54,7 @@ def _make(case: Case, seen: ObservedCompile | None, seconds: float) -> Trace:
     signature = case.signature
     if seen is not None:
         is_measured = signature is not None and signature.is_measured
-        end = None if is_measured else end_of_history(seconds)
+        end = None if is_measured else end_of_errors(seconds)
         return make_trace(case, seen.log, seen.findings, end=end)
     if signature is not None and signature.is_deadly:
         return _without_steps(case, f"it was observed from outside, because it ends: {signature}")
