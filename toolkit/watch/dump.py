@@ -19,14 +19,16 @@ import logging
 import re
 import shlex
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.walk import CALLS
 from ctk.compiler.observe import (
     CallRecord,
     ErrorRecord,
@@ -39,14 +41,18 @@ from ctk.toolkit.case.formats.bounded_file import read_bounded
 from ctk.toolkit.case.formats.files import append_line, append_text, free_path, write_text
 from ctk.toolkit.case.formats.limits import EVENTS as MOST_EVENTS
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.graphs.graph_lines import graph_diff, graph_lines
 from ctk.toolkit.compile_log.recorder import Event
+from ctk.toolkit.compile_log.trace.places import module_of
 
 logger = logging.getLogger(__name__)
 
 
 EVENTS = "events.jsonl"
+MOST_MODULES = 200
+"""Modules that one event names."""
 
 
 @document
@@ -67,7 +73,12 @@ class DumpedPass:
 @document
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """A line of `events.jsonl` about a kernel; empty `nodes` stand for the whole graph."""
+    """A line of `events.jsonl` about a kernel; empty `nodes` stand for the whole graph.
+
+    Attributes:
+        reason: Why earlier code generators did not take the graph.
+        modules: The modules of its nodes, by the number of nodes.
+    """
 
     kernel: str
     nodes: tuple[str, ...]
@@ -75,10 +86,33 @@ class DumpedKernel:
     seconds: float
     reason: str | None = None
     file: str | None = None
+    modules: Mapping[str, int] = field(default_factory=dict[str, int])
     event: Literal["kernel"] = "kernel"
 
 
-Dumped = TypeVar("Dumped", DumpedPass, DumpedKernel)
+@document
+@dataclass(frozen=True, slots=True)
+class DumpedStage:
+    """A line of `events.jsonl` about a stage; `modules` as of a kernel, for calls."""
+
+    stage: str
+    nodes: int
+    modules: Mapping[str, int] = field(default_factory=dict[str, int])
+    event: Literal["stage"] = "stage"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class DumpedError:
+    """A line of `events.jsonl` about an exception; `where` has its stage and pass or kernel."""
+
+    where: str
+    error: str
+    message: str = ""
+    event: Literal["error"] = "error"
+
+
+Dumped = TypeVar("Dumped")
 T = TypeVar("T")
 
 
@@ -114,7 +148,8 @@ class DumpWriter:
             case ErrorRecord():
                 self._write_error(event)
             case CallRecord():
-                self._note("call", stage=event.stage, kernels=[str(k.id) for k in event.kernels])
+                kernels = [str(kernel.id) for kernel in event.kernels]
+                self._append({"event": "call", "stage": event.stage, "kernels": kernels})
 
     def _write_stage(self, record: StageRecord) -> None:
         number, self._stages = self._stages, self._stages + 1
@@ -122,11 +157,13 @@ class DumpWriter:
         write_text(
             self.folder / "stages" / f"{number:02}_{record.stage}.py", graph_text(record.graph)
         )
-        self._note("stage", stage=record.stage, nodes=len(record.graph.graph.nodes))
+        calls = [node for node in record.graph.graph.nodes if node.op in CALLS]
+        line = DumpedStage(record.stage, len(record.graph.graph.nodes), count_modules(calls))
+        self._note(line)
 
     def _write_pass(self, record: PassRecord) -> None:
         number, self._passes = self._passes, self._passes + 1
-        self._note(**encode(_describe_pass(record, number)))
+        self._note(_describe_pass(record, number))
         if not record.changed:
             return
         stem = file_stem(f"{number:03}_{str(record.id).replace('/', '_')}")
@@ -144,6 +181,7 @@ class DumpWriter:
             stem = file_stem(f"{record.id.name}_{record.id.codegen}")
             path = free_path(self.folder / "kernels" / f"{stem}{record.suffix}")
             write_text(path, record.source)
+        nodes = [n for n in record.graph.graph.nodes if not record.nodes or n.name in record.nodes]
         line = DumpedKernel(
             kernel=str(record.id),
             nodes=record.nodes,
@@ -151,33 +189,46 @@ class DumpWriter:
             seconds=round(record.seconds, 6),
             reason=record.reason,
             file=path.name if path else None,
+            modules=count_modules(nodes),
         )
-        self._note(**encode(line))
+        self._note(line)
 
     def _write_error(self, record: ErrorRecord) -> None:
         parts = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
         head = ", ".join(dict.fromkeys(str(part) for part in parts if part is not None))
-        self._note("error", where=head, error=type(record.error).__name__)
+        message = one_line(first_line(record.error), REASON_LENGTH)
+        self._note(DumpedError(head, type(record.error).__name__, message))
         graph = "\n".join(graph_lines(record.graph)) if record.graph is not None else ""
         text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"
         append_text(self.folder / "errors.txt", text)
 
-    def _note(self, event: str, **facts: object) -> None:
-        append_line(self.folder / EVENTS, json.dumps({"event": event, **facts}))
+    def _note(self, line: DumpedStage | DumpedPass | DumpedKernel | DumpedError) -> None:
+        facts = encode(line)
+        self._append({"event": facts.pop("event"), **facts})
+
+    def _append(self, facts: Mapping[str, object]) -> None:
+        append_line(self.folder / EVENTS, json.dumps(facts))
 
 
-def read_dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
-    """Return the passes or the kernels in the dump of a graph, in order; none without a dump."""
-    path, found = folder / EVENTS, list[Dumped]()
+def count_modules(nodes: Iterable[Node]) -> dict[str, int]:
+    """Return the modules whose code some nodes are, by the number of nodes, the largest first."""
+    counts = Counter(module_of(node) for node in nodes)
+    return {module: count for module, count in counts.most_common(MOST_MODULES) if module}
+
+
+def read_dumped(kind: type[Dumped], folder: Path, file: str = EVENTS) -> list[Dumped]:
+    """Return the lines of a kind in a file of a dump, in order; none without the file."""
+    path, found = folder / file, list[Dumped]()
     if not path.is_file():
         return found
-    word = b'"pass"' if kind is DumpedPass else b'"kernel"'
+    name = kind.__name__.removeprefix("Dumped").lower()
+    word = f'"{name}"'.encode()
     for line in read_bounded(path, EVENTS_NBYTES).splitlines():
         if word not in line or len(line) > LINE_NBYTES:
             continue
         with contextlib.suppress(CaseError):  # another event, or a last line that was cut off
-            found.append(decode(kind, line, where=EVENTS))
-        check_at_most(len(found), MOST_EVENTS, f"{EVENTS} in {folder}: {word.decode()} events")
+            found.append(decode(kind, line, where=file))
+        check_at_most(len(found), MOST_EVENTS, f'{file} in {folder}: "{name}" events')
     return found
 
 

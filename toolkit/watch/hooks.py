@@ -178,6 +178,7 @@ class Installed(Closeable):
     def uninstall(self) -> None:
         """Stop watching compiles that have not started; a second call does nothing."""
         self.undo()
+        self.session.note_frames()
 
     def close(self) -> None:
         """Uninstall, at the end of a `with` block."""

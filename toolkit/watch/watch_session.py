@@ -20,6 +20,7 @@ from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.processes.link import own_link
 from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, run_guarded
+from ctk.toolkit.watch.frame_log import FrameLog
 from ctk.toolkit.watch.quota import prune, write_marker
 
 T = TypeVar("T")
@@ -143,6 +144,7 @@ class WatchSession:
     _pid: int = 0
     _warned_quota: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _frames: FrameLog = field(default_factory=FrameLog, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -169,6 +171,12 @@ class WatchSession:
             number, self.graphs = self.graphs, self.graphs + 1
         self._note("graph", f"graph{number}")
         return f"graph{number}"
+
+    def note_frames(self, graph: str = "") -> None:
+        """Write the frames that Dynamo has compiled since, and a graph whose compile begins."""
+        folder = self.made_folder
+        if folder is not None and folder.is_dir():
+            run_guarded(lambda: self._frames.write(folder, graph), "writing the frames of Dynamo")
 
     def add_failure(self, failure: Failure) -> None:
         """Record a failure."""

@@ -88,6 +88,8 @@ class WatchedCase:
         watched = cls(session, subject, case, session.folder / case.name)
         watched.kept = "recipe" if kept == "failing" else kept
         watched._save(case)
+        if watched._can_save:
+            session.note_frames(case.name)
         return watched
 
     def update_modes(self) -> None:

@@ -183,6 +183,7 @@ class _Watch:
         return state
 
     def _release(self) -> None:
+        self._watched.session.note_frames()  # the compile of this graph's frame is over
         self._watched.forget_inputs()
         self._recorder.log.events.clear()
 

@@ -105,7 +105,7 @@ def collect_reasons(found: Collected) -> Generator[None]:
 
     def given_up(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        text = _sentence(str(args[0] if args else kwargs.get("msg", "")))
+        text = summarize_break(str(args[0] if args else kwargs.get("msg", "")))
         found.add(_place_of_trace(text, self, getattr(here, "code", None)))
 
     def traced(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
@@ -185,10 +185,10 @@ def _skip_reason(said: str | None, code: CodeType) -> str:
     return (said or "Dynamo skipped the frame without a reason").splitlines()[0]
 
 
-def _sentence(message: str) -> str:
+def summarize_break(message: str) -> str:
     """Return title and explanation of a graph break, without hints and links.
 
-    >>> _sentence("Call to `f`\\n  Explanation: It breaks.\\n  Hint: Do not.")
+    >>> summarize_break("Call to `f`\\n  Explanation: It breaks.\\n  Hint: Do not.")
     'Call to `f`: It breaks.'
     """
     title, *rest = message.strip().splitlines() or [""]

@@ -22,19 +22,25 @@ _INDEX = re.compile(r"\[['\"]?(\w+)['\"]?\]")
 def place_of(node: Node) -> str:
     """Return `FILE:LINE` of the innermost frame of the user's program, or an empty string."""
     stack = node.meta.get("stack_trace")
-    return _place_in(stack, str(Path.cwd())) if isinstance(stack, str) else ""
+    file, line = _innermost(stack) if isinstance(stack, str) else ("", "")
+    return relative_place(file, line) if file else ""
+
+
+def relative_place(file: str, line: object) -> str:
+    """Return `FILE:LINE`, relative to the working folder for a file in it."""
+    path, here = Path(file), Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
 
 
 @cache
-def _place_in(stack: str, folder: str) -> str:
-    frames = _FRAME.findall(stack)[::-1]
+def _innermost(stack: str) -> tuple[str, str]:
+    """Return file and line of the innermost frame outside of libraries, else outside of torch."""
+    frames: list[tuple[str, str]] = _FRAME.findall(stack)[::-1]
     for foreign in (LIBRARIES, (TORCH, "<")):
-        for file, line in frames:
-            if not file.startswith(foreign):
-                path = Path(file)
-                path = path.relative_to(folder) if path.is_relative_to(folder) else path
-                return f"{path}:{line}"
-    return ""
+        for frame in frames:
+            if not frame[0].startswith(foreign):
+                return frame
+    return "", ""
 
 
 def module_of(node: Node) -> str:
