@@ -16,6 +16,7 @@ from ctk.compiler.torch_compat.dynamo.capture_reasons import LIBRARIES, TORCH
 
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.M)
 _ROOT = re.compile(r"L\['(\w+)'\]\.?")
+_MODELS = ("self", "fn")
 _INDEX = re.compile(r"\[['\"]?(\w+)['\"]?\]")
 
 
@@ -60,10 +61,10 @@ def module_of(node: Node) -> str:
 def shorten_path(path: str) -> str:
     """Return the path of a module without Dynamo's spelling of its root.
 
+    The root of a compiled model is `self`, or `fn` where Dynamo wraps a module of torch.
+
     >>> shorten_path("L['self'].layers[0].norm")
     'layers.0.norm'
     """
-    root = _ROOT.match(path)
-    inner = path[root.end() :] if root is not None and root[1] == "self" else path
-    inner = _ROOT.sub(r"\1.", inner) if inner is path else inner
-    return _INDEX.sub(r".\1", inner).strip(".")
+    named = _ROOT.sub(lambda root: "" if root[1] in _MODELS else f"{root[1]}.", path, count=1)
+    return _INDEX.sub(r".\1", named).strip(".")

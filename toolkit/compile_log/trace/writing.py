@@ -6,7 +6,7 @@ The steps that are wrong come first when room is given away, so that a limit cut
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -88,19 +88,20 @@ class _Builder:
     log: CompileLog
     findings: Mapping[Key, Finding]
     graphs: GraphTable = field(default_factory=lambda: GraphTable(MOST_NODES))
-    source_room: int = MOST_SOURCE
+    source_room: int = field(default_factory=lambda: MOST_SOURCE)
     lost_sources: int = 0
     lost_errors: int = 0
     cut: list[str] = field(default_factory=list[str])
 
     def build(self, end: float | None) -> Trace:
         """Return the trace; `end` as in `make_trace`."""
-        steps = self._choose(self._list_steps())
+        every = self._list_steps()
+        steps = self._choose(every)
         wrong_first = sorted(steps, key=lambda step: not self._is_wrong(step))
         errors = {} if end is None else self._measure(wrong_first, end)
         made = {id(step): self._convert(step, errors.get(id(step))) for step in wrong_first}
         rows = _insert_errors([made[id(step)] for step in steps], self._raised())
-        rows += self._unrecorded_kernels(rows)
+        rows += self._unrecorded_kernels({step.where for step in every})
         self._note_cuts()
         graphs = tuple(self.graphs.graphs)
         return Trace(self.case.name, self.case.target, tuple(rows), graphs, tuple(self.cut))
@@ -197,9 +198,8 @@ class _Builder:
         self.source_room -= len(text)
         return many_lines(text)
 
-    def _unrecorded_kernels(self, rows: Iterable[TraceStep]) -> Iterator[TraceStep]:
+    def _unrecorded_kernels(self, known: Container[str]) -> Iterator[TraceStep]:
         """Yield the kernels whose values were not recorded: those of a graph that did not run."""
-        known = {row.id for row in rows}
         for record in self.log.kernels():
             if str(record.id) not in known:
                 yield TraceStep(

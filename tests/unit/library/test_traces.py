@@ -1,0 +1,115 @@
+"""The traces that operations write: of the given case and of the smallest, and if they cannot."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import ctk
+from ctk.toolkit.compile_log.trace.document import FILE
+from ctk.toolkit.compile_log.trace.reading import read_trace
+from ctk.toolkit.operations.diff import Side
+from ctk.toolkit.operations.session import compile_trace
+from tests.helpers.cli import BROKEN_PASS, write
+
+PROGRAM = """
+import torch
+
+def model():
+    return torch.nn.Sequential(torch.nn.Tanh(), torch.nn.ReLU(), torch.nn.Tanh())
+
+def inputs():
+    return (torch.linspace(-1, 1, 8),)
+"""
+CULPRIT = "joint/negate_relu"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    return write(tmp_path, "broken.py", PROGRAM + BROKEN_PASS)
+
+
+def wrong_passes(folder: Path) -> list[str]:
+    steps = read_trace(folder).steps
+    return [step.id for step in steps if step.status == "wrong" and step.kind == "pass"]
+
+
+def test_diagnose_writes_both(broken: Path, tmp_path: Path) -> None:
+    found = ctk.diagnose(broken, out=tmp_path / "out")
+    assert found.problems == ()
+    assert wrong_passes(tmp_path / "out") == wrong_passes(tmp_path / "out/minimal") == [CULPRIT]
+    whole, small = (read_trace(tmp_path / "out" / name) for name in ("", "minimal"))
+    assert len(small.nodes_of(0)) < len(whole.nodes_of(0))
+    assert ctk.load_case(tmp_path / "out/minimal", trust=True).signature is not None
+
+
+def test_a_resumed_operation_keeps_its_trace_or_compiles_once_more(
+    broken: Path, tmp_path: Path
+) -> None:
+    ctk.diagnose(broken, out=tmp_path / "out")
+    before = (tmp_path / "out" / FILE).read_bytes()
+    (tmp_path / "out/minimal" / FILE).unlink()
+    ctk.diagnose(broken, out=tmp_path / "out", resume=True)
+    assert (tmp_path / "out" / FILE).read_bytes() == before
+    again = read_trace(tmp_path / "out/minimal")
+    assert CULPRIT in [step.id for step in again.steps]
+    assert all(step.errors is None for step in again.steps)
+
+
+def test_bisect_writes_one(broken: Path, tmp_path: Path) -> None:
+    ctk.bisect(broken, out=tmp_path / "out")
+    assert wrong_passes(tmp_path / "out") == [CULPRIT]
+
+
+def test_minify_writes_both(broken: Path, tmp_path: Path) -> None:
+    ctk.minify(broken, out=tmp_path / "out")
+    assert wrong_passes(tmp_path / "out") == wrong_passes(tmp_path / "out/case") == [CULPRIT]
+
+
+def test_a_failing_trace_is_a_problem_and_changes_no_answer(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(compile_trace, "make_trace", fail)
+    found = ctk.diagnose(broken, out=tmp_path / "out")
+    assert found.search.culprit is not None
+    assert found.search.culprit.where == CULPRIT
+    assert [text.partition(" raised ")[0] for text in found.problems] == [
+        "the trace of the compile of graph0"
+    ] * 2
+    assert not (tmp_path / "out" / FILE).exists()
+
+
+def test_a_crash_has_the_captured_graph_and_the_reason(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "crash.py", PROGRAM.replace("import torch\n", "import os\nimport torch\n") + """
+def abort(graph):
+    os.abort()
+
+def config():
+    return {"custom_passes": {"joint": [__file__ + ":abort"]}}
+"""
+    )  # fmt: skip
+    ctk.bisect(path, out=tmp_path / "out", isolate=True)
+    trace = read_trace(tmp_path / "out")
+    assert [step.id for step in trace.steps] == ["captured"]
+    assert trace.cut[0].startswith("the steps of the compile are not known: it was observed from")
+
+
+def test_check_writes_one_beside_each_graph(broken: Path, tmp_path: Path) -> None:
+    report = ctk.check(broken, out=tmp_path / "cases")
+    assert wrong_passes(tmp_path / "cases" / "graph0") == [CULPRIT]
+    assert report.graphs[0].notes == ()
+    assert report.graphs[0].make_trace().steps
+    assert ctk.load_case(tmp_path / "cases" / "graph0", trust=True).signature is not None
+
+
+def test_diff_gives_two() -> None:
+    off = Side(config={"disable": ["joint/simplify_views"]})
+    report = ctk.diff(torch.nn.Linear(4, 2), torch.randn(3, 4), left=Side(), right=off)
+    left, right = report.graphs[0].make_traces()
+    assert left.target == right.target == "ctk"
+    names = [{step.id for step in trace.steps} for trace in (left, right)]
+    assert "joint/simplify_views" in names[0] - names[1]
