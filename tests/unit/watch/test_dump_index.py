@@ -29,8 +29,9 @@ class Model(torch.nn.Module):
         return y * 2
 
 model = torch.compile(Model(), backend="ctk")
-for size in (2, 4):
-    model(torch.ones(size, 3))
+with torch.no_grad():
+    for size in (2, 4):
+        model(torch.ones(size, 3))
 """
 PRINT_LINE, BRANCH_LINE = 11, 12
 
@@ -39,7 +40,8 @@ PRINT_LINE, BRANCH_LINE = 11, 12
 def index(tmp_path_factory: pytest.TempPathFactory) -> DumpIndex:
     folder = tmp_path_factory.mktemp("program")
     path = write(folder, "model.py", PROGRAM)
-    assert command("run", "--out", folder / "dumps", path).code == 0
+    said = command("run", "--out", folder / "dumps", path)
+    assert said.code == 0, said.out + said.err
     return read_dump_index(folder / "dumps")
 
 
