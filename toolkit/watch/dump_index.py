@@ -115,7 +115,7 @@ class DumpIndex:
     """All processes below a dump folder; costs with the most seconds first.
 
     Attributes:
-        cut: What is absent, a sentence each.
+        cut: The omissions, a sentence each.
     """
 
     root: Path

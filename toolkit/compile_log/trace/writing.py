@@ -82,7 +82,7 @@ def write_trace(trace: Trace, folder: Path) -> Path:
 
 @dataclass(slots=True)
 class _Builder:
-    """Makes the trace of one log; `cut` collects what the limits leave out."""
+    """Makes the trace of one log; `cut` collects the omissions."""
 
     case: Case
     log: CompileLog
@@ -265,7 +265,7 @@ def _with_finding(step: TraceStep, finding: Finding) -> TraceStep:
 
 
 def _insert_errors(rows: list[TraceStep], raised: Iterable[TraceStep]) -> list[TraceStep]:
-    """Return steps with those that raised, each after the last step of its stage."""
+    """Return steps with the raising ones inserted, each after the last step of its stage."""
     for step in raised:
         last = max((i for i, row in enumerate(rows) if row.stage == step.stage), default=len(rows))
         rows.insert(last + 1, step)
