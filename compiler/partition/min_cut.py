@@ -1,17 +1,16 @@
-"""The minimum cut of a network, on scipy: the cheapest edges that separate source and sink.
+"""The minimum cut of a network: the cheapest edges that separate source and sink.
 
-Of all minimum cuts it is the one nearest to the sink, which recomputes least. scipy's flows are
-32-bit, so capacities beyond 2**30 in sum are rounded up to multiples of a unit: the cut is then
-minimal up to one unit per edge, about a billionth of the sum.
+Of all minimum cuts it is the one nearest to the sink, which recomputes least.
 
-Source: scipy.sparse.csgraph.maximum_flow, Dinic's algorithm.
+Source: Dinic, Algorithm for solution of a problem of maximum flow in networks (1970): all paths of
+the shortest length are filled, then the next length. Levels count from the sink, so that the last
+search finds the cut.
 """
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
-LARGEST = 2**30
-INFINITE = 2**31 - 1
 Edge = tuple[int, int]
 
 
@@ -34,21 +33,80 @@ def minimum_cut(
     Raises:
         Unbounded: Every cut has infinite capacity.
     """
-    import numpy as np
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
     _require_bounded(edges, size, source, sink)
-    unit = -(-sum(capacity or 0 for capacity in edges.values()) // LARGEST) or 1
-    pairs = np.array(list(edges), dtype=np.int32).reshape(-1, 2)
-    scaled = [INFINITE if c is None else -(-c // unit) for c in edges.values()]
-    ends = (pairs[:, 0], pairs[:, 1])
-    graph: Any = csr_array((np.array(scaled, dtype=np.int32), ends), shape=(size, size))
-    left = graph - maximum_flow(graph, source, sink).flow
-    left.data[left.data < 0] = 0
-    left.eliminate_zeros()
-    below = set(breadth_first_order(left.T.tocsr(), sink, return_predecessors=False).tolist())
-    return [(tail, head) for tail, head in edges if head in below and tail not in below]
+    infinite = 1 + sum(capacity or 0 for capacity in edges.values())
+    flow = _Flow([[] for _ in range(size)])
+    for (tail, head), capacity in edges.items():
+        flow.add(tail, head, infinite if capacity is None else capacity)
+    while (levels := flow.levels(sink))[source] >= 0:
+        flow.fill(levels, source, sink)
+    return [(tail, head) for tail, head in edges if levels[head] >= 0 > levels[tail]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """A residual network: arc `2 * n` is an edge, arc `2 * n + 1` its reverse.
+
+    Attributes:
+        arcs: The arcs that leave each vertex.
+        heads: The vertex at the end of each arc.
+        room: The capacity that is left of each arc.
+    """
+
+    arcs: list[list[int]]
+    heads: list[int] = field(default_factory=list[int])
+    room: list[int] = field(default_factory=list[int])
+
+    def add(self, tail: int, head: int, capacity: int) -> None:
+        """Add an edge and its reverse, which is full."""
+        self.arcs[tail].append(len(self.heads))
+        self.arcs[head].append(len(self.heads) + 1)
+        self.heads.extend((head, tail))
+        self.room.extend((capacity, 0))
+
+    def levels(self, sink: int) -> list[int]:
+        """Return the distance of each vertex to the sink; -1 where no path has room."""
+        levels = [-1] * len(self.arcs)
+        levels[sink] = 0
+        waiting = deque([sink])
+        while waiting:
+            head = waiting.popleft()
+            for arc in self.arcs[head]:
+                tail = self.heads[arc]
+                if levels[tail] < 0 and self.room[arc ^ 1]:
+                    levels[tail] = levels[head] + 1
+                    waiting.append(tail)
+        return levels
+
+    def fill(self, levels: list[int], source: int, sink: int) -> None:
+        """Fill every path on which the level falls by one with each arc."""
+        heads, room = self.heads, self.room
+        left = [iter(arcs) for arcs in self.arcs]
+        path: list[int] = []
+        vertex = source
+        while True:
+            if vertex == sink:
+                vertex = self._push(path)
+            for arc in left[vertex]:
+                if room[arc] and levels[heads[arc]] == levels[vertex] - 1:
+                    path.append(arc)
+                    vertex = heads[arc]
+                    break
+            else:
+                if not path:
+                    return
+                vertex = heads[path.pop() ^ 1]
+
+    def _push(self, path: list[int]) -> int:
+        """Fill a path, cut it before its first full arc, and return the vertex there."""
+        amount = min(self.room[arc] for arc in path)
+        for arc in path:
+            self.room[arc] -= amount
+            self.room[arc ^ 1] += amount
+        first = next(n for n, arc in enumerate(path) if not self.room[arc])
+        vertex = self.heads[path[first] ^ 1]
+        del path[first:]
+        return vertex
 
 
 def _require_bounded(edges: Mapping[Edge, int | None], size: int, source: int, sink: int) -> None:

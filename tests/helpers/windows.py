@@ -13,7 +13,7 @@ from typing import Any
 
 _FIRST = """
     asyncio concurrent.futures ctypes filelock getpass linecache logging.handlers multiprocessing
-    numpy pathlib pydantic rich.console rich.live rich.table safetensors.torch scipy.sparse.csgraph
+    numpy pathlib pydantic rich.console rich.live rich.table safetensors.torch
     shutil sqlite3 subprocess tempfile typer.core torch torch._dynamo torch._functorch.aot_autograd
     torch._inductor.compile_fx torch.export torch.utils.flop_counter typing_extensions zipfile
 """

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ctk.compiler.torch_compat.gpu.cuda_launch import MachineCode
+from ctk.compiler.torch_compat.gpu.triton_numpy import FUNCTIONS
 from ctk.compiler.torch_compat.inductor.patch_sites import replace_attribute
 from ctk.compiler.torch_compat.versions import release_of
 
@@ -84,8 +85,6 @@ def libdevice() -> Any:
     """Return Triton's module of mathematical functions; in the interpreter, those of numpy."""
     if not is_interpreting():
         return import_module("triton.language.extra.libdevice")
-    from ctk.compiler.torch_compat.gpu.triton_numpy import FUNCTIONS  # scipy takes long to import
-
     return SimpleNamespace(**{name: _interpret(each) for name, each in FUNCTIONS.items()})
 
 

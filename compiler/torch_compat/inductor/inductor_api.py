@@ -249,7 +249,6 @@ def preload_compiler(*, inductor: bool) -> None:
         "torch._dynamo",
         "torch._functorch.aot_autograd",
         "torch.fx.experimental.symbolic_shapes",
-        "scipy.sparse.csgraph",  # of the partitioner
     ]
     if inductor:
         names += ["torch._inductor.compile_fx", "torch._inductor.codegen.cpp"]

@@ -1,10 +1,13 @@
 """The knapsack solvers: what they take fits, and is worth what brute force says it can be."""
 
 import itertools
+import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 from ctk.compiler.partition import knapsack
 
@@ -40,6 +43,24 @@ def test_gigabytes_fit_too(solver, sizes, part):
     capacity = int(sum(sizes) * part)
     taken = knapsack.solve(solver, sizes, [1.0] * len(sizes), capacity)
     assert sum(sizes[i] for i in taken) <= capacity
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_is_as_good_as_integer_programming(seed):
+    """Equal layers, and values that nearly follow the sizes: the bounds cut least there."""
+    rng = random.Random(seed)
+    sizes = [rng.choice((4096, 65536, rng.randint(1, 10**6))) for _ in range(120)]
+    values = [size * (1 + 0.1 * rng.random()) for size in sizes]
+    capacity = sum(sizes) // 3
+    taken = knapsack.solve("exact", sizes, values, capacity)
+    limit = optimize.LinearConstraint(np.array([sizes]) / capacity, ub=1.0)
+    worths, ones, bounds = np.array(values) / max(values), np.ones(120), optimize.Bounds(0, 1)
+    options = {"mip_rel_gap": 0.0}
+    found = optimize.milp(
+        -worths, constraints=limit, integrality=ones, bounds=bounds, options=options
+    )
+    assert sum(sizes[i] for i in taken) <= capacity
+    assert sum(values[i] for i in taken) >= -found.fun * max(values) * (1 - 1e-6)
 
 
 def test_the_example():
