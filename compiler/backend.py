@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import InstallError
 from ctk.compiler.options.environment import read_environment
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def ctk(
 def _hooks() -> Callable[[str], Backend]:
     points = entry_points(group=HOOKS_GROUP, name="environment")
     if not points:
-        raise CtkError(
+        raise InstallError(
             "CTK_DUMP or CTK_CHECK is set, but no entry point of group ctk.hooks is installed;  "
             "install the distribution (pip install ctk), or unset the variable"
         )

@@ -49,6 +49,22 @@ class CaseError(CtkError):
     """A case folder, graph or input file cannot be read or written."""
 
 
+class NoSuchCase(CaseError):
+    """A case, or a graph, pass or record of it, does not exist."""
+
+
+class SchemaError(CaseError):
+    """A file was written by another version of ctk."""
+
+
+class NotHeld(CaseError):
+    """A case or repro cannot hold a value or function of the program."""
+
+
+class FolderTaken(CaseError):
+    """A folder for output holds something already, or a run that cannot be resumed."""
+
+
 class TrustError(CaseError):
     """A case names code, or an option, that only runs once the user trusts the case."""
 
@@ -78,7 +94,7 @@ class Uncacheable(CtkError):
 
 
 class TargetError(CtkError):
-    """A target is unknown or cannot be imported."""
+    """A target is unknown, cannot be imported, or is not for the question."""
 
 
 class ProgramError(CtkError):
@@ -114,7 +130,11 @@ class PrecisionRefused(CtkError):
 
 
 class InstallError(CtkError):
-    """pip cannot list the releases of a package, or install one of them."""
+    """A package is not installed as it must be, or pip cannot list or install its releases."""
+
+
+class ChildError(CtkError):
+    """A process that ctk started has ended, or cannot answer."""
 
 
 class DoesNotReproduce(CtkError):

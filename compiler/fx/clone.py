@@ -13,7 +13,7 @@ import torch
 from torch import Generator, ScriptObject, Tensor
 from torch.nn import Parameter
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import NotHeld
 from ctk.compiler.fx.tensor_parts import parts_of
 
 Convert = Callable[[torch.dtype], torch.dtype]
@@ -158,7 +158,7 @@ def _clone_object(state: Generator | ScriptObject) -> object:
     try:
         return copy.deepcopy(state)
     except Exception as error:
-        raise CaseError(
+        raise NotHeld(
             f"a TorchScript object of type {state._type()} cannot be copied: {error}\n"  # type: ignore[attr-defined]  # stubs leave it out
             "next: give its class `def_pickle`, or keep it out of the compiled function"
         ) from error

@@ -2,10 +2,11 @@
 
 A document's ```console and ```python blocks run in order in one folder that holds a copy of
 `examples/`, so that a later command can use what an earlier one wrote. In a console block a line
-`$ command` is run by bash; `# exits N` at its end says which exit code it must have (0 when
-absent); the lines below must appear in stdout or stderr in that order, where `…` stands for any
-text. `make` targets are CI's own work: here they must only exist. Blocks of another language
-(```sh) are for what cannot be run here, such as installing: the options of `ctk` must exist.
+`$ command` is run by bash, with the lines `> ` that continue it; `# exits N` at its end is the
+exit code that it must have (0 when absent); the lines below must appear in stdout or stderr in
+that order, where `…` stands for any text. `make` targets are CI's own work: here they must only
+exist. Blocks of another language (```sh) are for what cannot be run here, such as installing: the
+options of `ctk` must exist.
 """
 
 import os
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -47,9 +49,12 @@ def steps_of(text: str) -> list[Step]:
             steps.append(Step(body, language="python"))
             continue
         for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-            line, *shown = part.rstrip("\n").split("\n")
+            line, *rest = part.rstrip("\n").split("\n")
             code = EXITS.search(line)
-            steps.append(Step(EXITS.sub("", line), int(code[1]) if code else 0, tuple(shown)))
+            more = [each[2:] for each in takewhile(lambda each: each.startswith("> "), rest)]
+            command = "\n".join((EXITS.sub("", line), *more))
+            shown = tuple(rest[len(more) :])
+            steps.append(Step(command, int(code[1]) if code else 0, shown))
     return steps
 
 
@@ -95,10 +100,11 @@ def assert_shown(lines: tuple[str, ...], output: str, said: str) -> None:
 
 
 def test_steps_are_found() -> None:
-    text = "```console\n$ ctk ls  # exits 1\nno … here\n$ make help\n```\n```python\nx = 1\n```\n"
+    console = "$ ctk ls  # exits 1\nno … here\n$ cat <<E\n> x\n> E\nx\n"
+    text = f"```console\n{console}```\n```python\nx = 1\n```\n"
     assert steps_of(text) == [
         Step("ctk ls", 1, ("no … here",)),
-        Step("make help"),
+        Step("cat <<E\nx\nE", shown=("x",)),
         Step("x = 1\n", language="python"),
     ]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, count_of
+from ctk.compiler.errors import CaseError, NotHeld, count_of
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
@@ -92,7 +92,7 @@ def _number(value: object, name: str) -> object:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         symbol, value = fake.symbol_and_hint(value)
         if value is None:
-            raise CaseError(f"input {name}: {symbol} depends on data, so it has no value to save")
+            raise NotHeld(f"input {name}: {symbol} depends on data, so it has no value to save")
     return encode_value(value, f"input {name}")
 
 

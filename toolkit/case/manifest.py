@@ -20,7 +20,7 @@ from typing import Annotated, Final, Literal, cast
 import torch
 from pydantic import AfterValidator, Field
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, NoSuchCase, NotHeld
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.failure import Signature
@@ -181,7 +181,7 @@ def map_strings(value: object, change: Callable[[str], str], where: str = "confi
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
         return {str(key): map_strings(item, change, f"{where}.{key}") for key, item in pairs}
-    raise CaseError(
+    raise NotHeld(
         f"{where} is {value!r}, which a manifest cannot hold; name functions as 'module:function', "
         "and write other values as numbers, strings, lists or dicts"
     )
@@ -207,7 +207,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise CaseError(f"{folder} has no {MANIFEST}: it is not a case, or {_DAMAGED}")
+        raise NoSuchCase(f"{folder} has no {MANIFEST}: it is not a case, or {_DAMAGED}")
     return read_document(Manifest, path, next_step=_DAMAGED, schema=SCHEMA)
 
 

@@ -19,7 +19,7 @@ from typing import cast, get_args
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, TrustError, count_of, nearest
+from ctk.compiler.errors import CaseError, NoSuchCase, count_of, nearest
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.admission import check_trust, code_names_of
 from ctk.toolkit.case.carried_sources import (
@@ -265,8 +265,8 @@ def _graph_and_inputs(
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
         return graph, unpack_inputs(packed, _arrays(folder, VALUES, manifest), graph, device)
-    except (TrustError, CaseError, RecursionError) as error:
-        kind = TrustError if isinstance(error, TrustError) else CaseError
+    except (CaseError, RecursionError) as error:
+        kind = type(error) if isinstance(error, CaseError) else CaseError
         raise kind(one_line(f"{error}, in {folder}")) from error
 
 
@@ -274,10 +274,10 @@ def _existing(folder: Path) -> Path:
     folder = folder.expanduser()
     folder = folder.parent if folder.name == MANIFEST else folder
     if folder.is_file():
-        raise CaseError(f"{folder} is a file; a case is a folder with a {MANIFEST}")
+        raise NoSuchCase(f"{folder} is a file; a case is a folder with a {MANIFEST}")
     if not folder.is_dir():
         there = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise CaseError(
+        raise NoSuchCase(
             f"no such folder: {folder}{nearest(folder.name, there)}; list the cases: ctk ls"
         )
     if is_partial(folder):

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import TargetError
 from ctk.compiler.observe import Observer
 from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES
@@ -25,11 +25,11 @@ def compute_key(case: Case) -> Key:
     """Return the key of the compile of a case.
 
     Raises:
-        CaseError: Its target is another compiler than ctk.
+        TargetError: It is another compiler than ctk.
         Uncacheable: The cache would refuse its compile.
     """
     if not target_of(case.target).is_kept:
-        raise CaseError(f"{case.name} is compiled with {case.target}; the cache is that of ctk")
+        raise TargetError(f"{case.name} is compiled with {case.target}; the cache is that of ctk")
     keys: list[Key] = []
 
     def make_key(

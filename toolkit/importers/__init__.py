@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ctk.compiler.errors import (
     CaptureError,
-    CaseError,
     CtkError,
     EagerError,
+    NoSuchCase,
     ProgramError,
     count_of,
 )
@@ -131,7 +131,7 @@ def _load(source: Source, request: CaseOptions) -> list[Case]:
     if request.graph is None:
         return cases
     if request.graph >= len(cases):
-        raise CaseError(
+        raise NoSuchCase(
             f"graph {request.graph}: {source.spec or source.name} has "
             f"{count_of(len(cases), 'graph')}, numbered from 0"
         )
@@ -140,9 +140,9 @@ def _load(source: Source, request: CaseOptions) -> list[Case]:
 
 def _importer_of(spec: str) -> type[Importer]:
     if not spec.strip():
-        raise CaseError("the name of the CASE is empty; for all cases of this folder: .")
+        raise NoSuchCase("the name of the CASE is empty; for all cases of this folder: .")
     for importer in IMPORTERS:
         if importer.accepts(spec):
             return importer
     forms = ", ".join(importer.form for importer in IMPORTERS)
-    raise CaseError(f"nothing can load {spec}; loadable are: {forms}")
+    raise NoSuchCase(f"nothing can load {spec}; loadable are: {forms}")

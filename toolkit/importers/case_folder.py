@@ -7,7 +7,7 @@ trusts it; the target and options of the request itself need no trust.
 from pathlib import Path
 from shlex import quote
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, NoSuchCase
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import find_cases
 from ctk.toolkit.case.formats.folder_walk import Walk
@@ -53,7 +53,7 @@ def case_folders(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         near = quote(str(nearest_parent(folder)))
-        raise CaseError(f"no such folder: {folder}\n  list the cases: ctk ls {near}")
+        raise NoSuchCase(f"no such folder: {folder}\n  list the cases: ctk ls {near}")
     if (folder / MANIFEST).exists():
         return [folder]
     walk = Walk(folder)
@@ -61,7 +61,7 @@ def case_folders(folder: Path) -> list[Path]:
     if walk.is_cut:
         raise CaseError(f"{folder} holds more than {walk.limit:,} folders: name one in it")
     if not found:
-        raise CaseError(
+        raise NoSuchCase(
             f"no case in {folder}: it has no {MANIFEST}\n  look at it: ctk ls {quote(str(folder))}"
         )
     return found

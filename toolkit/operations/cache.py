@@ -13,7 +13,7 @@ from ctk.compiler.cache.store import EntrySummary, Store
 from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
-from ctk.compiler.errors import CaseError, ConfigError, Uncacheable
+from ctk.compiler.errors import ConfigError, NoSuchCase, Uncacheable
 from ctk.compiler.observe import first_line
 from ctk.compiler.options.environment import cache_settings
 from ctk.toolkit.execution.cache_key import compute_key
@@ -75,7 +75,7 @@ def find_entry(found: list[EntrySummary], prefix: str) -> EntrySummary:
     if len(fitting) == 1:
         return fitting[0]
     what = f"{len(fitting)} entries start" if fitting else "no entry of the cache starts"
-    raise CaseError(f"{what} with {prefix!r}; next: ctk cache ls")
+    raise NoSuchCase(f"{what} with {prefix!r}; next: ctk cache ls")
 
 
 def explain(store: Store, prefix: str | None = None) -> Explanation | None:

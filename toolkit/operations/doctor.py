@@ -35,10 +35,12 @@ from ctk.toolkit.case.formats.files import (
 )
 from ctk.toolkit.releases.installed_files import check_files
 
-PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
+PACKAGES = ("ctk", "numpy", "typer", "rich", "safetensors", "pydantic", "filelock")
 COMPARED = ("torch", "triton", "ctk")
 MINIMUM_FREE_NBYTES = 512 << 20
-TORCH_ADVICE = 'correct TORCH_LOGS and the like until `python -c "import torch"` works'
+TORCH_ADVICE = (
+    'install torch, or correct TORCH_LOGS and the like, until `python -c "import torch"` works'
+)
 _NAMES = {"Darwin": "macOS"}
 REASON_LENGTH = 200
 """Most characters of torch's reason: it lists each setting that it knows."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Self, cast
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ChildError
 from ctk.compiler.posix import require_posix
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.usercode.process_name import process_name
@@ -156,7 +156,7 @@ class WarmServer(Closeable):
         """
         try:
             if self.answers.readline() != READY:
-                raise CtkError(f"{failure}\n{self.tail()}")
+                raise ChildError(f"{failure}\n{self.tail()}")
         except BaseException:
             self.close()
             raise

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import NotHeld
 from ctk.compiler.fx.clone import extent, overlaps, same_bits
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.formats.fillings import RECIPE_SEEDS, make_filling
@@ -78,7 +78,7 @@ def scalar_source(value: object, name: str) -> str:
         return repr(value)
     if isinstance(value, torch.device):
         return f"torch.{value!r}"
-    raise CaseError(
+    raise NotHeld(
         f"input {name} is a {type(value).__name__}: a repro can hold tensors, numbers, strings "
         "and None; make it a constant of the program, or save the case without it"
     )
@@ -126,12 +126,12 @@ def view_source(
 def _check_supported(tensor: torch.Tensor, name: str) -> None:
     kinds = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     if type(tensor) not in kinds:
-        raise CaseError(
+        raise NotHeld(
             f"input {name} is a {type(tensor).__name__}, a subclass of Tensor: a repro cannot "
             "rebuild it; capture the program below the subclass"
         )
     if tensor.layout != torch.strided or tensor.is_quantized:
-        raise CaseError(
+        raise NotHeld(
             f"input {name} has layout {tensor.layout}: a repro can only hold strided tensors"
         )
 

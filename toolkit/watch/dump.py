@@ -27,7 +27,7 @@ from typing import Literal, TypeVar
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, NoSuchCase
 from ctk.compiler.fx.walk import CALLS
 from ctk.compiler.observe import (
     CallRecord,
@@ -241,7 +241,7 @@ def find_dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None
     passes = {line.number: line for line in read_dumped(DumpedPass, folder)}
     if number not in passes:
         available = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
-        raise CaseError(
+        raise NoSuchCase(
             f"{folder} has no pass {number}: {available}\n"
             f"  see them: ctk show {shlex.quote(str(folder))}\n"
             "  dump them: CTK_DUMP=DIR"

@@ -137,13 +137,17 @@ class TestDoor:
     def test_usage_error_is_on_stderr_without_a_traceback(self) -> None:
         code, out, err = run_command(raising(TargetError("unknown target 'x'\n  next: ctk doctor")))
         assert (code, out) == (2, "")
-        assert err == "ctk: unknown target 'x'\n  next: ctk doctor\n"
+        assert err == "ctk: unknown target 'x'\n  next: ctk doctor\nhelp: ctk explain CTK103\n"
 
     def test_usage_error_as_json_is_on_stdout(self) -> None:
         code, out, _ = run_command(raising(TargetError("unknown target 'x'")), "--json")
         document = json.loads(out)
         assert code == document["exit_code"] == 2
-        assert document["error"] == {"type": "TargetError", "message": "unknown target 'x'"}
+        assert document["error"] == {
+            "type": "TargetError",
+            "message": "unknown target 'x'",
+            "code": "CTK103",
+        }
 
     @pytest.mark.parametrize("kind", [UnsupportedPlatform, CaptureError])
     def test_what_cannot_be_answered_here_is_125(self, kind: type[Exception]) -> None:

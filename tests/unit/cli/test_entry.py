@@ -25,6 +25,7 @@ from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.watch.script import RunSummary
 from ctk.toolkit.watch.watch_session import Failure
 from tests.helpers.cli import Said, ctk
+from tests.helpers.warm_python import warm_python
 
 NAMES = [command.name for command in COMMANDS]
 CACHE = ("cache ls", "cache verify", "cache clear", "cache why")
@@ -322,3 +323,27 @@ def test_the_first_failure_of_a_run_is_told_once(tmp_path: Path) -> None:
 def test_a_table_of_facts_leaves_out_what_is_empty() -> None:
     rows = facts_table({"modes": {"grad": False, "autocast": []}, "symbols": None})
     assert [str(cell) for cell in rows.columns[1].cells] == ['{"grad": false}']
+
+
+@pytest.mark.parametrize(
+    ("shell", "start"),
+    [("bash", "_ctk_completion() {"), ("zsh", "#compdef ctk"), ("fish", "complete --command ctk")],
+)
+def test_the_completion_script_of_a_shell(shell: str, start: str) -> None:
+    done = run_in_shell(f"_CTK_COMPLETE=source_{shell} ctk")
+    assert done.lstrip().startswith(start)
+
+
+def test_bash_evaluates_its_completion_script() -> None:
+    asked = "COMP_WORDS=(ctk mini) COMP_CWORD=1; _ctk_completion ctk; echo ${COMPREPLY[@]}"
+    assert run_in_shell(f'eval "$(_CTK_COMPLETE=source_bash ctk)"; {asked}').split() == ["minify"]
+
+
+def run_in_shell(line: str) -> str:
+    """Return the output of a line of bash, with `ctk` on the path."""
+    path = os.pathsep.join((str(warm_python().parent), os.environ["PATH"]))
+    command = ["bash", "-c", line]
+    environ = os.environ | {"PATH": path}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

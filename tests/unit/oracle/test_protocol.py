@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from ctk.compiler.errors import CaseError, ConfigError, CtkError
+from ctk.compiler.errors import CaseError, ChildError, ConfigError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
@@ -68,7 +68,7 @@ def test_a_message_of_something_else_is_an_error() -> None:
 
 def test_an_exception_of_ours_keeps_its_type() -> None:
     assert type(error_of(failure_of(ConfigError("x")))) is ConfigError
-    assert type(error_of(failure_of(ValueError("x")))) is CtkError
+    assert type(error_of(failure_of(ValueError("x")))) is ChildError
 
 
 def test_a_message_that_was_cut_off_is_none() -> None:

@@ -26,7 +26,7 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from shlex import quote
 
-from ctk.compiler.errors import CaseError, StorageError
+from ctk.compiler.errors import FolderTaken, StorageError
 from ctk.compiler.options.environment import shares_files
 from ctk.compiler.posix import APPENDED, IS_POSIX, NEW_FILE, lock_file, read_at, refuse_link
 from ctk.toolkit.case.formats.scrub import scrub
@@ -201,7 +201,7 @@ def is_free(destination: Path) -> bool:
 def check_free(destination: Path) -> None:
     """Raise `CaseError` if writing a folder would overwrite anything."""
     if not is_free(destination):
-        raise CaseError(
+        raise FolderTaken(
             f"{destination} exists already, and ctk overwrites nothing; "
             f"name another folder, or remove it: rm -r {quote(str(destination))}"
         )
@@ -239,7 +239,7 @@ def make_output_folder(out: str | Path | None, default: str) -> Path:
     with raise_storage_errors(make_folder(folder)):
         is_empty = not any(folder.iterdir())
     if not is_empty:
-        raise CaseError(f"{folder} is not empty; name a new folder, or remove it first")
+        raise FolderTaken(f"{folder} is not empty; name a new folder, or remove it first")
     return folder
 
 

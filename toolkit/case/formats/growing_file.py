@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctk.compiler.errors import CaseError, StorageError
+from ctk.compiler.errors import CaseError, FolderTaken, StorageError
 from ctk.compiler.posix import claim_file, require_posix
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, read_bounded
 from ctk.toolkit.case.formats.files import raise_storage_errors, storage_error
@@ -125,7 +125,7 @@ def _open(path: Path, more: int) -> int:
     try:
         descriptor = os.open(path, flags | more, 0o600)
     except FileExistsError as error:
-        raise CaseError(f"{path} exists already: another process was faster; {NEXT}") from error
+        raise FolderTaken(f"{path} exists already: another process was faster; {NEXT}") from error
     except OSError as error:
         raise storage_error(path, error) from error
     try:
@@ -133,7 +133,7 @@ def _open(path: Path, more: int) -> int:
     except OSError as error:
         os.close(descriptor)
         if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise CaseError(
+            raise FolderTaken(
                 f"{path.parent} is in use: another process of ctk works there; wait until it is "
                 f"done, or {NEXT}"
             ) from error

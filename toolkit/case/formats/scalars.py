@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, NotHeld
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.formats.plain_text import quote_value
@@ -74,4 +74,4 @@ def size_hint(size: object) -> int:
     symbol, hint = fake.symbol_and_hint(size)
     if isinstance(hint, int):
         return hint
-    raise CaseError(f"size {symbol} depends on data, so it has no value to save; pass real inputs")
+    raise NotHeld(f"size {symbol} depends on data, so it has no value to save; pass real inputs")

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError, SchemaError, nearest
 from ctk.toolkit.case.formats.limits import DOCUMENT_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.strict_json import dump_json, parse_json, read_json, short
@@ -121,12 +121,12 @@ def _check_version(data: Mapping[str, object], wanted: int, where: str) -> None:
     if type(found) is not int:
         return
     if found > wanted:
-        raise CaseError(
+        raise SchemaError(
             f"{where}: written by a newer ctk (schema {found}, this ctk reads up to {wanted}): "
             "upgrade: pip install --upgrade ctk"
         )
     if found < wanted:
-        raise CaseError(
+        raise SchemaError(
             f"{where}: written by an older ctk (schema {found}, this ctk reads {wanted}): "
             "make it again with this ctk"
         )

@@ -128,7 +128,7 @@ def prefix_errors(where: str) -> Generator[None]:
     try:
         yield
     except CaseError as error:
-        raise CaseError(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error
 
 
 def expect(value: object, kind: type[T], where: str) -> T:

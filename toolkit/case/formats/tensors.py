@@ -21,7 +21,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, NotHeld
 from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.fake import fake_tensors as torch_fake
@@ -109,7 +109,7 @@ def check_supported(name: str, tensor: Tensor) -> None:
     has_values = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
     if (fake or has_values) and tensor.layout == torch.strided and not tensor.is_quantized:
         return
-    raise CaseError(
+    raise NotHeld(
         f"tensor {name!r} is a {type(tensor).__name__} of layout {tensor.layout} on "
         f"{tensor.device}; a case holds plain strided tensors only: convert it in the program, or "
         "capture a smaller part that does not take it as an input"

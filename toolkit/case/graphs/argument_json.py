@@ -17,7 +17,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.errors import CaseError, count_of
+from ctk.compiler.errors import CaseError, NotHeld, count_of
 from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.gpu.triton_kernels import is_kernel, types_by_name
 from ctk.compiler.usercode.python_files import plain_name
@@ -104,7 +104,7 @@ def _encode_callable(value: object, where: str) -> object:
         with prefix_errors(where):
             return {"target": target_to_name(value)}
     kind = f"{plain_name(type(value).__module__)}.{type(value).__qualname__}"
-    raise CaseError(
+    raise NotHeld(
         f"{where}: a {kind} cannot be kept in a case; only numbers, strings, None, lists, tuples, "
         "dicts, slices, dtypes, devices and functions on ctk's list can"
     )

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError, NotHeld, nearest
 from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.compiler.torch_compat.fx.late_operators import modules_that_register, register_late
 from ctk.compiler.torch_compat.fx.libraries import register_once
@@ -127,7 +127,7 @@ def _check_op(op: Any) -> None:
 def _check_higher_order(name: str) -> str:
     if name in PLACES:
         return name
-    raise CaseError(
+    raise NotHeld(
         f"higher-order op {quote_value(name)} cannot be kept in a case: only operators on graphs "
         f"and values can{nearest(name, PLACES)}"
     )
@@ -151,7 +151,7 @@ def _user_function_name(target: object) -> str:
     is_found = isinstance(name, str) and getattr(loaded, name, None) is target
     if is_found and module != "__main__" and str(module).split(".")[0] != "torch":
         return f"{plain_name(str(module))}:{name}"
-    raise CaseError(
+    raise NotHeld(
         f"{target!r} cannot be kept in a case: it is neither on ctk's list nor a function at the "
         "top level of a module that can be imported; move it into a module, or register it as a "
         "torch.library.custom_op"

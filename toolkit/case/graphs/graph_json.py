@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.errors import CaseError, count_of, nearest
+from ctk.compiler.errors import CaseError, NotHeld, count_of, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.formats.limits import NAME_LENGTH, NODES, check_at_most
@@ -134,12 +134,12 @@ def _write_graph(gm: GraphModule, where: str) -> Json:
         if isinstance(value, GraphModule):
             subgraphs[path] = _write_graph(value, f"{where}.{path}")
         elif isinstance(value, torch.nn.Module):
-            raise CaseError(
+            raise NotHeld(
                 f"{where}: module {path!r} ({type(value).__name__}) is called as a whole; capture "
                 "the program with torch.compile or torch.export, which see through modules"
             )
         elif callable(value) and not isinstance(value, Tensor):
-            raise CaseError(f"{where}: attribute {path} is {value!r}; a graph holds no functions")
+            raise NotHeld(f"{where}: attribute {path} is {value!r}; a graph holds no functions")
         elif not isinstance(value, Tensor):
             values[path] = encode_value(value, f"{where}: attribute {path}")
     nodes = [_write_node(node, where) for node in gm.graph.nodes]

@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, NotHeld
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import flat
 from ctk.compiler.torch_compat.fake.fake_tensors import is_fake
@@ -184,7 +184,7 @@ def _named(kernel: object) -> object:
     if places:
         return places[0][2], kernels.settings_of(kernel) or []
     function = kernels.function_of(kernel)
-    raise CaseError(
+    raise NotHeld(
         f"Triton kernel {function.__qualname__} cannot be kept in a case: it is not at the top "
         "level of a file; move it there, out of functions and interactive sessions"
     )

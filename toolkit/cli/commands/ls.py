@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.compiler.errors import CaseError, count_of
+from ctk.compiler.errors import NoSuchCase, count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_folder
@@ -44,7 +44,7 @@ def ls(
         if folder is None:
             said = f"no dumps yet: there is no {root}; to make some: ctk run SCRIPT"
             return Answer(ExitCode.NO_FAILURE, said, {"cases": [], "operations": []})
-        raise CaseError(f"no such folder: {root}")
+        raise NoSuchCase(f"no such folder: {root}")
     walk = Walk(root)
     entries, operations = find_cases(walk), find_operations(Walk(root))
     cut = f"there are more than {walk.limit:,} folders: the others were not looked into"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.compiler.errors import CaseError, ConfigError, count_of
+from ctk.compiler.errors import CaseError, ConfigError, NoSuchCase, count_of
 from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.cli.commands.show_package import show_package
 from ctk.toolkit.cli.commands.show_why import show_why
@@ -120,7 +120,7 @@ def show(
     if (case / DIAGNOSIS).is_file():
         return show_diagnosis(case)
     if not case.is_dir():
-        raise CaseError(f"no such folder or package: {case}{near_file(case)}")
+        raise NoSuchCase(f"no such folder or package: {case}{near_file(case)}")
     if options.pass_number is not None:
         return show_pass(case, options.pass_number)
     return show_case(case)
@@ -137,7 +137,7 @@ def refuse_program(name: str) -> None:
     except CaseError:  # a package
         return
     if not source.is_case_folder:
-        raise CaseError(
+        raise NoSuchCase(
             f"{name} is a program; show takes a case or a package\n"
             f"  make a case of each graph: ctk check {quote(name)} --out cases"
         )
@@ -199,7 +199,7 @@ def refuse_no_case(folder: Path) -> None:
 
     found = [entry for entry in find_cases(Walk(folder)) if entry.problem is None]
     hint = f"; there are cases in it: ctk show {quote(str(found[0].path))}" if found else ""
-    raise CaseError(
+    raise NoSuchCase(
         f"{folder} is not a case: it has no manifest.json{hint}\n"
         f"  look at it: ctk ls {quote(str(folder))}"
     )

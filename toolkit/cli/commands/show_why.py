@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import NoSuchCase
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.exit_codes import document_data
 
@@ -66,7 +66,7 @@ def find_certified_case(folder: Path) -> Path:
     from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
     if not folder.is_dir():
-        raise CaseError(f"no such folder: {folder}{near_file(folder)}")
+        raise NoSuchCase(f"no such folder: {folder}{near_file(folder)}")
     for place in (folder, folder / "minimal", folder / "case"):
         if (place / CERTIFICATE).is_file():
             return place
@@ -76,7 +76,7 @@ def find_certified_case(folder: Path) -> Path:
         next_step = f"it was not reduced, or by an older ctk: ctk minify {quote(str(folder))}"
     else:
         next_step = f"it is not a case: ctk ls {quote(str(folder))}"
-    raise CaseError(
+    raise NoSuchCase(
         f"{folder} has no {CERTIFICATE}, the record of why it is not smaller; {next_step}"
     )
 

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from ctk.compiler.errors import StorageError, nearest
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text, as_text
+from ctk.toolkit.cli.shell.error_codes import USAGE
 from ctk.toolkit.cli.shell.errors import answer_for
 from ctk.toolkit.cli.shell.streams import (
     prepare_streams,
@@ -192,13 +193,14 @@ def usage_answer(error: typer.TyperException) -> Answer:
         body += ("Try 'ctk --help' for help.",)
     else:
         body += (context.get_usage(), f"Try '{context.command_path} --help' for help.")
+    body += (USAGE.help,)
     headline = f"ctk: {first[:1].lower()}{first[1:]}"
     return Answer(ExitCode.USAGE, headline, usage_data(message), body)
 
 
 def usage_data(message: str) -> dict[str, object]:
     """Return the JSON form of a usage error."""
-    return {"error": {"type": "UsageError", "message": message}}
+    return {"error": {"type": "UsageError", "message": message, "code": USAGE.code}}
 
 
 def message_of(error: typer.TyperException, context: typer.Context | None) -> str:

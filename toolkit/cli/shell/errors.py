@@ -18,6 +18,7 @@ import typer
 from ctk.compiler.errors import (
     BuildError,
     CaptureError,
+    ChildError,
     CodegenUnsupported,
     CtkError,
     DoesNotReproduce,
@@ -35,6 +36,7 @@ from ctk.compiler.installed_torch import refusal_of
 from ctk.toolkit.case.formats.files import NEXT_STEPS
 from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.error_codes import TORCH, ErrorCode, code_of
 from ctk.toolkit.operations.doctor import REASON_LENGTH, TORCH_ADVICE
 
 CANNOT_TELL_ERRORS = (
@@ -48,6 +50,7 @@ CANNOT_TELL_ERRORS = (
     VerifyError,
     CodegenUnsupported,
     InstallError,
+    ChildError,
     LostAccelerator,
     MissingTorchName,
 )
@@ -94,19 +97,24 @@ def answer_for(error: BaseException) -> Answer:
             return cannot_tell(error, GONE, "cd to a folder that exists, and try again.")
         case OSError() if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             said = f"{error.strerror}: {str(error.filename)[:80]}"
-            return Answer(ExitCode.USAGE, f"ctk: {said}", error_data(error, said))
+            code = code_of(type(error))
+            return Answer(
+                ExitCode.USAGE, f"ctk: {said}", error_data(error, code, said), help_of(code)
+            )
         case OSError() if error.errno in NEXT_STEPS:
             return cannot_tell(error, str(error), NEXT_STEPS[error.errno])
         case Exception() if has_failed_to_import_torch(error):
             why = " ".join(message_of(error).split())[:REASON_LENGTH]
             said = f"torch cannot be imported: {type(error).__name__}: {why}"
-            return cannot_tell(error, said, TORCH_ADVICE)
+            return cannot_tell(error, said, TORCH_ADVICE, code=TORCH)
         case _:
             return bug(error)
 
 
 def has_failed_to_import_torch(error: Exception) -> bool:
-    """Return whether torch has raised while it was imported: its settings, or not whole."""
+    """Return whether torch is missing or has raised while it was imported: settings, not whole."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return True
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(
         frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch"
@@ -133,18 +141,23 @@ def require_working_folder() -> None:
         raise StorageError(f"{GONE}; next: cd to a folder that exists, and try again")
 
 
-def cannot_tell(error: BaseException, said: str, advice: str) -> Answer:
+def cannot_tell(
+    error: BaseException, said: str, advice: str, *, code: ErrorCode | None = None
+) -> Answer:
     """Return the answer for an error that the user did not cause; its notes list saved files."""
-    notes = notes_of(error)
-    body = notes or (f"next: {advice}",)
-    return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {said}", error_data(error, said), body)
+    code = code or code_of(type(error))
+    body = (*(notes_of(error) or (f"next: {advice}",)), *help_of(code))
+    data = error_data(error, code, said)
+    return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {said}", data, body)
 
 
 def refusal(error: CtkError, code: ExitCode) -> Answer:
     """Return the answer for an expected error: its message, no traceback."""
     first, *rest = "\n".join((str(error) or type(error).__name__, *notes_of(error))).splitlines()
     word = "cannot tell" if code is ExitCode.CANNOT_TELL else "ctk"
-    return Answer(code, f"{word}: {first}", error_data(error), ("\n".join(rest),) if rest else ())
+    known = code_of(type(error))
+    body = "\n".join((*rest, *help_of(known)))
+    return Answer(code, f"{word}: {first}", error_data(error, known), (body,))
 
 
 def bug(error: BaseException) -> Answer:
@@ -157,8 +170,14 @@ def bug(error: BaseException) -> Answer:
         body, saved = UNSAVED_MESSAGE.format(why=problem), None
     else:
         body, saved = BUG_MESSAGE.format(path=path), str(path)
-    data = error_data(error) | {"traceback": saved}
-    return Answer(ExitCode.CANNOT_TELL, headline, data, (body, *notes_of(error)))
+    code = code_of(type(error))
+    data = error_data(error, code) | {"traceback": saved}
+    return Answer(ExitCode.CANNOT_TELL, headline, data, (body, *notes_of(error), *help_of(code)))
+
+
+def help_of(code: ErrorCode | None) -> tuple[str, ...]:
+    """Return the line that leads to the page about an error."""
+    return (code.help,) if code is not None else ()
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:
@@ -166,10 +185,11 @@ def notes_of(error: BaseException) -> tuple[str, ...]:
     return tuple(getattr(error, "__notes__", ()))
 
 
-def error_data(error: BaseException, said: str = "") -> dict[str, object]:
-    """Return the JSON form of an error."""
+def error_data(error: BaseException, code: ErrorCode | None, said: str = "") -> dict[str, object]:
+    """Return the JSON form of an error; Ctrl-C has no code."""
     notes = list(notes_of(error))
     data = {"type": type(error).__name__, "message": message_of(error) or said}
+    data |= {"code": code.code} if code is not None else {}
     return {"error": data | ({"notes": notes} if notes else {})}
 
 

@@ -22,6 +22,7 @@ from ctk.compiler.errors import count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.entry import Said, leave
+from ctk.toolkit.cli.shell.error_codes import ENDED
 from ctk.toolkit.cli.shell.flatten import flatten_parameters
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.interrupts import exit_at_interrupts
@@ -166,8 +167,8 @@ def _answer_killed(what: str, end: End) -> Answer:
     return Answer(
         ExitCode.CANNOT_TELL,
         f"cannot tell: {what}",
-        {"error": {"type": "Killed", "message": what}},
-        (_ASK_APART if end.notes.asking else advice, *_what_is_kept(end)),
+        {"error": {"type": "Killed", "message": what, "code": ENDED.code}},
+        (_ASK_APART if end.notes.asking else advice, *_what_is_kept(end), ENDED.help),
     )
 
 

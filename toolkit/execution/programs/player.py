@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ChildError
 from ctk.compiler.usercode.references import files_of
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import write_text
@@ -106,7 +106,7 @@ class Player(Closeable):
             raise
         if not line:
             self.close()
-            raise CtkError("the process that plays programs has ended; ask again")
+            raise ChildError("the process that plays programs has ended; ask again")
         return decode(PlayAnswer, line, where="answer")
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.compiler.errors import CaseError, count_of
+from ctk.compiler.errors import CaseError, FolderTaken, count_of
 from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.posix import require_posix
 from ctk.toolkit.case.carried_sources import plan_sources
@@ -128,11 +128,11 @@ def open_journal(
     if resume:
         folder = Path(out).expanduser() if out is not None else _newest(default, header)
         if folder.is_file():
-            raise CaseError(
+            raise FolderTaken(
                 f"{folder} is a file; next: let --out name the folder of the run to resume"
             )
     elif out is not None and (Path(out).expanduser() / JOURNAL).is_file():
-        raise CaseError(
+        raise FolderTaken(
             f"{out} holds an earlier run; resume it: the same command with --resume, or name "
             "another folder"
         )
@@ -195,7 +195,7 @@ def _newest(default: str, header: Header) -> Path:
         else:
             found.append((not is_done, (folder / JOURNAL).stat().st_mtime, folder))
     if not found:
-        raise CaseError(
+        raise FolderTaken(
             f"no folder {default} here has a run of this case to resume; name it with --out, or "
             f"leave out --resume to start{''.join(reasons)}"
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ctk.compiler.errors import CaptureError, CaseError, ConfigError, count_of
+from ctk.compiler.errors import CaptureError, CaseError, ConfigError, NoSuchCase, count_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder
 from ctk.toolkit.compile_log.recorder import Veto
@@ -38,7 +38,7 @@ def script_of(subject: str) -> Path | None:
     if path.suffix != ".py" or torch_repro.IMPORTER.accepts(subject):
         return None
     if not path.is_file():
-        raise CaseError(f"there is no file {subject}")
+        raise NoSuchCase(f"there is no file {subject}")
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except (SyntaxError, ValueError) as error:

@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 
 import torch
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import FolderTaken, SchemaError
 from ctk.toolkit.case.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
 from ctk.toolkit.case.formats.schema import convert, decode, document, encode
 from ctk.toolkit.case.formats.scrub import scrub
@@ -156,7 +156,7 @@ def resume_journal(folder: Path, header: Header) -> Journal:
         CaseError: There is none, it is in use or damaged, or its subject is another one.
     """
     if not (folder / JOURNAL).is_file():
-        raise CaseError(
+        raise FolderTaken(
             f"{folder} has no {JOURNAL}: there is nothing to resume; leave out --resume to start"
         )
     file = reopen(folder / JOURNAL)
@@ -190,7 +190,7 @@ def _header(text: bytes, folder: Path) -> Header:
     line = decode(Line, text, where=where)
     found = line.value.get("schema")
     if line.kind != Header.__name__ or found != SCHEMA:
-        raise CaseError(
+        raise SchemaError(
             f"{where}: not a journal of this ctk (schema {found}, this ctk reads {SCHEMA}); {NEXT}"
         )
     return convert(Header, line.value, where=where)
@@ -204,7 +204,7 @@ def check_same(then: Header, now: Header, folder: Path) -> None:
     """
     differs = difference(then, now)
     if differs:
-        raise CaseError(f"the answers in {folder} are of another run: {differs}\n{NEXT}")
+        raise FolderTaken(f"the answers in {folder} are of another run: {differs}\n{NEXT}")
 
 
 def difference(then: Header, now: Header) -> str:

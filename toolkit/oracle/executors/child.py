@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ChildError
 from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.judgement import Judgement
@@ -192,7 +192,7 @@ class ChildProcess(Executor):
                 return _with_log(answer, worker)
             log = worker.tail()
             self.close()
-        raise CtkError(
+        raise ChildError(
             f"the oracle's worker process ended during a question, {_WORKERS_PER_QUESTION} times "
             f"in a row: something kills it, or no memory is left\n{log}"
         )

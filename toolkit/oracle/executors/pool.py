@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ChildError, CtkError
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
@@ -23,12 +23,12 @@ _LOOK_SECONDS = 0.5
 
 def make_lost_error(last: Unavailable) -> CtkError:
     """Return the error for a question with which each executor was lost."""
-    return CtkError(f"a question was lost {ASKED_AT_MOST} times, and is given up; {last}")
+    return ChildError(f"a question was lost {ASKED_AT_MOST} times, and is given up; {last}")
 
 
 def make_not_ready_error() -> CtkError:
     """Return the error for a pool in which no executor becomes ready."""
-    return CtkError(
+    return ChildError(
         f"no machine of the cluster has had room for a question for {READY_SECONDS:g} seconds\n"
         "next: check its load (ray status), or request less: --jobs, --resources"
     )

@@ -25,7 +25,7 @@ from typing import BinaryIO
 
 import torch
 
-from ctk.compiler.errors import ConfigError, CtkError
+from ctk.compiler.errors import ChildError, ConfigError, CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.answers.fingerprint import Digests, fingerprint
@@ -183,7 +183,7 @@ def _read_answer(fork: _Fork) -> Judgement | Failure | int:
 
 def _error_for(status: int) -> CtkError:
     how = f"signal {-status}" if status < 0 else f"status {status}"
-    return CtkError(
+    return ChildError(
         f"the predicate has ended its process ({how}); if such a candidate is a failure, ask in a "
         "process of your own and return True for its end"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from ctk.compiler import errors
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ChildError, CtkError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.judgement import Judgement
@@ -93,4 +93,4 @@ def error_of(failure: Failure) -> CtkError:
     found = getattr(errors, failure.kind, None)
     if isinstance(found, type) and issubclass(found, CtkError):
         return found(failure.message)
-    return CtkError(f"the oracle failed in its child process: {failure.kind}: {failure.message}")
+    return ChildError(f"the oracle failed in its child process: {failure.kind}: {failure.message}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ctk.compiler.errors import ConfigError, CtkError
+from ctk.compiler.errors import ChildError, ConfigError
 from ctk.toolkit.oracle.executors.remote_worker import RemoteWorker, surroundings
 from ctk.toolkit.processes.closeable import Closeable
 
@@ -180,7 +180,7 @@ class _RayMachine(Machine):
         try:
             yield
         except errors.RayTaskError as error:  # raised by code of ctk there
-            raise CtkError(f"the oracle failed on another machine: {error}") from error
+            raise ChildError(f"the oracle failed on another machine: {error}") from error
         except errors.RayError as error:
             raise Lost(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
 

@@ -10,7 +10,7 @@ import io
 import json
 import threading
 
-from ctk.compiler.errors import ConfigError, CtkError, count_of
+from ctk.compiler.errors import ChildError, ConfigError, count_of
 from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement
@@ -100,7 +100,7 @@ class RemoteExecutor(Executor):
             return
         theirs = machine.call("versions", is_cancelled=self._cancelled.is_set)
         if theirs != versions():
-            raise CtkError(
+            raise ChildError(
                 f"a machine of the cluster has {theirs}, and this one {versions()}: their answers "
                 "need not agree\nnext: install the same on all of them"
             )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ChildError
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.oracle.executors.protocol import CANCEL, Answer, ChildQuestion, read_answer
 from ctk.toolkit.processes.closeable import Closeable
@@ -88,7 +88,7 @@ class Zygote(Closeable):
             with self._asking:
                 pid = self._fork(target, streams) or self._fork(target, streams)
             if pid is None:
-                raise CtkError(f"the oracle's warm process has ended\n{self._last_lines}")
+                raise ChildError(f"the oracle's warm process has ended\n{self._last_lines}")
         except BaseException:
             for file in (*pipes, log):
                 file.close()
