@@ -23,7 +23,7 @@ PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifa
 BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu lint format bench clean distclean
+.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu lint format docs release-notes bench clean distclean
 
 help: ## Show this list
 	@echo "usage: make TARGET [TORCH=$(NEWEST)] [PYTHON=python3.12]"
@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(filter-out $(PINNED),$(TORCH)),-E -e '/^(triton|setuptools)==/d') constraints.txt > $(PINS)
 	@echo "make: installing torch $(TORCH), then ctk and its tools (a few minutes the first time)"
 	@$(PIP) torch==$(TORCH)
-	@$(PIP) --editable ".[dev]"
+	@$(PIP) --editable ".[dev,docs]"
 	@touch $@
 
 demo: $(STAMP) ## Find the bug planted in examples/broken_pass.py: pass, rewrite, node, smallest repro
@@ -90,6 +90,12 @@ lint: $(STAMP) ## Run ruff (rules and format) and pyright (strict)
 format: $(STAMP) ## Let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP) ## Build the site in build/site; a warning or a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict  # --quiet would hide warnings from --strict
+
+release-notes: ## Print the section of the newest version in CHANGELOG.md
+	@awk '/^## /{n++} n==1 && !/^## /' CHANGELOG.md
 
 bench: $(STAMP) ## Run every benchmark; each prints paired numbers of one run
 	@for name in $(BENCHMARKS); do echo "== $$name"; \

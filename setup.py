@@ -6,10 +6,13 @@ themselves, so that each file has one path and an sdist has the layout of the re
 
 from setuptools import find_packages, setup
 
+# The pages of errors (`ctk explain`) are documents, and data of the installed package.
+PAGES = "ctk.error_pages"
 TOPS = ("compiler", "toolkit", "repro_templates")
 INNER = find_packages(include=[name for top in TOPS for name in (top, f"{top}.*")])
 
 setup(
-    packages=["ctk", *(f"ctk.{name}" for name in INNER)],
-    package_dir={f"ctk.{top}": top for top in TOPS},
+    packages=["ctk", PAGES, *(f"ctk.{name}" for name in INNER)],
+    package_dir={PAGES: "docs/errors", **{f"ctk.{top}": top for top in TOPS}},
+    package_data={PAGES: ["*.md"]},
 )

@@ -32,4 +32,4 @@ def test_ci_runs_what_contributors_run() -> None:
     assert script.stat().st_mode & 0o111
     lines = script.read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line.startswith("make")]
-    assert commands == ["make lint", "make test", "make test-newest"]
+    assert commands == ["make lint", "make docs", "make test", "make test-newest"]
