@@ -32,7 +32,7 @@ import logging
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.fx import Graph, GraphModule
@@ -47,6 +47,8 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
+from ctk.toolkit.compile_log.trace.document import Trace
+from ctk.toolkit.compile_log.trace.writing import make_trace
 from ctk.toolkit.execution.execute import Outcome, run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.execution.modes import keep_default_dtype
 from ctk.toolkit.execution.private_copy import held_state
@@ -71,6 +73,7 @@ class CheckedCall:
         note: Why there is no verdict; empty if there is one.
         excuse: The cause of a difference that is not a failure; empty if there is none.
         hidden: Sentences on passes that change values without effect on the results: no failure.
+        trace: The compile of a wrong result whose passes were checked.
     """
 
     signature: Signature | None = None
@@ -79,6 +82,7 @@ class CheckedCall:
     note: str = ""
     excuse: str = ""
     hidden: tuple[str, ...] = ()
+    trace: Trace | None = field(default=None, repr=False)
 
 
 @contextmanager
@@ -152,11 +156,13 @@ def _check(
             said = f"{type(outcome.error).__name__}: {first_line(outcome.error)}"
             return CheckedCall(note=f"a second compile, for the check, raises ({said})")
         return CheckedCall(error_signature(outcome), outcome.error)
-    wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
+    findings = [*check_log(case, log)] if log is not None else []
+    wrong = [finding for finding in findings if finding.status == "wrong"]
     mismatches = _find_mismatches(case, eager, outcome)
     if mismatches:
         answer = judge(case) if subject.can_recompile else judge_outcomes(case, eager, outcome)
-        return _conclude(answer, mismatches, wrong)
+        trace = make_trace(case, log, findings) if log is not None else None
+        return dataclasses.replace(_conclude(answer, mismatches, wrong), trace=trace)
     return CheckedCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
 
 

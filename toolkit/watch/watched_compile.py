@@ -43,6 +43,7 @@ from ctk.compiler.torch_compat.aot.autograd import (
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Event, Recorder
+from ctk.toolkit.compile_log.trace.writing import write_trace
 from ctk.toolkit.execution.execute import Outcome, run_graph
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.oracle.questions.judge import error_signature
@@ -50,7 +51,7 @@ from ctk.toolkit.processes.link import report_work
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.compared_call import ComparedCall, are_graphs_in_eager, compared_call
-from ctk.toolkit.watch.dump import DumpWriter, compute_guarded
+from ctk.toolkit.watch.dump import DumpWriter, compute_guarded, run_guarded
 from ctk.toolkit.watch.first_call import check_call, hold_compile_lock
 from ctk.toolkit.watch.state_copy import StateCopy, copy_state
 from ctk.toolkit.watch.watch_session import Missing, WatchSession
@@ -255,6 +256,9 @@ class _Watch:
             backward=modes.backward and not in_forward,
             at=before,
         )
+        if result.trace is not None:
+            write = partial(write_trace, result.trace, watched.folder)
+            run_guarded(write, f"writing the compile of {case.name}")
         if apply_on_failure(self._options.on_failure, case, announced, result.error):
             self._state = "eager"
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import ctk
+from ctk.compiler.errors import StorageError
 from ctk.toolkit.compile_log.trace.document import FILE
 from ctk.toolkit.compile_log.trace.reading import read_trace
 from ctk.toolkit.operations.diff import Side
@@ -82,6 +83,19 @@ def test_a_failing_trace_is_a_problem_and_changes_no_answer(
     assert not (tmp_path / "out" / FILE).exists()
 
 
+def test_a_full_disk_is_a_problem(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> object:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(compile_trace, "write_trace", fail)
+    found = ctk.bisect(broken, out=tmp_path / "out")
+    assert found.search.confirmed
+    assert not found.is_saved
+    assert found.problems == ("trace.json is not on disk: no space left",)
+
+
 def test_a_crash_has_the_captured_graph_and_the_reason(tmp_path: Path) -> None:
     path = write(
         tmp_path, "crash.py", PROGRAM.replace("import torch\n", "import os\nimport torch\n") + """
@@ -104,6 +118,47 @@ def test_check_writes_one_beside_each_graph(broken: Path, tmp_path: Path) -> Non
     assert report.graphs[0].notes == ()
     assert report.graphs[0].make_trace().steps
     assert ctk.load_case(tmp_path / "cases" / "graph0", trust=True).signature is not None
+
+
+OPERATOR = """
+import torch
+
+@torch.library.custom_op("traced::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    x.mul_(2)
+    return x.clone()
+
+@scale.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+def model():
+    def f(x):
+        y = x.cos()
+        return torch.ops.traced.scale(y) + y.sin()
+    return f
+
+def inputs():
+    return (torch.linspace(0, 1, 8),)
+"""
+
+
+def test_an_operator_that_breaks_its_declaration_is_the_first_step(tmp_path: Path) -> None:
+    ctk.check(write(tmp_path, "operator.py", OPERATOR), out=tmp_path / "cases")
+    first = read_trace(tmp_path / "cases" / "graph0").steps[0]
+    assert (first.id, first.kind, first.status) == ("operator/traced::scale", "operator", "wrong")
+
+
+def test_a_watched_call_writes_that_of_a_wrong_result(broken: Path, tmp_path: Path) -> None:
+    config = {"custom_passes": {"joint": [f"{broken}:negate_relu"]}}
+    backend = ctk.debug_compile(
+        "ctk", config=config, dump=tmp_path / "dumps", check="pass", on_failure="warn"
+    )
+    with pytest.warns(RuntimeWarning, match="graph0"):
+        torch.compile(torch.relu, backend=backend)(torch.linspace(-1, 1, 8))
+    (folder,) = (tmp_path / "dumps").glob("*/graph0")
+    assert wrong_passes(folder) == [CULPRIT]
+    assert ctk.load_case(folder, trust=True).signature is not None
 
 
 def test_diff_gives_two() -> None:
