@@ -89,7 +89,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def write_renewed(options: BaselineOptions, outcomes: "tuple[Outcome, ...]") -> list[Path]:
-    """Write the baseline of a run, if it is wanted, with the links of issues that the old file has."""
+    """Write the baseline of a run if it is wanted; the links of issues in an old file stay."""
     from ctk.toolkit.ci.baseline import Baseline, read_baseline, renew_baseline, write_baseline
 
     path = options.write_baseline
