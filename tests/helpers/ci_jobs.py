@@ -1,15 +1,17 @@
 """Run the steps of a composite action, or of a GitLab job, in bash, as their runners do.
 
 Expressions `${{ }}` are evaluated where the runner does: in `env`, `if`, `with` and outputs. Steps
-that use an action of GitHub (cache, upload) have stand-ins, given by the test: `uses` -> function of
-the evaluated `with`, which returns the outputs of the step.
+that use an action of GitHub (cache, upload) have stand-ins, given by the test: functions of the
+evaluated `with`, which return the outputs of the step.
 
-It does not know the whole language of expressions, only that of `examples/ci`; anything else raises.
+Of the language of expressions it knows the part that `examples/ci` uses; the rest raises.
 """
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.helpers.project import ROOT
+
+ACTION = ROOT / "examples/ci/github/action.yml"
+TEMPLATE = ROOT / "examples/ci/gitlab/ctk.yml"
 
 StandIn = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -148,3 +155,36 @@ class Job:
                 return name.upper()
             case _:
                 raise ValueError(f"an expression that only GitHub evaluates: {text}")
+
+
+class Runner:
+    """Runs the action and the template in a repository, with the environment of the tests."""
+
+    def __init__(self, repository: Path) -> None:
+        self.repository = repository
+        self.uploads: list[Mapping[str, str]] = []
+
+    def restore(self, given: Mapping[str, str]) -> Mapping[str, str]:
+        if given["path"] != ".venv":
+            return {}
+        (self.repository / ".venv").symlink_to(sys.prefix)
+        return {"cache-hit": "true"}
+
+    def upload(self, given: Mapping[str, str]) -> Mapping[str, str]:
+        self.uploads.append(given)
+        return {}
+
+    def job(self, inputs: Mapping[str, str], bad: str = "") -> Job:
+        for name in (".venv", "ctk-out", inputs.get("out", "ctk-out")):
+            path = self.repository / name
+            path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
+        stand_ins = {"actions/cache": self.restore, "actions/upload-artifact": self.upload}
+        return Job(self.repository, dict(inputs), stand_ins, {"BAD": bad, "PYTEST_ADDOPTS": ""})
+
+    def action(self, bad: str = "", **inputs: str) -> Job:
+        return self.job(inputs, bad).run_action(ACTION)
+
+    def template(self, bad: str = "", **inputs: str) -> Job:
+        job = self.job(inputs, bad)
+        (self.repository / ".venv").symlink_to(sys.prefix)
+        return job.run_template(TEMPLATE, "ctk")
