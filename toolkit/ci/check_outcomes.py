@@ -6,6 +6,8 @@ from dataclasses import replace
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.ci.accuracy import measure_worst_ulp
 from ctk.toolkit.ci.outcome import Outcome, identity_of, write_outcome
+from ctk.toolkit.compile_log.check import Finding
+from ctk.toolkit.compile_log.trace.places import place_of
 from ctk.toolkit.operations.check import CheckReport, GraphCheck
 
 
@@ -54,10 +56,26 @@ def _outcome_of_graph(graph: GraphCheck, subject: str, command: str) -> Outcome:
             f"{subject}: {graph.case.name}",
             graph.case.target,
             culprit=graph.wrong[0].where if graph.wrong else raised_in,
+            place=_find_place(graph.wrong[0]) if graph.wrong else "",
             command=command,
         ),
         graphs=1,
     )
+
+
+def _find_place(finding: Finding) -> str:
+    """Return `FILE:LINE` of the user's program whose value a step makes wrong; empty if unknown.
+
+    A node that a pass has made may have none: then it is that of the nearest operand.
+    """
+    graph = (finding.step.after or finding.step.before).graph
+    nodes = {node: None for node in graph.nodes if node.name == finding.node}
+    while nodes:
+        place = next(filter(None, map(place_of, nodes)), "")
+        if place:
+            return place
+        nodes = {operand: None for node in nodes for operand in node.all_input_nodes}
+    return ""
 
 
 def _outcome(

@@ -97,7 +97,9 @@ class TestCheck:
     @pytest.fixture
     def broken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.chdir(tmp_path)
-        write(tmp_path, "broken.py", GOOD + BROKEN_PASS)
+        layers = "torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())"
+        program = GOOD.replace(layers, "network") + BROKEN_PASS
+        write(tmp_path, "broken.py", f"{program}\ndef network(x):\n    return (x + 1).relu()\n")
         return "broken.py"
 
     def test_a_baseline_accepts_and_names_a_fixed_failure(self, broken: str) -> None:
@@ -115,6 +117,7 @@ class TestCheck:
         assert re.search(fixed, said.out, re.M)
         outcome = read_outcome(Path("out/graph0"))
         assert (outcome.test, outcome.culprit) == ("broken.py: graph0", "joint/negate_relu")
+        assert re.fullmatch(r"broken\.py:\d+", outcome.place)
         assert ctk("ci-summary", "out", "--baseline", "b.json").code == 0
 
     def test_accuracy_is_measured_and_compared(self, broken: str) -> None:
