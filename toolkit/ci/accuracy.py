@@ -3,9 +3,9 @@
 The error of each result is measured against a float64 run, in units in the last place (ULP) of the
 result's dtype; the worst one counts. It varies between machines although nothing is wrong: vector
 width and threads change the order of sums, libraries and fused multiply-adds change roundings. Of
-17 programs on two targets, three vector widths and one or two threads gave errors that differed by
-at most 12 times, or 3.6 bits: a sum that nearly cancels (benchmarks/results/machine_accuracy.txt).
-A lost dtype costs more: bfloat16 in place of float32 is 16 bits.
+16 programs on two targets, three vector widths and one or two threads gave errors that differed by
+at most 18 times, or 4.2 bits: one sum (benchmarks/results/machine_accuracy.txt). A lost dtype costs
+more: float16 in place of float32 is 13 bits.
 """
 
 import math
@@ -14,8 +14,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.error_history import is_measurable, measure_error
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 
-GROWTH = 32
-"""Growth of an error that fails: 5 bits, where machines differ by up to 3.6."""
+GROWTH = 64
+"""Growth of an error that fails: 6 bits, where machines differ by up to 4.2."""
 
 
 def measure_worst_ulp(case: Case) -> float | None:
@@ -39,7 +39,7 @@ def measure_worst_ulp(case: Case) -> float | None:
 
 
 def is_worse(now: float, before: float) -> bool:
-    """Return whether an error grew more than machines differ: by more than five bits.
+    """Return whether an error grew more than machines differ: by more than six bits.
 
     A recorded error below one ULP counts as one: a single rounding, which is luck.
     """

@@ -97,14 +97,14 @@ def test_undecided_tests_fail_only_alone() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "worse"),
     [
-        (2.0, 64.0, False),
-        (2.0, 64.1, True),
-        (0.0, 32.0, False),
-        (0.1, 33.0, True),
+        (2.0, 128.0, False),
+        (2.0, 129.0, True),
+        (0.0, 64.0, False),
+        (0.1, 65.0, True),
         (5.0, 1.0, False),
     ],
 )
-def test_accuracy_gets_worse_beyond_five_bits(before: float, now: float, worse: bool) -> None:
+def test_accuracy_gets_worse_beyond_six_bits(before: float, now: float, worse: bool) -> None:
     assert is_worse(now, before) == worse
     known = baseline(passing(worst_ulp=before))
     found = report(known, passing(worst_ulp=now))
