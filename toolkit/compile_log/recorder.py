@@ -21,7 +21,6 @@ Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 
 EVERY_KERNEL = "*"
 EVERY_DECOMPOSITION = "dispatch/decompose.*"
-_DECOMPOSE = EVERY_DECOMPOSITION.removesuffix("*")
 
 
 @document
@@ -29,8 +28,9 @@ _DECOMPOSE = EVERY_DECOMPOSITION.removesuffix("*")
 class Veto:
     """Events to suppress: passes and kernels by the `str` of their id, rewrites by number.
 
-    `fuel` limits the number of rewrites; None: no limit. The kernel `*` stands for all kernels, the
-    pass `dispatch/decompose.*` for all decompositions, also those of which no log knows yet.
+    `fuel` limits the number of rewrites; None: no limit. The kernel `*` stands for all kernels. A
+    pass that ends with `*` stands for all whose ids begin so, also those of which no log knows yet:
+    `dispatch/decompose.*` for all decompositions, `joint/*` for the passes of a stage.
     """
 
     passes: frozenset[str] = frozenset()
@@ -84,6 +84,8 @@ class Recorder:
     ) -> None:
         self.log = CompileLog()
         self.veto = veto or Veto()
+        ends = tuple(each for each in self.veto.passes if each.endswith("*"))
+        self._refused_starts = tuple(each.removesuffix("*") for each in ends)
         self.keep_rewrites = keep_rewrites
         self.keep_calls = keep_calls
         self.keep_launches = on_start is not None
@@ -93,7 +95,7 @@ class Recorder:
     def allow_pass(self, pass_id: PassId) -> bool:
         identity = str(pass_id)
         self._start(identity)
-        if EVERY_DECOMPOSITION in self.veto.passes and identity.startswith(_DECOMPOSE):
+        if identity.startswith(self._refused_starts):
             return False
         # A whole backend counts as a pass with the name of its one kernel.
         return identity not in self.veto.passes and identity not in self.veto.kernels

@@ -6,7 +6,7 @@ from the start of the storage. Symbolic sizes become marks on the tensors.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -75,13 +75,19 @@ def _free_sizes(case: Case, arguments: Sequence[str]) -> list[str]:
     return [n for n in ints if case.dynamic or symbol_of(nodes[n]) or nodes[n].type is torch.SymInt]
 
 
-def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
+def inputs_body(
+    case: Case, sources: Sources, marks: Marks, only: Collection[str] | None = None
+) -> str:
     """Return the body of `inputs()`: a dict from placeholder names to values.
+
+    Args:
+        only: The placeholders to write; None: all.
 
     Raises:
         CaseError: Values and placeholders differ in number, or a repro cannot hold a value.
     """
     values = named_inputs(case)
+    values = {name: v for name, v in values.items() if only is None or name in only}
     lines: list[str] = []
     views = _write_shared_storages(values, sources, lines, has_parts=_names_memory(case))
     entries = {

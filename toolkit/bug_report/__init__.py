@@ -1,0 +1,1 @@
+"""The failure of a diagnosis as an issue for PyTorch."""

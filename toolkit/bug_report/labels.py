@@ -1,0 +1,201 @@
+"""Title and labels of an issue, as those who sort the issues of PyTorch use them.
+
+Source: `.github/label_to_label.yml` of pytorch/pytorch, and its rubric for the triage of
+torch.compile: a label names the part in which the bug is, not every part on the way. Only labels
+that exist there are used.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.fx.walk import distinct_graphs
+from ctk.toolkit.bug_report.ablation import Ablation
+from ctk.toolkit.bug_report.subject import IssueSubject
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import FailureKind, Signature
+from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.graphs.callables import foreign_operators, modules_of_calls
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.processes.commands import describe_exit
+
+SILENT = "module: correctness (silent)"
+TITLE_LENGTH = 120
+_NAMED = 3
+
+_OF_KIND: Mapping[FailureKind, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("accuracy", "shape", "stride", "structure", "alias", "requires-grad", "state"), (SILENT,)
+    ),
+    "nan": (SILENT, "module: NaNs and Infs"),
+    "dtype": (SILENT, "module: type promotion"),
+    "missing-error": ("module: error checking",),
+    "signal": ("module: crash",),
+    "exit": ("module: crash",),
+    "memory": ("module: memory usage",),
+    "peak-memory": ("module: memory usage",),
+    "slow": ("module: performance",),
+    "slow-compile": ("module: compile-time",),
+}
+
+_PHRASES: Mapping[FailureKind, str] = {
+    "compile-error": "{exception} while compiling",
+    "runtime-error": "compiled code raises {exception}",
+    "missing-error": "compiled code does not raise the {exception} of eager",
+    "other-error": "compiled code raises another exception than eager",
+    "signal": "compiled code is killed by {signal}",
+    "exit": "compiled code ends the process",
+    "timeout": "compile or compiled code hangs",
+    "memory": "compile or compiled code needs too much memory",
+    "accuracy": "wrong result",
+    "nan": "NaN or Inf at other places than in eager",
+    "dtype": "result has another dtype than in eager",
+    "shape": "result has another shape than in eager",
+    "stride": "result has other strides than in eager",
+    "structure": "other number or nesting of results than in eager",
+    "alias": "results alias other tensors than in eager",
+    "requires-grad": "requires_grad of a result differs from eager",
+    "state": "state after the call differs from eager",
+    "slow": "compiled code is slower than eager",
+    "peak-memory": "compiled code needs more memory than eager",
+    "slow-compile": "compile takes too long",
+}
+
+
+def phrase_of(signature: Signature) -> str:
+    """Return a kind of failure as a title names it."""
+    killed = describe_exit(-signature.signal).removeprefix("signal ") if signature.signal else ""
+    phrase = _PHRASES.get(signature.kind, signature.kind)
+    return phrase.format(exception=signature.exception or "exception", signal=killed)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Title and labels of one issue.
+
+    Attributes:
+        component: The part at fault, as the title has it in brackets.
+        labels: The first `module: ...` one is the part at fault.
+    """
+
+    title: str
+    component: str
+    labels: tuple[str, ...]
+
+    @property
+    def owner(self) -> str:
+        """The label for the first line of a test."""
+        return next((each for each in self.labels if each.startswith("module: ")), "oncall: pt2")
+
+
+def name_issue(subject: IssueSubject, ablation: Ablation | None, other_owner: str) -> Naming:
+    """Return title and labels; a bug of another owner has no labels of PyTorch."""
+    component, parts = _component(subject, ablation)
+    operators = operator_names(subject.case.graph) if subject.case is not None else ()
+    what = phrase_of(subject.signature)
+    whole = subject.whole
+    where = f" ({whole.cause})" if whole is not None and whole.cause else ""
+    source = _guilty_source(whole)
+    what = f"{what}{where}{_of_dtype(subject)}" + f": {source}" * bool(source)
+    names = f"{', '.join(guilty_first(subject)[:_NAMED])}: " if operators else ""
+    title = one_line(f"[{component}] {names}{what}", TITLE_LENGTH)
+    if other_owner:
+        return Naming(title, component, ())
+    labels = dict.fromkeys((*parts, *_OF_KIND.get(subject.signature.kind, ()), *_more(subject)))
+    oncall = () if "oncall: jit" in labels else ("oncall: pt2",)
+    return Naming(title, component, (*oncall, *labels))
+
+
+def _guilty_source(whole: EndToEnd | None) -> str:
+    """Return the guilty line of a program, which its evidence quotes; empty for none."""
+    quoted = re.search(r"`([^`]+)`", " ".join(whole.evidence)) if whole is not None else None
+    return quoted[1] if quoted else ""
+
+
+def _of_dtype(subject: IssueSubject) -> str:
+    """Return the dtype of all inputs, if it is an unusual one: ` (uint8)`."""
+    values = subject.case.inputs if subject.case is not None else ()
+    dtypes = {str(each.dtype)[6:] for each in values if isinstance(each, torch.Tensor)}
+    return f" ({dtypes.pop()})" if len(dtypes) == 1 and dtypes != {"float32"} else ""
+
+
+def guilty_first(subject: IssueSubject) -> list[str]:
+    """Return the names of the operators of a case, that of the culprit first."""
+    names = list(operator_names(subject.case.graph)) if subject.case is not None else []
+    found = re.search(r"\baten\.(\w+)", subject.culprit.pass_) if subject.culprit else None
+    guilty = [found[1]] if found else []
+    return list(dict.fromkeys([*guilty, *names]))
+
+
+def operator_names(gm: GraphModule) -> tuple[str, ...]:
+    """Return the operators of a graph and its sub-graphs as users know them: `sum`, `copysign`."""
+    names: dict[str, None] = {}
+    for graph in distinct_graphs(gm):
+        for node in graph.graph.nodes:
+            if node.op in ("call_function", "call_method"):
+                name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
+                names[name] = None
+    return tuple(name for name in names if name not in ("getitem",)) or tuple(names)
+
+
+def _component(subject: IssueSubject, ablation: Ablation | None) -> tuple[str, tuple[str, ...]]:
+    """Return the part at fault: its name for the title, and its labels."""
+    target, culprit = subject.target, subject.culprit
+    whole = subject.whole
+    if whole is not None:
+        return {
+            "dynamo": ("dynamo", ("module: dynamo",)),
+            "dispatch": ("aotdispatch", ("module: aotdispatch",)),
+            "export": ("export", ("oncall: export",)),
+        }.get(whole.layer or "", (target, _of_target(target)))
+    where = culprit.where if culprit is not None else ""
+    if where.startswith("dispatch/decompose."):
+        return "decomposition", ("module: decompositions", *_of_target(target))
+    if where.startswith(("dispatch/meta.", "operator/")):
+        return "fake tensor", ("module: fakeTensor", "module: pt2-dispatcher")
+    if where.startswith("dispatch/functionalize"):
+        return "functionalization", ("module: functionalization", "module: pt2-dispatcher")
+    first = ablation.backend if ablation is not None else None
+    if first == "eager":
+        return "dynamo", ("module: dynamo",)
+    if where.startswith("dispatch/") or (first or "").startswith("aot_eager"):
+        return "aotdispatch", ("module: aotdispatch", "module: pt2-dispatcher")
+    return subject.target_name, _of_target(target)
+
+
+def _of_target(target: str) -> tuple[str, ...]:
+    return {
+        "inductor": ("module: inductor",),
+        "aot_inductor": ("module: aotinductor", "oncall: export"),
+        "cudagraphs": ("module: cuda graphs",),
+        "torchscript": ("oncall: jit",),
+        "torchscript_frozen": ("oncall: jit",),
+    }.get(target, ())
+
+
+def _more(subject: IssueSubject) -> Iterator[str]:
+    """Yield labels of the features that a case uses."""
+    case, culprit = subject.case, subject.culprit
+    if case is None:
+        return
+    if case.target == "inductor" and culprit and culprit.stage == "lowered" and _is_on_cpu(case):
+        yield "oncall: cpu inductor"
+    if case.dynamic:
+        yield "module: dynamic shapes"
+    if modules_of_calls(case.graph) or foreign_operators(case.graph):
+        yield "module: custom-operators"
+    if case.modes.autocast:
+        yield "module: amp (automated mixed precision)"
+    dtypes = {each.dtype for each in case.inputs if isinstance(each, torch.Tensor)}
+    if torch.bfloat16 in dtypes:
+        yield "module: bfloat16"
+    if torch.float16 in dtypes:
+        yield "module: half"
+
+
+def _is_on_cpu(case: Case) -> bool:
+    tensors = [each for each in case.inputs if isinstance(each, torch.Tensor)]
+    return all(each.device.type == "cpu" for each in tensors) and not case.modes.default_device
