@@ -9,6 +9,7 @@ Debug a compile
     minify          find the smallest graph that fails for the same reason, with its repro
     diagnose        do all of this, in one folder (a `Diagnosis`)
     repro           run a case again
+    bug_report      write a failure as an issue for PyTorch (a `BugReport`)
     diff            compare two compiles of one program (each a `Side`), step by step
     minimize        find the smallest graph for which a predicate holds
     Case, load_case, save_case

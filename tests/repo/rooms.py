@@ -173,6 +173,7 @@ ROOMS = (
         "toolkit/operations",
         "The operations of the library: check, bisect, minify, diagnose, diff, repro, cache.",
     ),
+    Room("toolkit/bug_report", "The failure of a diagnosis as an issue for PyTorch."),
     Room(
         "toolkit/ci",
         "Continuous integration: outcomes of tests, reports for CI systems, and baselines.",

@@ -45,7 +45,7 @@ class AblationRow:
 
     Attributes:
         without: The part that is left out, or the changed option; empty for the whole backend.
-        answer: The verdict in a word, with the reason of one that cannot be asked.
+        answer: The verdict in a word; if the question is refused, the reason.
     """
 
     backend: str

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.installed_torch import warn_if_untested
-from ctk.toolkit.bug_report.ablation import Ablation, Ablations
+from ctk.toolkit.bug_report.ablation import Ablations
 from ctk.toolkit.bug_report.environment import collect_versions
 from ctk.toolkit.bug_report.issue_text import write_issue
-from ctk.toolkit.bug_report.labels import name_issue, operator_names
+from ctk.toolkit.bug_report.labels import guilty_first, name_issue
 from ctk.toolkit.bug_report.ownership import find_other_owner
 from ctk.toolkit.bug_report.parts import BugReport, IssueRepro
 from ctk.toolkit.bug_report.regression_test import regression_test
@@ -33,10 +33,11 @@ from ctk.toolkit.bug_report.short_script import (
     short_whole_program,
 )
 from ctk.toolkit.bug_report.similar import similar_queries
-from ctk.toolkit.bug_report.subject import IssueSubject, attachments, open_subject
+from ctk.toolkit.bug_report.subject import IssueSubject, attachments, read_subject
 from ctk.toolkit.bug_report.torch_verdict import ask_torch
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.executors import executor_for
+from ctk.toolkit.options import AskOptions
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.open_subject import open_subject
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
 from ctk.toolkit.repro.verified import write_verified_repro
@@ -67,13 +68,23 @@ def bug_report(
         TrustError: It would run code, and is not trusted.
     """
     warn_if_untested()
-    subject = open_subject(Path(folder).expanduser(), trust=trust)
+    subject = read_subject(Path(folder).expanduser(), trust=trust)
+    if subject.case is None:
+        return _report(subject, None, say)
+    options = AskOptions(trust=trust, timeout_seconds=timeout_seconds)
+    with open_subject(str(subject.folder), None, options) as it:
+        return _report(subject, it.executor, say)
+
+
+def _report(subject: IssueSubject, executor: Executor | None, say: Say) -> BugReport:
+    """Make the parts in order; each runs the case or the script again."""
     say("run the repro in a clean process")
     program, repro = _find_repro(subject)
     ablation = torch = None
-    if subject.case is not None:
+    if subject.case is not None and executor is not None:
         culprit = subject.culprit.where if subject.culprit is not None else ""
-        ablation = _ablate(subject.case, culprit, timeout_seconds, say)
+        end = time.monotonic() + ABLATION_SECONDS
+        ablation = Ablations(subject.case, executor, say, end, culprit).run()
         say("ask torch's own comparison")
         torch = ask_torch(subject.case) if repro.shows else None
     other_owner = find_other_owner(subject)
@@ -81,8 +92,7 @@ def bug_report(
     test = None
     if program is not None and not other_owner:
         say("run the regression test")
-        names = operator_names(subject.case.graph)[:2] if subject.case is not None else ("program",)
-        test = regression_test(program, naming, names)
+        test = regression_test(program, naming, tuple(guilty_first(subject)[:2]))
     say("collect the versions")
     report = BugReport(
         subject,
@@ -144,9 +154,3 @@ def _attached(text: str, run: ReproRun, files: tuple[Path, ...], why: str) -> Is
     cut = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}\n# [...]"
     shows = run.outcome == "reproduced"
     return IssueRepro(cut, readable(run.output), shows, files, why)
-
-
-def _ablate(case: Case, culprit: str, timeout_seconds: float | None, say: Say) -> Ablation:
-    end = time.monotonic() + ABLATION_SECONDS
-    with executor_for([case], timeout_seconds=timeout_seconds) as oracle:
-        return Ablations(case, oracle, say, end, culprit).run()

@@ -1,6 +1,6 @@
 """The text of an issue, with the fields of PyTorch's form for bugs of torch.compile.
 
-    ### 🐛 Describe the bug     what happens, the repro, the culprit, the ablation, a test
+    ### 🐛 Describe the bug     the failure, the repro, the culprit, the ablation, a test
     ### Error logs              the output of the repro
     ### Versions                collect_env
 

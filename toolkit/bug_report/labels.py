@@ -20,6 +20,7 @@ from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.graphs.callables import foreign_operators, modules_of_calls
 from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.operations.report.as_json import CulpritRecord
 from ctk.toolkit.processes.commands import describe_exit
 
 SILENT = "module: correctness (silent)"
@@ -123,11 +124,24 @@ def _of_dtype(subject: IssueSubject) -> str:
 
 
 def guilty_first(subject: IssueSubject) -> list[str]:
-    """Return the names of the operators of a case, that of the culprit first."""
-    names = list(operator_names(subject.case.graph)) if subject.case is not None else []
-    found = re.search(r"\baten\.(\w+)", subject.culprit.pass_) if subject.culprit else None
-    guilty = [found[1]] if found else []
-    return list(dict.fromkeys([*guilty, *names]))
+    """Return the names of the operators of a case, behind that of the culprit.
+
+    lowered/lower.aten.sum.default           sum
+    joint/fuse_attention._sfdp_pattern_28    fuse_attention
+    """
+    names = operator_names(subject.case.graph) if subject.case is not None else ()
+    guilty = _guilty_name(subject.culprit) if subject.culprit and names else ""
+    return [each for each in dict.fromkeys([guilty, *names]) if each]
+
+
+def _guilty_name(culprit: CulpritRecord) -> str:
+    operator = re.search(r"\baten\.(\w+)", culprit.pass_)
+    if operator is not None:
+        return operator[1]
+    if culprit.stage not in ("pre_grad", "joint", "forward", "backward", "frozen"):
+        return ""
+    family, _, rule = culprit.pass_.partition("#")[0].partition(".")
+    return family if not rule or rule.startswith("_") else rule
 
 
 def operator_names(gm: GraphModule) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Markdown in which foreign text stays text: it closes no fence, mentions nobody, links nothing.
+"""Markdown in which foreign text stays text: it closes no fence, notifies no user, links nothing.
 
 GitHub reads `@name`, `#12` and HTML in plain text, and not in code: foreign text stands in code
 only, between more backticks than it has itself.

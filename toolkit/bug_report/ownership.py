@@ -1,4 +1,4 @@
-"""Whose bug it is: PyTorch's, or that of a pass, backend, operator or option of somebody else.
+"""The owner of a bug: PyTorch, or the author of a pass, backend, operator or option.
 
 Known from the culprit and the target, so a wrong answer is one of a wrong diagnosis.
 """

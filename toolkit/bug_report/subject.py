@@ -12,7 +12,8 @@ from ctk.compiler.errors import CaseError, TrustError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.formats.limits import DOCUMENT_NBYTES
+from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
+from ctk.toolkit.case.formats.limits import TEXT_NBYTES
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -66,7 +67,7 @@ class IssueSubject:
         return self.record.culprit if self.record is not None else None
 
 
-def open_subject(folder: Path, *, trust: bool = False) -> IssueSubject:
+def read_subject(folder: Path, *, trust: bool = False) -> IssueSubject:
     """Read the failure in a folder.
 
     Raises:
@@ -126,11 +127,10 @@ def _of_program(folder: Path, record: Record, *, trust: bool) -> IssueSubject:
             f"{folder} is not trusted, and its program would run: {path}\n"
             "next: read it, and add --trust (in Python: trust=True) if you trust who wrote it"
         )
-    if path.stat().st_size > DOCUMENT_NBYTES:
-        raise CaseError(f"{path} is too large for a program; next: run ctk diagnose again")
     whole = record.end_to_end
     assert whole is not None and whole.judgement.signature is not None, "it fails"
-    text = path.read_text(encoding="utf-8", errors="replace")
+    check_no_link(folder, path)
+    text = read_bounded(path, TEXT_NBYTES).decode(errors="replace")
     return IssueSubject(place, whole.judgement.signature, program=text, record=record)
 
 

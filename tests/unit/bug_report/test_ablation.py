@@ -74,7 +74,9 @@ def test_the_options_are_those_of_torchs_table() -> None:
 
 
 def test_a_lower_backend_ends_the_ladder() -> None:
-    found = ablate(case_for("inductor"), lambda q: FAILS if q.case.target == "aot_eager" else PASSES)
+    found = ablate(
+        case_for("inductor"), lambda q: FAILS if q.case.target == "aot_eager" else PASSES
+    )
     assert found.backend == "aot_eager"
     assert "lowerings" not in {row.without for row in found.rows}
 

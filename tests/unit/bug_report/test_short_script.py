@@ -73,7 +73,9 @@ def test_modes_are_in_the_script() -> None:
     modes = Modes(grad=False, autocast=(Autocast("cpu", "bfloat16"),), default_dtype="float64")
     script = short_program(relu_case(modes=modes)).script
     assert "torch.set_grad_enabled(False)" in script
-    assert "    with torch.autocast('cpu', torch.bfloat16):\n        outputs = call(*values)" in script
+    assert (
+        "    with torch.autocast('cpu', torch.bfloat16):\n        outputs = call(*values)" in script
+    )
     assert "torch.set_default_dtype(torch.float64)" in script
 
 
