@@ -145,7 +145,8 @@ def _verdicts(report: BugReport) -> Iterator[str]:
 
 def _ablation(report: BugReport) -> Iterator[str]:
     ablation, whole, culprit = report.ablation, report.subject.whole, report.subject.culprit
-    named = f"{culprit.where} at {', '.join(culprit.nodes[:_NAMED])}" if culprit else ""
+    nodes = f" at {', '.join(culprit.nodes[:_NAMED])}" if culprit and culprit.nodes else ""
+    named = f"{culprit.where}{nodes}" if culprit else ""
     if ablation is not None:
         yield "Ablation (`reproduces`: it fails in the same way; `passes`: it agrees with eager):"
         rows = [(row.backend, row.without, row.answer) for row in ablation.rows]
