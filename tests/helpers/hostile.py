@@ -35,7 +35,7 @@ from tests.helpers.cli import Said, ctk
 SECONDS = 5.0
 """Longest that any command may take to refuse a case here; a refusal itself takes milliseconds."""
 
-JUDGING = ("check", "repro", "issue", "bisect-pass", "minify", "diagnose")
+JUDGING = ("check", "repro", "bisect-pass", "minify", "diagnose")
 """The commands that run what a case holds."""
 
 LOOKING = ("show", "ls")

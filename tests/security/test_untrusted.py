@@ -259,7 +259,7 @@ def test_a_name_that_is_no_name(form: str, tmp_path: Path) -> None:
         assert len(said.err) < 5000
 
 
-@pytest.mark.parametrize("command", JUDGING)
+@pytest.mark.parametrize("command", [*JUDGING, "issue"])
 def test_every_command_refuses_and_says_what_and_how_to_trust(command: str, tmp_path: Path) -> None:
     craft = Craft.new(tmp_path)
     config("inductor", {"cpp.cxx": ["PROGRAM"], "freezing": True})(craft)
