@@ -24,8 +24,8 @@ def ctk(
 ) -> Callable[..., object]:
     """Compile a graph that Dynamo captured.
 
-    With `CTK_DUMP` or `CTK_CHECK` the entry point `environment` of group `ctk.hooks` compiles, and
-    observes the compile; the toolkit registers it.
+    With `CTK_DUMP`, `CTK_CHECK`, `CTK_CHECK_EVERY`, `CTK_CHECK_WHEN` or `CTK_RING` the entry point
+    `environment` of group `ctk.hooks` compiles, and observes the compile; the toolkit registers it.
 
     Args:
         gm: Captured graph.
@@ -53,7 +53,8 @@ def _hooks() -> Callable[[str], Backend]:
     points = entry_points(group=HOOKS_GROUP, name="environment")
     if not points:
         raise InstallError(
-            "CTK_DUMP or CTK_CHECK is set, but no entry point of group ctk.hooks is installed;  "
-            "install the distribution (pip install ctk), or unset the variable"
+            "CTK_DUMP, CTK_CHECK, CTK_CHECK_EVERY, CTK_CHECK_WHEN or CTK_RING is set, but no entry "
+            "point of group ctk.hooks is installed; install the distribution (pip install ctk), or "
+            "unset the variable"
         )
     return cast("Callable[[str], Backend]", next(iter(points)).load())

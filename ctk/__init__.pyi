@@ -30,7 +30,6 @@ from ctk.toolkit.bug_report.parts import BugReport as BugReport
 from ctk.toolkit.case.case import Case as Case
 from ctk.toolkit.case.judgement import Verdict as Verdict
 from ctk.toolkit.case.store import load_case as load_case
-from ctk.toolkit.case.store import save_case as save_case
 from ctk.toolkit.compile_log.recorder import Recorder as Recorder
 from ctk.toolkit.compile_log.recorder import Veto as Veto
 from ctk.toolkit.operations.bisect import bisect as bisect
@@ -43,6 +42,7 @@ from ctk.toolkit.operations.minify import minify as minify
 from ctk.toolkit.operations.minimize import minimize as minimize
 from ctk.toolkit.operations.report.diagnosis import Diagnosis as Diagnosis
 from ctk.toolkit.operations.repro import repro as repro
+from ctk.toolkit.operations.save_case import save_case as save_case
 from ctk.toolkit.verify_rules.verify import verify_rules as verify_rules
 from ctk.toolkit.watch.hooks import debug_compile as debug_compile
 from ctk.toolkit.watch.hooks import install as install

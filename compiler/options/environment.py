@@ -8,6 +8,9 @@ variable decide its effect (config.py, toolkit/watch/hooks.py).
 |---|---|---|
 | `CTK_DUMP` | a folder | save each captured graph and the graph after every stage and pass |
 | `CTK_CHECK` | `off`, `output`, `pass` | compare the first call with eager |
+| `CTK_CHECK_EVERY` | a count from 0 | compare every N-th call of each compiled graph with eager |
+| `CTK_CHECK_WHEN` | `nan`, `inf`, `loss>10` | compare a call whose results meet a condition |
+| `CTK_RING` | a count from 0 | keep the last calls of each graph on disk, values included |
 | `CTK_ON_FAILURE` | `raise`, `fallback`, `warn` | reaction to a failure in the running program |
 | `CTK_INPUTS` | `recipe`, `full`, `none`, `failing` | how inputs and weights are saved |
 | `CTK_FUEL` | a count from 0 | limit of the rewrites of each compile |
@@ -32,13 +35,14 @@ from typing import TypeVar, cast, get_args
 
 from ctk.compiler.errors import any_of, nearest, not_taken
 from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
+from ctk.compiler.options.conditions import Condition, parse_conditions
 
 T = TypeVar("T")
 
 VARIABLES = (
-    "CTK_DUMP", "CTK_CHECK", "CTK_ON_FAILURE", "CTK_INPUTS", "CTK_FUEL", "CTK_DISABLE", "CTK_QUOTA",
-    "CTK_MEMORY", "CTK_SHARE", "CTK_GEN_PATTERNS", "CTK_CACHE", "CTK_CACHE_DIR", "CTK_CACHE_SIZE",
-    "CTK_ENVIRONMENTS",
+    "CTK_DUMP", "CTK_CHECK", "CTK_CHECK_EVERY", "CTK_CHECK_WHEN", "CTK_RING", "CTK_ON_FAILURE",
+    "CTK_INPUTS", "CTK_FUEL", "CTK_DISABLE", "CTK_QUOTA", "CTK_MEMORY", "CTK_SHARE",
+    "CTK_GEN_PATTERNS", "CTK_CACHE", "CTK_CACHE_DIR", "CTK_CACHE_SIZE", "CTK_ENVIRONMENTS",
 )  # fmt: skip
 
 DEFAULT_CACHE_NBYTES = 2 << 30
@@ -60,11 +64,15 @@ class Environment:
     quota_nbytes: int | None = None
     memory_nbytes: int | None = None
     share: bool | None = None
+    check_every: int | None = None
+    check_when: tuple[Condition, ...] = ()
+    ring: int | None = None
 
     @property
     def wants_hooks(self) -> bool:
         """Whether the toolkit must watch each compile."""
-        return self.dump is not None or self.check in ("output", "pass")
+        watches_later_calls = bool(self.check_every or self.check_when or self.ring)
+        return self.dump is not None or self.check in ("output", "pass") or watches_later_calls
 
     def config_changes(self) -> dict[str, object]:
         """Return the options of `Config` that the set variables change."""
@@ -106,11 +114,14 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         check=cast("Check | None", _read(source, "CTK_CHECK", _choice(Check))),
         on_failure=cast("OnFailure | None", _read(source, "CTK_ON_FAILURE", _choice(OnFailure))),
         inputs=cast("WatchedInputs | None", _read(source, "CTK_INPUTS", _choice(WatchedInputs))),
-        fuel=_read(source, "CTK_FUEL", _count),
+        fuel=_read(source, "CTK_FUEL", _count("rewrites")),
         disable=_read(source, "CTK_DISABLE", _names) or (),
         quota_nbytes=_read(source, "CTK_QUOTA", parse_size),
         memory_nbytes=_read(source, "CTK_MEMORY", parse_size),
         share=_read(source, "CTK_SHARE", _share),
+        check_every=_read(source, "CTK_CHECK_EVERY", _count("calls")),
+        check_when=_read(source, "CTK_CHECK_WHEN", parse_conditions) or (),
+        ring=_read(source, "CTK_RING", _count("calls")),
     )
 
 
@@ -243,10 +254,13 @@ def _switch(on: str, off: str) -> Callable[[str], bool]:
 _share = _switch("the umask decides who may read", "only you")
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError("a count of rewrites from 0")
-    return int(text)
+def _count(things: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(f"a count of {things} from 0")
+        return int(text)
+
+    return parse
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ import torch
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.store import INPUTS, VALUES, load_case, save_case
+from ctk.toolkit.case.manifest import INPUTS
+from ctk.toolkit.case.store import VALUES, load_case, save_case
 from ctk.toolkit.oracle.answers.fingerprint import fingerprint
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.problem import Problem

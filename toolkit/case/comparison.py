@@ -23,8 +23,9 @@ from ctk.toolkit.case.formats.strict_json import Json, member, read_json
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.graphs.json_listing import Row, argument_text, rows_of
 from ctk.toolkit.case.inputs import Inputs
-from ctk.toolkit.case.manifest import GRAPH, Manifest, check_files, read_manifest
-from ctk.toolkit.case.store import CONSTANTS, INPUTS, VALUES
+from ctk.toolkit.case.linked_case import linked_arrays
+from ctk.toolkit.case.manifest import GRAPH, INPUTS, Manifest, check_files, read_manifest
+from ctk.toolkit.case.store import CONSTANTS, VALUES
 from ctk.toolkit.case.tensor_comparison import NOTHING, CaseDifference, StoredValues, compare_stored
 
 _NEXT = "copy the folder again"
@@ -113,7 +114,8 @@ class _CaseFiles:
         found = read_document(Inputs, path, next_step=_NEXT, limit=GRAPH_NBYTES)
         others = {name: argument_text(value) for name, value in found.values.items()}
         names = dict.fromkeys(found.names).keys()
-        return StoredValues(path, names, others, found.tensors, self._arrays(VALUES))
+        arrays = {**self._arrays(VALUES), **linked_arrays(self.folder, self.manifest, found)}
+        return StoredValues(path, names, others, found.tensors, arrays)
 
     @property
     def constants(self) -> StoredValues:

@@ -14,12 +14,14 @@ from ctk.compiler.errors import CaseError, NotHeld, count_of
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.formats.strict_json import look_up
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.formats.tensors import Keep, pack_tensors, unpack_tensors
 from ctk.toolkit.case.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.case.graphs.graph_json import constants_of
+from ctk.toolkit.case.graphs.value_types import symbol_hints
 
 SMALL_INPUT = 64
 """Activations of up to so many elements are stored whole in recipe mode; larger ones may be user
@@ -75,15 +77,17 @@ class Inputs:
     tensors: TensorIndex
 
 
-def pack_inputs(case: Case, *, keep: Keep, measure: bool) -> tuple[Inputs, dict[str, Tensor]]:
-    """Return the inputs of a case, and the values of their tensors.
+def pack_inputs(
+    case: Case, *, keep: Keep, measure: bool, in_place: bool = False
+) -> tuple[Inputs, dict[str, Tensor]]:
+    """Return the inputs of a case, and the values of their tensors (`pack_tensors`).
 
     Raises:
         CaseError: An input cannot be kept, or there is not one per placeholder.
     """
     named = named_inputs(case)
     tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
-    packed = pack_tensors(tensors, keep=keep, measure=measure)
+    packed = pack_tensors(tensors, keep=keep, measure=measure, in_place=in_place)
     values = {name: _number(named[name], name) for name in named if name not in tensors}
     return Inputs(tuple(named), values, packed.index), packed.arrays
 
@@ -120,3 +124,15 @@ def unpack_inputs(
     }
     by_name: Mapping[str, object] = {**tensors, **values}
     return tuple(look_up(by_name, each, f"{_WHERE}: {each!r} has no value") for each in wanted)
+
+
+def symbols_of(case: Case) -> dict[str, object]:
+    """Return the hint of each symbol; inputs take precedence over the graph's first capture."""
+    symbols = symbol_hints(case.graph)
+    placeholders = case.graph.graph.find_nodes(op="placeholder")
+    for node, value in zip(placeholders, case.inputs, strict=True):
+        sizes = value.shape if isinstance(value, Tensor) else ()
+        for symbol, size in zip(case.dynamic.get(node.name, ()), sizes, strict=False):
+            if symbol is not None:
+                symbols[symbol] = size_hint(size)
+    return symbols

@@ -39,7 +39,7 @@ from ctk.toolkit.case.roles import Role
 SCHEMA: Final = 2
 """Incremented when an older and this version of ctk could misread each other's cases."""
 
-MANIFEST, GRAPH = "manifest.json", "graph.json"
+MANIFEST, GRAPH, INPUTS = "manifest.json", "graph.json", "inputs.json"
 VALUES = ".safetensors"
 """Files of this kind hold weights, and may be as large as the memory."""
 
@@ -120,7 +120,8 @@ class Manifest:
 
 
 RECORDED = words("""
-    CTK_CHECK CTK_ON_FAILURE CTK_INPUTS CTK_FUEL CTK_DISABLE CTK_QUOTA RANK WORLD_SIZE LOCAL_RANK
+    CTK_CHECK CTK_CHECK_EVERY CTK_CHECK_WHEN CTK_RING CTK_ON_FAILURE CTK_INPUTS CTK_FUEL
+    CTK_DISABLE CTK_QUOTA RANK WORLD_SIZE LOCAL_RANK
     OMP_NUM_THREADS CUDA_VISIBLE_DEVICES CUBLAS_WORKSPACE_CONFIG PYTHONHASHSEED TORCHDYNAMO_DISABLE
 """)
 """The variables whose values a dump records, by exact name: a pattern could match tokens."""
@@ -242,7 +243,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 def _check_listed(folder: Path, manifest: Manifest) -> None:
     """Check that the manifest lists each file that is read of a case."""
-    for name in (GRAPH, "inputs.json", *manifest.sources):
+    for name in (GRAPH, INPUTS, *manifest.sources):
         if name not in manifest.files:
             raise CaseError(f"{folder}: the manifest does not list {name}; {_DAMAGED}")
     for path in (folder / "sources").rglob("*"):

@@ -37,7 +37,6 @@ from ctk.toolkit.case.formats.files import atomic_folder, is_partial, replace_fi
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
-from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.case.formats.schema import convert, read_document, write_document
 from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
@@ -45,10 +44,17 @@ from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_t
 from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.case.graphs.process_groups import groups_of, replace_missing
 from ctk.toolkit.case.graphs.python_source import graph_to_python
-from ctk.toolkit.case.graphs.value_types import symbol_hints
-from ctk.toolkit.case.inputs import Inputs, choose_stored_values, pack_inputs, unpack_inputs
+from ctk.toolkit.case.inputs import (
+    Inputs,
+    choose_stored_values,
+    pack_inputs,
+    symbols_of,
+    unpack_inputs,
+)
+from ctk.toolkit.case.linked_case import linked_arrays
 from ctk.toolkit.case.manifest import (
     GRAPH,
+    INPUTS,
     MANIFEST,
     Manifest,
     check_files,
@@ -61,7 +67,7 @@ from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.case.trust.demands import NO_OVERRIDES, UserOverrides
 
 TEXT, CONSTANTS = "graph.py", "constants.safetensors"
-INPUTS, VALUES = "inputs.json", "inputs.safetensors"
+VALUES = "inputs.safetensors"
 
 _NEXT = "copy the folder again, or capture again with CTK_DUMP=DIR"
 
@@ -121,7 +127,7 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
         signature=case.signature,
         inputs=cast("InputsMode", inputs),
         dynamic=case.dynamic,
-        symbols=_symbols(case),
+        symbols=symbols_of(case),
         synthetic=_synthetic_names(case, graph, values),
         roles=roles_in(case.graph, case.roles),
         imports=_imports(case, graph, plan, portable=portable),
@@ -147,18 +153,6 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
 def _write_exact(path: Path, text: str) -> None:
     """Write a text for a child process, unscrubbed."""
     replace_file(path, text.encode())
-
-
-def _symbols(case: Case) -> dict[str, object]:
-    """Return the hint of each symbol; inputs take precedence over the graph's first capture."""
-    symbols = symbol_hints(case.graph)
-    placeholders = case.graph.graph.find_nodes(op="placeholder")
-    for node, value in zip(placeholders, case.inputs, strict=True):
-        sizes = value.shape if isinstance(value, Tensor) else ()
-        for symbol, size in zip(case.dynamic.get(node.name, ()), sizes, strict=False):
-            if symbol is not None:
-                symbols[symbol] = size_hint(size)
-    return symbols
 
 
 def _synthetic_names(case: Case, graph: Json, inputs: Inputs) -> tuple[str, ...]:
@@ -264,7 +258,8 @@ def _graph_and_inputs(
         arrays = _arrays(folder, CONSTANTS, manifest)
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
-        return graph, unpack_inputs(packed, _arrays(folder, VALUES, manifest), graph, device)
+        stored = {**_arrays(folder, VALUES, manifest), **linked_arrays(folder, manifest, packed)}
+        return graph, unpack_inputs(packed, stored, graph, device)
     except (CaseError, RecursionError) as error:
         kind = type(error) if isinstance(error, CaseError) else CaseError
         raise kind(one_line(f"{error}, in {folder}")) from error

@@ -87,4 +87,14 @@ def note_saved(error: BaseException, case: Case, folder: Path, advice: str = "")
     if note in getattr(root, "__notes__", ()):
         return False
     root.add_note(note)
+    setattr(root, _FOLDER, folder)
     return True
+
+
+def saved_folder(error: BaseException) -> Path | None:
+    """Return the folder of the case that a watched program has saved of an exception."""
+    return getattr(root_error(error), _FOLDER, None)
+
+
+_FOLDER = "ctk_case_folder"
+"""Attribute of an exception: the folder of its case."""

@@ -74,6 +74,7 @@ class CheckedCall:
         excuse: The cause of a difference that is not a failure; empty if there is none.
         hidden: Sentences on passes that change values without effect on the results: no failure.
         trace: The compile of a wrong result whose passes were checked.
+        drew_random: Whether the graph draws random numbers, so that a check draws others.
     """
 
     signature: Signature | None = None
@@ -83,6 +84,7 @@ class CheckedCall:
     excuse: str = ""
     hidden: tuple[str, ...] = ()
     trace: Trace | None = field(default=None, repr=False)
+    drew_random: bool = False
 
 
 @contextmanager
@@ -163,7 +165,8 @@ def _check(
         answer = judge(case) if subject.can_recompile else judge_outcomes(case, eager, outcome)
         trace = make_trace(case, log, findings) if log is not None else None
         return dataclasses.replace(_conclude(answer, mismatches, wrong), trace=trace)
-    return CheckedCall(hidden=tuple(_describe_finding(finding) for finding in wrong))
+    hidden = tuple(_describe_finding(finding) for finding in wrong)
+    return CheckedCall(hidden=hidden, drew_random=eager.drew_random)
 
 
 def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:

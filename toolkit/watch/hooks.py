@@ -4,7 +4,7 @@ Three ways, by how much of the program may change:
 
 * `torch.compile(model, backend=ctk.debug_compile("inductor"))`: one call.
 * `ctk.install()` (and `ctk run SCRIPT`): every `torch.compile` that starts afterwards.
-* `CTK_DUMP` or `CTK_CHECK` in the environment: every compile of the backend `ctk`.
+* `CTK_DUMP`, `CTK_CHECK` or `CTK_RING` in the environment: every compile of the backend `ctk`.
 
 It does not watch functions that were wrapped by `torch.compile` before `install()`, or processes
 that the program spawns (forked ones have the hooks; others need the variables, an `install()` of
@@ -76,6 +76,9 @@ def debug_compile(
             default `recipe`).
             `quota`: limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
             `calls`: number of first calls to compare with eager end to end (default 1).
+            `check_every`: compare every N-th call of each graph (`CTK_CHECK_EVERY`).
+            `check_when`: compare a call whose results meet a condition (`CTK_CHECK_WHEN`).
+            `ring`: number of last calls of each graph that are kept on disk (`CTK_RING`).
 
     Raises:
         ConfigError: An option is not allowed; the message lists the allowed ones.
@@ -150,8 +153,9 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
 def backend_from_environment(target: str) -> DynamoBackend:
     """Return the backend that watches `target`, with the options of the environment variables.
 
-    The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when `CTK_DUMP` or
-    `CTK_CHECK` is set. All compiles of a process with the same variables share one dump folder.
+    The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when a variable of
+    `Environment.wants_hooks` is set. All compiles of a process with the same variables share one
+    dump folder.
     """
     options = watch_options()
     session = _SESSIONS.setdefault(options, WatchSession(options))  # atomic: threads share one
@@ -200,7 +204,7 @@ class Installed(Closeable):
         known = self._wrappers.find(backend)
         if known is not None:
             return known
-        watched = _watch_backend(self.session, *dynamo.unwrap_backend(backend))
+        watched = WatchedBackend(self.session, *_resolve(*dynamo.unwrap_backend(backend)))
         return self._wrappers.keep(backend, watched)
 
 
@@ -288,18 +292,27 @@ def make_named_target(backend: DynamoBackend) -> tuple[Target, bool]:
     return BackendTarget(reference, backend), True
 
 
-def _watch_backend(
-    session: WatchSession, name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
-) -> DynamoBackend:
+def subject_of_backend(backend: object) -> Subject:
+    """Return the subject of the compiles of a backend of torch.compile."""
+    target, config, importable = _resolve(*dynamo.unwrap_backend(backend))
+    return make_subject(target, config, importable=importable)
+
+
+def _resolve(
+    name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
+) -> tuple[Target, Mapping[str, object], bool]:
+    """Return the target of a backend, its options, and whether another process can import it."""
+    if isinstance(function, WatchedBackend):
+        return function.target, function.config, function.importable
     options = keywords.get("options") or {}
     mode = keywords.get("mode")
     config = dict(options) if isinstance(options, Mapping) else {}
     if name is not None and mode in (None, "default"):
-        return WatchedBackend(session, resolve_target(name), config)
+        return resolve_target(name), config, True
     if mode not in (None, "default"):  # the mode is passed on to the backend
         function = functools.partial(function, mode=mode)
     target, importable = make_named_target(function)
-    return WatchedBackend(session, target, config, importable)
+    return target, config, importable
 
 
 def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:

@@ -39,13 +39,17 @@ def write_marker(folder: Path) -> None:
 
 
 def folder_nbytes(folder: Path) -> int:
-    """Return the bytes of all files below a folder; symbolic links are not followed."""
-    total = 0
+    """Return the bytes of all files below a folder, of a file with several names once.
+
+    Symbolic links are not followed.
+    """
+    sizes: dict[tuple[int, int], int] = {}
     for root, _, files in os.walk(folder):
         for name in files:
             with contextlib.suppress(FileNotFoundError):  # another process may prune as well
-                total += (Path(root) / name).lstat().st_size
-    return total
+                status = (Path(root) / name).lstat()
+                sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[dict[Path, int], int]:

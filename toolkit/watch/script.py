@@ -103,6 +103,8 @@ def run_script(
     finally:
         handle.uninstall()
     handle.session.book = ""
+    if handle.session.ring is not None:
+        handle.session.ring.close(is_clean=error is None and not exit_code)
     return _summarize(handle, exit_code, error, found, children)
 
 

@@ -13,8 +13,9 @@ from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 
 import torch
 
-from ctk.compiler.errors import any_of, nearest, not_taken
+from ctk.compiler.errors import ConfigError, any_of, nearest, not_taken
 from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
+from ctk.compiler.options.conditions import Condition, parse_conditions
 from ctk.compiler.options.environment import environment_dump, parse_size, read_environment
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.processes.link import own_link
@@ -22,6 +23,7 @@ from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, run_guarded
 from ctk.toolkit.watch.frame_log import FrameLog
 from ctk.toolkit.watch.quota import prune, write_marker
+from ctk.toolkit.watch.ring import Ring
 
 T = TypeVar("T")
 
@@ -46,6 +48,9 @@ class WatchOptions:
         inputs: The values that cases keep.
         calls: Number of first calls of each compiled callable that are compared with eager, if
             `check` is on: end to end, and graph by graph.
+        check_every: Of the later calls of each graph every N-th is compared; 0: none.
+        check_when: The conditions on results after which a later call is compared, as text.
+        ring: Number of last calls of each graph that are kept on disk; 0: none.
     """
 
     dump: Path = DEFAULT_FOLDER
@@ -54,6 +59,9 @@ class WatchOptions:
     inputs: WatchedInputs = "recipe"
     quota_nbytes: int | None = None
     calls: int = 1
+    check_every: int = 0
+    check_when: str = ""
+    ring: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,7 @@ class WatchSession:
     calls: CallCounts = field(default_factory=CallCounts)
     book: str = ""
     _folder: Path | None = None
+    _ring: Ring | None = None
     _pid: int = 0
     _warned_quota: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -153,6 +162,17 @@ class WatchSession:
             if self._folder is None or self._pid != os.getpid():
                 self._folder, self._pid = new_folder(self.options.dump), os.getpid()
             return self._folder
+
+    @property
+    def ring(self) -> Ring | None:
+        """The ring of this process, opened on first use; None without `CTK_RING`."""
+        if not self.options.ring:
+            return None
+        folder = self.folder / "ring"
+        with self._lock:
+            if self._ring is None or self._ring.folder != folder:
+                self._ring = Ring.open(folder, self.options.ring, self.options.quota_nbytes)
+            return self._ring
 
     @property
     def made_folder(self) -> Path | None:
@@ -238,6 +258,9 @@ class WatchKeywords(TypedDict, total=False):
     inputs: WatchedInputs | None
     quota: int | str | None
     calls: int | None
+    check_every: int | None
+    check_when: str | None
+    ring: int | None
 
 
 def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
@@ -262,17 +285,45 @@ def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
         ConfigError: A value is not allowed; the message lists the allowed ones.
     """
     environment = read_environment()
-    check = given.get("check") or environment.check or "off"
+    when = ",".join(map(str, _parse_when(given.get("check_when")) or environment.check_when))
+    every = _check_count("check_every", given.get("check_every"), environment.check_every or 0)
+    ring = _check_count("ring", given.get("ring"), environment.ring or 0)
+    check = given.get("check") or environment.check or ("output" if every or when else "off")
     on_failure = given.get("on_failure") or environment.on_failure or "raise"
-    inputs = given.get("inputs") or environment.inputs or "recipe"
-    return WatchOptions(
+    named = given.get("inputs") or environment.inputs
+    inputs = named or ("failing" if every or when or ring else "recipe")
+    options = WatchOptions(
         dump=dump_folder(given.get("dump")).absolute(),
         check=_check_choice("check", check, Check),
         on_failure=_check_choice("on_failure", on_failure, OnFailure),
         inputs=_check_choice("inputs", inputs, WatchedInputs),
         quota_nbytes=_parse_quota(given.get("quota")) or environment.quota_nbytes,
-        calls=_check_calls(given.get("calls")),
+        calls=_check_count("calls", given.get("calls"), 1),
+        check_every=every,
+        check_when=when,
+        ring=ring,
     )
+    _refuse_contradictions(options)
+    return options
+
+
+def _refuse_contradictions(options: WatchOptions) -> None:
+    """Refuse later checks without checks, and a ring of values that may not be kept.
+
+    Raises:
+        ConfigError: Both are set; the message names the two, and the change that helps.
+    """
+    if options.check == "off" and (options.check_every or options.check_when):
+        raise ConfigError(
+            "CTK_CHECK_EVERY and CTK_CHECK_WHEN (check_every, check_when) compare calls with eager,"
+            " and CTK_CHECK=off (check) forbids that: leave CTK_CHECK out, or set it to output"
+        )
+    if options.ring and options.inputs in ("recipe", "none"):
+        raise ConfigError(
+            "CTK_RING (ring) keeps the values of inputs and weights, and CTK_INPUTS="
+            f"{options.inputs} (inputs) forbids that: leave CTK_INPUTS out, or set it to failing "
+            "or full"
+        )
 
 
 def dump_folder(named: str | Path | None = None) -> Path:
@@ -306,10 +357,17 @@ def _check_choice(name: str, value: T, literal: object) -> T:
     return value
 
 
-def _check_calls(value: int | None) -> int:
+def _check_count(name: str, value: int | None, default: int) -> int:
     if value is not None and value < 0:
-        raise not_taken("calls", value, "a count from 0")
-    return 1 if value is None else value
+        raise not_taken(name, value, "a count from 0")
+    return default if value is None else value
+
+
+def _parse_when(text: str | None) -> tuple[Condition, ...]:
+    try:
+        return parse_conditions(text or "")
+    except ValueError as error:
+        raise not_taken("check_when", text, str(error)) from error
 
 
 def _parse_quota(value: int | str | None) -> int | None:

@@ -155,13 +155,19 @@ class WatchedCase:
         return text
 
     def _keep_values(self, case: Case) -> None:
-        """Save the values of a failing call if the recipe does not show the failure."""
-        is_open = self._can_save and self.session.options.inputs == "failing" and case.inputs
-        if is_open and self.subject.can_recompile:
+        """Save the values of a failing call if the recipe does not show the failure.
+
+        A recipe that cannot be judged here shows it at a first call; the state of a later call is
+        seldom drawn again.
+        """
+        if not (self._can_save and self.session.options.inputs == "failing" and case.inputs):
+            return
+        shown: bool | None = not self.call
+        if self.subject.can_recompile:
             shown = compute_guarded(self._is_shown_by_recipe, f"judging {self.folder}")
-            if shown is False:
-                self.kept = "full"
-                self._save(case)
+        if shown is False:
+            self.kept = "full"
+            self._save(case)
 
     def _is_shown_by_recipe(self) -> bool:
         if not read_manifest(self.folder).synthetic:

@@ -36,6 +36,7 @@ from ctk.compiler.errors import (
 from ctk.compiler.installed_torch import missing_names_refused
 from ctk.compiler.observe import ErrorRecord, first_line
 from ctk.compiler.options.choices import OnFailure
+from ctk.compiler.options.conditions import Condition
 from ctk.compiler.torch_compat.aot.autograd import (
     is_from_saved_tensor_hook,
     without_saved_tensor_hooks,
@@ -52,10 +53,19 @@ from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.compared_call import ComparedCall, are_graphs_in_eager, compared_call
 from ctk.toolkit.watch.dump import DumpWriter, compute_guarded, run_guarded
-from ctk.toolkit.watch.first_call import check_call, hold_compile_lock
+from ctk.toolkit.watch.first_call import CheckedCall, check_call, hold_compile_lock
+from ctk.toolkit.watch.late_calls import (
+    LateCalls,
+    case_of_call,
+    copy_before_call,
+    describe_agreement,
+    load_kept,
+    load_number,
+)
 from ctk.toolkit.watch.state_copy import StateCopy, copy_state
 from ctk.toolkit.watch.watch_session import Missing, WatchSession
 from ctk.toolkit.watch.watched_case import WatchedCase
+from ctk.toolkit.watch.whole_call import is_in_copy
 
 logger = logging.getLogger("ctk")
 
@@ -98,6 +108,7 @@ class _Watch:
         # A graph that holds state is checked by a compile of its own (first_call.py).
         keep = self._options.check == "pass" and not held_state(watched.case.graph)
         self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)
+        self._late = LateCalls.of(self._options, watched.case.graph)
         self._state: State = "compiling"
         self._lock = threading.Lock()  # held by the thread that prepares the first call
         self._catches_exceptions = False  # whether exceptions of the running call are caught here
@@ -133,10 +144,73 @@ class _Watch:
             return self._watched.case.graph(*args)
         if self._state == "first call":
             return self._first_call(compiled, args)
-        call = compared_call()
-        if call is not None and self._options.check != "off":
+        return self._later_call(compiled, args)
+
+    def _later_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        """Make a call after the first; compare or keep it if that is asked for."""
+        number, name = self._late.count(), self._watched.case.name
+        call = (compared_call() if self._options.check != "off" else None) or self._late.sampled(
+            number, name
+        )
+        self._keep(args, number)
+        if call is not None:
             return self._compared_call(compiled, args, call)
-        return self._call_and_report(compiled, args, self._watched.case_with(args), self._watched)
+        if self._late.conditions and not is_in_copy():
+            return self._conditional_call(compiled, args, ComparedCall(number, name))
+        before = self._watched.case_with(args)
+        return self._call_and_report(compiled, args, before, self._watched, number)
+
+    def _keep(self, args: tuple[object, ...], number: int) -> None:
+        """Write a call to the ring, if there is one, before it is made."""
+        ring = None if is_in_copy() else self._watched.session.ring
+        if ring is not None:
+            ring.keep(case_of_call(self._watched.case, args), self._watched.folder, number)
+
+    def _conditional_call(
+        self, compiled: Compiled, args: tuple[object, ...], call: ComparedCall
+    ) -> object:
+        """Make a call; compare it with eager if its results meet a condition anew."""
+        late, watched = self._late, self._watched
+        label = f"copying the inputs of {watched.case.name} (CTK_CHECK_WHEN)"
+        before = compute_guarded(lambda: copy_before_call(watched.case, args), label)
+        live = before or watched.case_with(args)
+        result = self._call_and_report(compiled, args, live, watched, call.number)
+        met = compute_guarded(lambda: late.met_anew(result), f"reading the results of {call}")
+        if before is None or met is None:
+            late.conditions = ()  # logged once
+        elif met:
+            with report_work(watched.folder, f"comparing {call}", ""), hold_compile_lock():
+                self._compare_met(compiled, before, call, met)
+        return result
+
+    def _compare_met(
+        self,
+        compiled: Compiled,
+        before: Case,
+        call: ComparedCall,
+        met: Sequence[Condition],
+    ) -> None:
+        """Compare a call that meets conditions, then, if it agrees, the kept calls before it."""
+        failures, session = len(self._watched.session.failures), self._watched.session
+        checked = self._check(compiled, before, self._watched.at_call(call))
+        if len(session.failures) > failures or checked.note:
+            return
+        ring = session.ring
+        older = (
+            [each for each in ring.calls_of(call.callee) if each.number < call.number]
+            if ring
+            else []
+        )
+        logger.warning("%s", describe_agreement(call, met, checked, len(older), before))
+        for kept in older:
+            case = compute_guarded(partial(load_kept, kept), f"reading {kept.folder}")
+            if case is not None:
+                earlier = ComparedCall(kept.number, call.callee)
+                self._check(compiled, case, self._watched.at_call(earlier))
+            if len(session.failures) > failures:
+                return
+        if older:
+            logger.warning("ctk: the calls before %s agree with eager as well", call)
 
     def _compared_call(
         self, compiled: Compiled, args: tuple[object, ...], call: ComparedCall
@@ -152,7 +226,10 @@ class _Watch:
         if self._state == "eager":
             return self._watched.case.graph(*args)
         before = watched.case_with(args) if state is None else state.case
-        return self._call_and_report(compiled, args, before, watched)
+        result = self._call_and_report(compiled, args, before, watched)
+        if self._late.conditions:
+            compute_guarded(lambda: self._late.met_anew(result), f"reading the results of {call}")
+        return result
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         doing, command = "calling it for the first time", self._watched.command
@@ -171,6 +248,7 @@ class _Watch:
         """Prepare the program's own first call; other threads wait for it."""
         try:
             self._watched.update_modes()
+            self._keep(args, self._late.count())
             state = copy_state(self._options, self._watched.case, args)
             if self._options.check != "off" and state is not None:
                 log = self._recorder.log if self._options.check == "pass" else None
@@ -205,15 +283,30 @@ class _Watch:
             return watched.case.graph(*args)
 
     def _call_and_report(
-        self, compiled: Compiled, args: tuple[object, ...], before: Case, watched: WatchedCase
+        self,
+        compiled: Compiled,
+        args: tuple[object, ...],
+        before: Case,
+        watched: WatchedCase,
+        number: int = 0,
     ) -> object:
-        """Call; announce an exception unless eager, run on the state `before`, raises as well."""
+        """Call; announce an exception unless eager, run on the state `before`, raises as well.
+
+        Args:
+            number: Of a late call: the ring may have the state before it, and its case gets a
+                folder of its own.
+        """
         try:
             with self._catch_exceptions():
                 return compiled(*args)
         except Exception as error:
             if is_from_saved_tensor_hook(error):
                 raise
+            if number and self._late.is_on:
+                name = watched.case.name
+                watched = watched.at_call(ComparedCall(number, name))
+                kept = partial(load_number, watched.session.ring, name, number)
+                before = compute_guarded(kept, f"reading call {number} of {name}") or before
             with hold_compile_lock(), without_saved_tensor_hooks():
                 eager = run_graph(before.graph, before.inputs, before.modes)
             if eager.error is None:
@@ -226,7 +319,8 @@ class _Watch:
         before: Case,
         watched: WatchedCase,
         log: CompileLog | None = None,
-    ) -> None:
+    ) -> CheckedCall:
+        """Compare a call with eager, on copies; report a failure, and apply `on_failure`."""
         differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
         modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
         case = watched.case
@@ -247,7 +341,7 @@ class _Watch:
         for sentence in result.hidden:
             logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
         if result.signature is None:
-            return
+            return result
         in_forward = (result.signature.output or "").startswith(("out", "in", "held"))
         announced = watched.fail(
             result.signature,
@@ -261,6 +355,7 @@ class _Watch:
             run_guarded(write, f"writing the compile of {case.name}")
         if apply_on_failure(self._options.on_failure, case, announced, result.error):
             self._state = "eager"
+        return result
 
     @contextmanager
     def _catch_exceptions(self) -> Generator[None]:

@@ -315,10 +315,9 @@ def wrap_compiled_calls(
         made = original(self, fn)
         if not isinstance(made, FunctionType) or not active[0]:
             return made
-        backend = getattr(self, "callback", None)
-        while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
-            backend = inner
-        wrapped = wrap(made, module.innermost_fn(fn), backend, getattr(self, "_dynamic", None))
+        wrapped = wrap(
+            made, module.innermost_fn(fn), _backend_of(self), getattr(self, "_dynamic", None)
+        )
         return made if wrapped is made else _in_disguise(wrapped, made)
 
     active = [True]
@@ -331,6 +330,32 @@ def wrap_compiled_calls(
     return undo
 
 
+def _backend_of(context: Any) -> object:
+    """Return the backend that a program has named, of an optimize context."""
+    backend = getattr(context, "callback", None)
+    while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
+        backend = inner
+    return backend
+
+
+def take_apart(compiled: Any) -> tuple[Callable[..., Any], object] | None:
+    """Return the function or module in a result of torch.compile, and the backend it names.
+
+    None for other callables. A module on which `Module.compile` was called counts as a result.
+    """
+    module: Any = importlib.import_module("torch._dynamo.eval_frame")
+    if isinstance(compiled, module.OptimizedModule):
+        return compiled._orig_mod, _backend_of(compiled.dynamo_ctx)
+    if isinstance(compiled, torch.nn.Module):
+        made = getattr(compiled, "_compiled_call_impl", None)
+        parts = take_apart(made) if made is not None else None
+        return (compiled, parts[1]) if parts is not None else None
+    made = getattr(compiled, "ctk_made", compiled)
+    cells = [cell.cell_contents for cell in getattr(made, "__closure__", None) or ()]
+    contexts = [each for each in cells if isinstance(each, module.OptimizeContext)]
+    return (module.innermost_fn(made), _backend_of(contexts[0])) if contexts else None
+
+
 def _in_disguise(function: Callable[..., Any], made: Any) -> Callable[..., Any]:
     """Return a function that calls `function`, and that a program cannot tell from `made`."""
 
@@ -339,7 +364,7 @@ def _in_disguise(function: Callable[..., Any], made: Any) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     disguised: Any = compile_wrapper
-    disguised.__wrapped__ = made.__wrapped__
+    disguised.__wrapped__, disguised.ctk_made = made.__wrapped__, made
     if hasattr(made, "_torchdynamo_wrapper_id"):
         disguised._torchdynamo_wrapper_id = id(disguised)
     return disguised

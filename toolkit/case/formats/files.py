@@ -54,17 +54,17 @@ NEXT_STEPS = {
 # --- files --------------------------------------------------------------------------------------
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, *parts: bytes | memoryview) -> None:
     """Write a file in one step: readers see the old content or the new one.
 
     Args:
         path: In an existing folder. An old file stays if anything fails.
-        data: Written unchanged; text for people goes through `write_text`.
+        parts: Written unchanged, one after the other; text for people goes through `write_text`.
     """
     with raise_storage_errors(path):
         partial = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
         try:
-            _write_new(partial, data)
+            _write_new(partial, *parts)
             partial.replace(path)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def append_text(path: Path, text: str) -> None:
 def new_file(path: Path) -> Path:
     """Create an empty file, which must not exist, for foreign code that opens it by its name."""
     with raise_storage_errors(path):
-        _write_new(path, b"")
+        _write_new(path)
     return path
 
 
@@ -300,16 +300,17 @@ def _keep_to_owner(handle: int) -> None:
         os.fchmod(handle, 0o600)
 
 
-def _write_new(path: Path, data: bytes) -> None:
+def _write_new(path: Path, *parts: bytes | memoryview) -> None:
     handle = os.open(path, NEW_FILE, _file_mode())
     try:
         _keep_to_owner(handle)
-        _write_all(handle, data)
+        for part in parts:
+            _write_all(handle, part)
     finally:
         os.close(handle)
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def _write_all(handle: int, data: bytes | memoryview) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]

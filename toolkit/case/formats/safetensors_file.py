@@ -15,7 +15,7 @@ from ctk.toolkit.case.formats.limits import DIMENSIONS, HEADER_NBYTES, INT64, TE
 from ctk.toolkit.case.formats.plain_text import one_line, quote_value
 from ctk.toolkit.case.formats.strict_json import expect, items, parse_json
 
-_NATIVE = frozenset((
+NATIVE = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
 ))  # fmt: skip
@@ -27,13 +27,13 @@ def to_array(values: Tensor) -> Tensor:
     values = torch.view_as_real(values) if values.is_complex() else values
     # not clone: that keeps a stride of 0 in a dimension of size 1, and then bytes cannot be viewed
     plain = torch.empty(values.shape, dtype=values.dtype, device="cpu").copy_(values.detach())
-    return plain if plain.dtype in _NATIVE else plain.reshape(-1).view(torch.uint8)
+    return plain if plain.dtype in NATIVE else plain.reshape(-1).view(torch.uint8)
 
 
 def from_array(array: Tensor, dtype: torch.dtype, numel: int, where: str) -> Tensor:
     """Return an array as flat values; raise `CaseError` if its dtype or size is not the index's."""
     real = dtype.to_real() if dtype.is_complex else dtype
-    wanted = real if real in _NATIVE else torch.uint8
+    wanted = real if real in NATIVE else torch.uint8
     factor = (2 if dtype.is_complex else 1) * (real.itemsize if wanted is not real else 1)
     if array.dtype != wanted or array.numel() != numel * factor:
         raise CaseError(

@@ -56,7 +56,8 @@ class Packed:
     """Tensors prepared for saving.
 
     Attributes:
-        arrays: For each stored storage by key: a contiguous CPU tensor, for safetensors.
+        arrays: For each stored storage by key: a contiguous CPU tensor, for safetensors; with
+            `in_place` the values where they are.
     """
 
     index: TensorIndex
@@ -68,13 +69,16 @@ def keep_all(_name: str, _tensor: Tensor, _count: int) -> bool:
     return True
 
 
-def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = True) -> Packed:
+def pack_tensors(
+    named: Mapping[str, Tensor], *, keep: Keep, measure: bool = True, in_place: bool = False
+) -> Packed:
     """Split tensors into an index and arrays; they are only read.
 
     Args:
         named: Tensors by unique name. A tensor may occur twice, and tensors may share memory.
         keep: Which values to store. A storage is stored if `keep` accepts all its tensors.
         measure: Record the statistics of values that are not stored.
+        in_place: Neither copy values nor search for exact recipes.
 
     Raises:
         CaseError: A tensor is sparse, quantized, nested, on `meta`, or of a user's class.
@@ -98,8 +102,10 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
         key = name if is_dense else f"{name}:storage"
         entries |= {each: _entry(value, key) for each, value in group.items()}
         memory = tensor if is_dense else _raw(group.values())
-        storages[key], values = _pack_group(group, memory, keep=keep, measure=measure)
-        arrays |= {} if values is None else {key: to_array(values)}
+        written = None if in_place else find_written_recipe
+        storages[key], values = _pack_group(group, memory, written, keep=keep, measure=measure)
+        if values is not None:
+            arrays[key] = values if in_place else to_array(values)
     return Packed(TensorIndex(entries, same, storages), arrays)
 
 
@@ -124,7 +130,12 @@ def _storage_key(name: str, tensor: Tensor) -> object:
 
 
 def _pack_group(
-    group: Mapping[str, Tensor], memory: Tensor, *, keep: Keep, measure: bool
+    group: Mapping[str, Tensor],
+    memory: Tensor,
+    find_written: Callable[[Tensor], WrittenRecipe | None] | None,
+    *,
+    keep: Keep,
+    measure: bool,
 ) -> tuple[Storage, Tensor | None]:
     """Return the storage of the tensors on some memory, and its values if they are stored."""
     name, tensor = next(iter(group.items()))
@@ -134,7 +145,7 @@ def _pack_group(
         return replace(storage, values="synthetic", recipe=recipe), None
     values = _logical(memory)
     storage = replace(storage, inference=tensor.is_inference())
-    written = find_written_recipe(values)
+    written = find_written(values) if find_written else None
     count = values.numel() if written is None else len(written.pieces)
     if not all(keep(each, value, count) for each, value in group.items()):
         recipe = _recipe(group, values, seed, measure=measure)
