@@ -4,14 +4,14 @@ A case of each of many calls of one graph repeats the graph, and most of the wei
 files are one file on disk with several names (hard links), so each folder is a whole case that can
 be read, copied and removed on its own:
 
-    .files/5f0c...                       a weight, by the digest of its file
-    graph0_call998/values/0.safetensors  the same file, while the weight keeps its value
-    graph0_call999/values/0.safetensors
-    graph0_call999/values/1.safetensors  a file of this call
-    graph0_call999/graph.json            one file for all calls
+    .files/5f0c...                          a weight, by the digest of its file
+    graph0_call998/inputs.0.safetensors     the same file, while the weight keeps its value
+    graph0_call999/inputs.0.safetensors
+    graph0_call999/inputs.1.safetensors     a file of this call
+    graph0_call999/graph.json, inputs.json  one file for all calls, while the shapes stay
 
-`values/N.safetensors` holds the values of storage number N of `inputs.json`, under the name
-`values`. Each value costs one digest per case (SHA-256), and a write only if it is new.
+`inputs.N.safetensors` holds the values of storage number N of `inputs.json`. Each value costs one
+digest per case (SHA-256), and a write only if it is new.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ from ctk.toolkit.case.formats.files import (
     make_folder,
     raise_storage_errors,
     replace_file,
-    write_text,
 )
 from ctk.toolkit.case.formats.safetensors_file import NATIVE, load_arrays
 from ctk.toolkit.case.formats.schema import write_document
+from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.case.formats.strict_json import parse_json
 from ctk.toolkit.case.formats.tensors import Keep
 from ctk.toolkit.case.inputs import Inputs, pack_inputs, symbols_of
@@ -44,8 +44,7 @@ from ctk.toolkit.case.manifest import (
     VALUES,
     FileRecord,
     Manifest,
-    file_record,
-    make_provenance,
+    now,
     read_manifest,
     write_manifest,
 )
@@ -55,11 +54,18 @@ _NAME = "values"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes of a values file, not written yet."""
+    """The bytes of a file, not written yet."""
 
     header: bytes
     values: memoryview
     digest: str
+
+    @classmethod
+    def of(cls, header: bytes, values: memoryview | bytes = b"") -> "Content":
+        """Return the content of two pieces."""
+        digest = hashlib.sha256(header)
+        digest.update(values)
+        return cls(header, memoryview(values), digest.hexdigest())
 
     @property
     def record(self) -> FileRecord:
@@ -150,24 +156,43 @@ def adopt_case(folder: Path, files: ContentFiles) -> Manifest:
     return replace(manifest, files=kept)
 
 
-def pack_linked(case: Case, keep: Keep) -> tuple[Inputs, dict[str, Content]]:
-    """Return the inputs of a case, and by storage the contents to place.
+@dataclass(frozen=True, slots=True)
+class PackedCall:
+    """The inputs of a case: their description, its file, and the files of the stored values."""
+
+    inputs: Inputs
+    document: Content
+    values: Mapping[str, Content]
+
+    @property
+    def contents(self) -> Mapping[str, Content]:
+        """The files by their names in a case."""
+        names = _value_names(self.inputs)
+        stored = {name: self.values[key] for name, key in names.items() if key in self.values}
+        return {INPUTS: self.document, **stored}
+
+
+def pack_linked(case: Case, keep: Keep, like: PackedCall | None = None) -> PackedCall:
+    """Return the inputs of a case as files.
+
+    Args:
+        like: An earlier call: its description is reused if it is equal.
 
     Raises:
         CaseError: An input cannot be kept.
     """
     inputs, values = pack_inputs(case, keep=keep, measure=False, in_place=True)
-    return inputs, {key: content_of(value) for key, value in values.items()}
+    if like is not None and like.inputs == inputs:
+        document = like.document
+    else:
+        document = Content.of(scrub(write_document(inputs)).encode("utf-8", "backslashreplace"))
+    return PackedCall(inputs, document, {key: content_of(each) for key, each in values.items()})
 
 
 def write_linked(
-    case: Case,
-    folder: Path,
-    like: Manifest,
-    packed: tuple[Inputs, Mapping[str, Content]],
-    files: ContentFiles,
+    case: Case, folder: Path, like: Manifest, packed: PackedCall, files: ContentFiles
 ) -> frozenset[str]:
-    """Write a case, and return the digests of its values; its folder appears when it is complete.
+    """Write a case, and return the digests of its files; its folder appears when it is complete.
 
     Args:
         like: Of `adopt_case`, for a case of the same graph.
@@ -176,16 +201,13 @@ def write_linked(
         CaseError: The folder is occupied.
         StorageError: It cannot be written, or the file system has no hard links.
     """
-    inputs, contents = packed
+    contents = packed.contents
+    records = {**like.files, **{name: each.record for name, each in contents.items()}}
     with atomic_folder(folder) as partial:
-        linked = dict(like.files)
-        for name, key in _value_names(inputs).items():
-            if key in contents:
-                files.add(contents[key])
-                linked[name] = contents[key].record
-        for name, record in linked.items():
+        for content in contents.values():
+            files.add(content)
+        for name, record in records.items():
             files.place(record.sha256, partial / name)
-        write_text(partial / INPUTS, write_document(inputs))
         manifest = replace(
             like,
             name=case.name,
@@ -193,9 +215,9 @@ def write_linked(
             signature=case.signature,
             inputs="full",
             symbols=symbols_of(case) if case.dynamic else {},
-            synthetic=inputs.tensors.synthetic,
-            files={**linked, INPUTS: file_record(partial / INPUTS)},
-            provenance=make_provenance(),
+            synthetic=packed.inputs.tensors.synthetic,
+            files=records,
+            provenance=replace(like.provenance, created=now()),
         )
         write_manifest(manifest, partial, exact=True)  # its texts are of a scrubbed one
     used = frozenset(each.digest for each in contents.values())
@@ -217,9 +239,7 @@ def linked_arrays(folder: Path, manifest: Manifest, inputs: Inputs) -> dict[str,
 
 def _value_names(inputs: Inputs) -> dict[str, str]:
     """Return the storages by the names of their files."""
-    return {
-        f"{_NAME}/{number}.safetensors": key for number, key in enumerate(inputs.tensors.storages)
-    }
+    return {f"inputs.{number}{VALUES}": key for number, key in enumerate(inputs.tensors.storages)}
 
 
 def content_of(values: Tensor) -> Content:
@@ -232,9 +252,7 @@ def content_of(values: Tensor) -> Content:
     text = f'{{"{_NAME}":{entry}}}'.encode()
     text += b" " * (-len(text) % 8)
     header = len(text).to_bytes(8, "little") + text
-    digest = hashlib.sha256(header)
-    digest.update(data)
-    return Content(header, data, digest.hexdigest())
+    return Content.of(header, data)
 
 
 @cache

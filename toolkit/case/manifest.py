@@ -136,13 +136,18 @@ def select_recorded_variables(environ: Mapping[str, str] | None = None) -> dict[
 def make_provenance() -> Provenance:
     """Return the provenance of a case that is written now."""
     return Provenance(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         ctk=ctk_version(),
         torch=torch.__version__,
         python=platform.python_version(),
         platform=f"{sys.platform} {platform.machine()}",
         environment=select_recorded_variables(),
     )
+
+
+def now() -> str:
+    """Return the time as provenance records it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def ctk_version() -> str:

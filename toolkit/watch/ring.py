@@ -9,8 +9,8 @@ kill) is on disk as well. Each is a whole case with the values of all its inputs
 
 Costs per call: a digest of all values, about 0.5 s per gigabyte, and a write of the changed ones.
 In training these are all weights; in inference, and between the steps of an optimizer, the inputs.
-On a GPU the program waits until its values are on the host. Disk: at most `RING_NBYTES`, or the
-quota. For a call above it, the largest weights are left out and become synthetic.
+On a GPU the program waits until its values are on the host. Disk: at most `RING_NBYTES`, or half of
+the quota. Of a call above that, the largest weights are left out and become synthetic.
 
 A graph that holds state of its own (the step of an optimizer) is written whole at each call. The
 first error of the disk ends the ring with one log line; a graph whose inputs no case can hold is
@@ -38,7 +38,13 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import PARTIAL, make_folder, raise_storage_errors
 from ctk.toolkit.case.formats.tensors import Keep, keep_all
 from ctk.toolkit.case.inputs import named_inputs
-from ctk.toolkit.case.linked_case import ContentFiles, adopt_case, pack_linked, write_linked
+from ctk.toolkit.case.linked_case import (
+    ContentFiles,
+    PackedCall,
+    adopt_case,
+    pack_linked,
+    write_linked,
+)
 from ctk.toolkit.case.manifest import Manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.execution.private_copy import held_state
@@ -79,15 +85,22 @@ class Ring:
     files: ContentFiles = field(init=False)
     _kept: list[KeptCall] = field(default_factory=list[KeptCall])
     _manifests: dict[str, Manifest] = field(default_factory=dict[str, Manifest])
+    _packed: dict[str, PackedCall] = field(default_factory=dict[str, PackedCall])
     _refused: set[str] = field(default_factory=set[str])
     _cut: set[str] = field(default_factory=set[str])
     _ended: bool = False
+    _closed: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @classmethod
-    def open(cls, folder: Path, most: int, limit_nbytes: int | None) -> "Ring":
-        """Return an empty ring that is closed at the end of this process."""
-        ring, owner = cls(folder, most, limit_nbytes or RING_NBYTES), os.getpid()
+    def open(cls, folder: Path, most: int, quota_nbytes: int | None) -> "Ring":
+        """Return an empty ring that is closed at the end of this process.
+
+        Args:
+            quota_nbytes: Of the dump folder, of which the ring takes half.
+        """
+        limit_nbytes = RING_NBYTES if quota_nbytes is None else quota_nbytes // 2
+        ring, owner = cls(folder, most, limit_nbytes), os.getpid()
 
         def close() -> None:
             if os.getpid() == owner:
@@ -121,10 +134,12 @@ class Ring:
             return [call for call in reversed(self._kept) if call.graph == graph]
 
     def close(self, *, is_clean: bool) -> None:
-        """Remove the ring at a clean end; else log the newest call with the next command."""
+        """Remove the ring at a clean end; else log the newest call. A second call does nothing."""
         with self._lock:
-            newest, self._ended = (self._kept[-1] if self._kept else None), True
-            self._kept.clear()
+            if self._closed:
+                return
+            newest = self._kept[-1] if self._kept else None
+            self._closed = self._ended = True
         if is_clean:
             shutil.rmtree(self.folder, ignore_errors=True)
         elif newest is not None:
@@ -158,11 +173,11 @@ class Ring:
         if case.name not in self._manifests:
             self._manifests[case.name] = adopt_case(case_folder, self.files)
         like = self._manifests[case.name]
-        packed = pack_linked(named, self._choose(named))
-        missing = self.files.missing_nbytes(packed[1].values())
-        while self._kept and self._nbytes() + missing > self.limit_nbytes:
+        packed = pack_linked(named, self._choose(named), self._packed.get(case.name))
+        self._packed[case.name] = dataclasses.replace(packed, values={})
+        files = packed.contents.values()
+        while self._kept and self._nbytes() + self.files.missing_nbytes(files) > self.limit_nbytes:
             self._remove(self._kept[0])
-            missing = self.files.missing_nbytes(packed[1].values())
         digests = write_linked(named, folder, like, packed, self.files)
         return KeptCall(case.name, number, folder, digests)
 

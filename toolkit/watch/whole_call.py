@@ -66,7 +66,7 @@ from ctk.toolkit.end_to_end.answer import LATER_CALL, EndToEnd
 from ctk.toolkit.watch.compared_call import ComparedCall, compared_call, comparing, graphs_in_eager
 from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
-from ctk.toolkit.watch.watch_session import CallPart, Failure, WatchSession
+from ctk.toolkit.watch.watch_session import CallPart, Failure, WatchOptions, WatchSession
 
 logger = logging.getLogger("ctk")
 
@@ -110,7 +110,7 @@ class WatchedCalls:
             session.add_call("by_graph", "part of another compared call")
             return self.compiled(*args, **kwargs)
         if self.made >= options.calls:
-            session.add_call("skipped", f"after the first {options.calls} of a function (--calls)")
+            session.add_call("skipped", _describe_skipped(options))
             return self.compiled(*args, **kwargs)
         self.made += 1
         with comparing(ComparedCall(self.made, str(self))):
@@ -284,6 +284,14 @@ class WatchedCalls:
         owner = _root(self.function)
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
         return type(owner).__name__ if isinstance(owner, torch.nn.Module) else str(name)
+
+
+def _describe_skipped(options: WatchOptions) -> str:
+    every, when = options.check_every, options.check_when
+    others = [f"every {every}th of each graph (CTK_CHECK_EVERY)"] if every else []
+    others += [f"one that meets {when} (CTK_CHECK_WHEN)"] if when else []
+    also = f", except {' and '.join(others)}" if others else ""
+    return f"after the first {options.calls} of a function (--calls){also}"
 
 
 def _describe_excess(model: object) -> str:

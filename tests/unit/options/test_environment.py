@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.conditions import Condition, parse_conditions
 from ctk.compiler.options.environment import Environment, misspelt, parse_size, read_environment
 from ctk.toolkit.case.manifest import RECORDED, select_recorded_variables
 
@@ -27,6 +28,9 @@ def test_all_variables():
             "CTK_DISABLE": "fold, joint/cse,",
             "CTK_QUOTA": "1.5G",
             "CTK_SHARE": "1",
+            "CTK_CHECK_EVERY": "100",
+            "CTK_CHECK_WHEN": "nan, Loss >= 1e3",
+            "CTK_RING": "4",
         }
     )
     assert environment == Environment(
@@ -38,6 +42,9 @@ def test_all_variables():
         disable=("fold", "joint/cse"),
         quota_nbytes=3 << 29,
         share=True,
+        check_every=100,
+        check_when=(Condition("nan"), Condition("loss", 1000.0, or_equal=True)),
+        ring=4,
     )
     assert environment.wants_hooks
     assert environment.config_changes() == {
@@ -67,6 +74,15 @@ def test_an_empty_value_counts_as_unset():
         ("CTK_QUOTA", "lots", "such as 500M or 2G"),
         ("CTK_QUOTA", "0", "above zero"),
         ("CTK_QUOTA", "5X", "units K, M, G, T"),
+        ("CTK_CHECK_EVERY", "-3", "takes a count of calls from 0"),
+        ("CTK_CHECK_WHEN", "loss", "loss>NUMBER"),
+        ("CTK_CHECK_WHEN", "loss>", "loss>NUMBER"),
+        ("CTK_CHECK_WHEN", "loss>nan", "loss>NUMBER"),
+        ("CTK_CHECK_WHEN", "loss>1e999", "loss>NUMBER"),
+        ("CTK_CHECK_WHEN", "loss<3", "loss>NUMBER"),
+        ("CTK_CHECK_WHEN", "nan,,inf", "with commas between"),
+        ("CTK_CHECK_WHEN", "nan|inf", "with commas between"),
+        ("CTK_RING", "four", "takes a count of calls from 0"),
         ("CTK_SHARE", "yes", "takes 1 (the umask decides who may read) or 0"),
         ("CTK_DISABLE", ",", "takes pass names"),
     ],
@@ -105,3 +121,14 @@ def test_sizes(text: str, nbytes: int):
 def test_only_listed_variables_are_recorded():
     environ = dict.fromkeys(RECORDED, "1") | {"MY_TORCH_SECRET_TOKEN": "s", "CTK_SECRET": "s"}
     assert set(select_recorded_variables(environ)) == set(RECORDED)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "nan,inf", "loss>10", "loss>=0.001", "loss>-1"])
+def test_a_condition_is_printed_as_it_is_read(text: str):
+    assert ",".join(map(str, parse_conditions(text))) == text
+
+
+@pytest.mark.parametrize("name", ["CTK_CHECK_EVERY", "CTK_RING"])
+def test_late_calls_want_hooks(name: str):
+    assert read_environment({name: "3"}).wants_hooks
+    assert not read_environment({name: "0"}).wants_hooks
