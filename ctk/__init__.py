@@ -13,7 +13,7 @@ Debug a compile
     diff            compare two compiles of one program (each a `Side`), step by step
     minimize        find the smallest graph for which a predicate holds
     Case, load_case, save_case
-                    one failure, as a value and as a folder
+                    one failure, as a value and as a folder; `save_case(model, args)` in an except
 Debug a running program
     debug_compile   a Dynamo backend that watches another one
     install         watch every torch.compile from now on

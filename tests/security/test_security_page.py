@@ -95,6 +95,11 @@ HELD_BY = {
         "unit/artifacts/test_container.py::test_no_flipped_bit_is_accepted",
         "unit/artifacts/test_container.py::test_no_other_length_is_accepted",
     ],
+    "S52": [
+        "unit/watch/test_late_calls.py::test_how_the_process_ends_decides_about_the_ring",
+        "unit/watch/test_late_calls.py::test_older_calls_make_room_within_the_limit",
+        "unit/watch/test_late_calls.py::test_contradictions_are_refused",
+    ],
     "S50": [f"{TRUSTED}::test_a_harmless_case_is_judged_and_writes_below_out_only"],
     "S51": ["unit/case/trust/test_harmless.py::test_each_target_is_decided"],
     "S20": [f"{TRUSTED}::test_a_trusted_case_runs"],
