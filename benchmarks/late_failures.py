@@ -2,8 +2,8 @@
 
 Each pair of processes trains the same encoder with the backend `aot_eager`, in turn with and
 without a variable of late failures; both are watched (`ctk.install(check="output")`), so that the
-difference is that of the variable. Printed are the median seconds of a step, the ratio of each pair,
-and the number of failures that were reported, which must be 0.
+difference is that of the variable. Printed are the median seconds of a step, the ratio of each
+pair, and the number of failures that were reported, which must be 0.
 
     python -m benchmarks.late_failures [--pairs 3] [--steps 1000] [--width 64]
 """
@@ -80,6 +80,7 @@ def run_process(options: dict[str, object], steps: int, width: int) -> dict[str,
 
 
 def main() -> None:
+    """Print one line per setting."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1000)

@@ -10,7 +10,7 @@ In the `except` of a failing call:
 
 The call is captured as the importers do it: once in eager, under Dynamo, in the modes that are
 active. The exception that is being handled becomes the signature. Each captured graph is compiled
-and run, to find the one that raises it. State of the model, arguments and random generators are
+and run, until one raises it. State of the model, arguments and random generators are
 restored; Dynamo's caches are not, so the program compiles again afterwards.
 
 The arguments are as they are now. A call that failed in the middle may have changed them; the case

@@ -4,7 +4,7 @@
     a condition on the results  compared after it, on the inputs before it (CTK_CHECK_WHEN)
     each of the last calls      written to the ring before it (CTK_RING)
 
-A condition is *met anew* by a call that meets it after one that did not: a NaN that stays is
+A condition is *newly met* by a call that meets it if the call before did not: a NaN that stays is
 compared once. If the call agrees with eager, the failure is older: a wrong backward of the call
 before made the weights NaN. Then the calls of the ring are compared as well, the newest first.
 
@@ -78,7 +78,7 @@ class LateCalls:
         every = self.options.check_every
         return ComparedCall(number, name) if every and number % every == 0 else None
 
-    def met_anew(self, results: object) -> tuple[Condition, ...]:
+    def newly_met(self, results: object) -> tuple[Condition, ...]:
         """Return the conditions that the results meet, and those of the call before did not."""
         with outside_dispatch_modes(), torch.no_grad():
             met = frozenset(self._find_met(results))

@@ -169,13 +169,13 @@ class _Watch:
     def _conditional_call(
         self, compiled: Compiled, args: tuple[object, ...], call: ComparedCall
     ) -> object:
-        """Make a call; compare it with eager if its results meet a condition anew."""
+        """Make a call; compare it with eager if its results newly meet a condition."""
         late, watched = self._late, self._watched
         label = f"copying the inputs of {watched.case.name} (CTK_CHECK_WHEN)"
         before = compute_guarded(lambda: copy_before_call(watched.case, args), label)
         live = before or watched.case_with(args)
         result = self._call_and_report(compiled, args, live, watched, call.number)
-        met = compute_guarded(lambda: late.met_anew(result), f"reading the results of {call}")
+        met = compute_guarded(lambda: late.newly_met(result), f"reading the results of {call}")
         if before is None or met is None:
             late.conditions = ()  # logged once
         elif met:
@@ -228,7 +228,7 @@ class _Watch:
         before = watched.case_with(args) if state is None else state.case
         result = self._call_and_report(compiled, args, before, watched)
         if self._late.conditions:
-            compute_guarded(lambda: self._late.met_anew(result), f"reading the results of {call}")
+            compute_guarded(lambda: self._late.newly_met(result), f"reading the results of {call}")
         return result
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:

@@ -289,7 +289,7 @@ class WatchedCalls:
 def _describe_skipped(options: WatchOptions) -> str:
     every, when = options.check_every, options.check_when
     others = [f"every {every}th of each graph (CTK_CHECK_EVERY)"] if every else []
-    others += [f"one that meets {when} (CTK_CHECK_WHEN)"] if when else []
+    others += [f"calls that meet {when} (CTK_CHECK_WHEN)"] if when else []
     also = f", except {' and '.join(others)}" if others else ""
     return f"after the first {options.calls} of a function (--calls){also}"
 
