@@ -3,7 +3,7 @@
 The pass replaces `relu(x)` by `clamp(x, 0, 6)`, as for a network of `relu6`. It is right until an
 activation exceeds 6. In this program that takes about 1,000 steps:
 
-    CTK_CHECK_EVERY=100 CTK_RING=4 ctk run examples/late_failure.py
+    CTK_CHECK_EVERY=100 ctk run examples/late_failure.py
 """
 
 import torch
