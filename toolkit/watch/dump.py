@@ -41,8 +41,9 @@ from ctk.toolkit.case.formats.bounded_file import read_bounded
 from ctk.toolkit.case.formats.files import append_line, append_text, free_path, write_text
 from ctk.toolkit.case.formats.limits import EVENTS as MOST_EVENTS
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
-from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH
 from ctk.toolkit.case.formats.schema import decode, document, encode
+from ctk.toolkit.case.formats.scrub import scrub_line
 from ctk.toolkit.case.graphs.graph_lines import graph_diff, graph_lines
 from ctk.toolkit.compile_log.recorder import Event
 from ctk.toolkit.compile_log.trace.places import module_of
@@ -196,7 +197,7 @@ class DumpWriter:
     def _write_error(self, record: ErrorRecord) -> None:
         parts = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
         head = ", ".join(dict.fromkeys(str(part) for part in parts if part is not None))
-        message = one_line(first_line(record.error), REASON_LENGTH)
+        message = scrub_line(first_line(record.error), REASON_LENGTH)
         self._note(DumpedError(head, type(record.error).__name__, message))
         graph = "\n".join(graph_lines(record.graph)) if record.graph is not None else ""
         text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"

@@ -22,8 +22,9 @@ from ctk.compiler.torch_compat.dynamo.compiled_frames import (
 )
 from ctk.toolkit.case.formats.checked_types import Line
 from ctk.toolkit.case.formats.files import append_line
-from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH
 from ctk.toolkit.case.formats.schema import document, encode
+from ctk.toolkit.case.formats.scrub import scrub_line
 from ctk.toolkit.compile_log.trace.places import relative_place
 
 FRAMES = "frames.jsonl"
@@ -111,7 +112,7 @@ def _describe(frame: CompiledFrame) -> DumpedFrame:
         resumed=frame.resumed,
         seconds=round(frame.seconds, 6),
         operations=frame.operations,
-        breaks=tuple(one_line(text, REASON_LENGTH) for text in frame.breaks),
-        guard=one_line(frame.guard, REASON_LENGTH),
-        failure=one_line(frame.failure, REASON_LENGTH),
+        breaks=tuple(scrub_line(text, REASON_LENGTH) for text in frame.breaks),
+        guard=scrub_line(frame.guard, REASON_LENGTH),
+        failure=scrub_line(frame.failure, REASON_LENGTH),
     )

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import ctk
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
+from ctk.toolkit.case.formats.scrub import scrub, scrub_line
 from ctk.toolkit.watch import frame_log
 from ctk.toolkit.watch.dump_index import DumpIndex, read_dump_index
 from ctk.toolkit.watch.frame_log import FRAMES
@@ -128,3 +130,11 @@ def test_a_limit_of_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (path,) = tmp_path.glob(f"*/{FRAMES}")
     events = [json.loads(line)["event"] for line in path.read_text().splitlines()]
     assert events == ["graph", "frame", "graph", "graph"]
+
+
+def test_a_message_is_scrubbed_before_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second half of a cut path does not look like one of the home folder."""
+    monkeypatch.setenv("HOME", "/homes/mallory")
+    text = f"no file {'x' * 200}, /homes/mallory/{'y' * 138}"
+    assert "mallory" in scrub(one_line(text, REASON_LENGTH))
+    assert "mallory" not in scrub_line(text, REASON_LENGTH)

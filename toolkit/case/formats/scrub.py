@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ctk.compiler.posix import home_of_user
-from ctk.toolkit.case.formats.plain_text import words
+from ctk.toolkit.case.formats.plain_text import LINE_LENGTH, one_line, words
 
 MARK = "[secret]"
 
@@ -71,6 +71,11 @@ _SHAPES = re.compile(
 def scrub(text: str) -> str:
     """Return a text without secrets and home paths; idempotent."""
     return shorten_home(without_secrets(text))
+
+
+def scrub_line(text: str, limit: int = LINE_LENGTH) -> str:
+    """Return a text as one line without secrets; a cut one no longer has their forms."""
+    return one_line(scrub(text), limit)
 
 
 def without_secrets(text: str) -> str:

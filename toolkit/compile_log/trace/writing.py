@@ -14,8 +14,9 @@ from ctk.compiler.errors import count_of
 from ctk.compiler.observe import KernelRecord, RewriteRecord, first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import write_text
-from ctk.toolkit.case.formats.plain_text import many_lines, one_line
+from ctk.toolkit.case.formats.plain_text import many_lines
 from ctk.toolkit.case.formats.schema import encode
+from ctk.toolkit.case.formats.scrub import scrub_line
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.error_history import (
     ErrorChange,
@@ -227,8 +228,8 @@ class _Builder:
                 before=self.graphs.add(record.graph),
                 status="wrong" if is_fatal else "unknown",
                 node=record.node or "",
-                mismatch=one_line(text) if is_fatal else "",
-                reason="" if is_fatal else one_line(f"it raised {text}"),
+                mismatch=scrub_line(text) if is_fatal else "",
+                reason="" if is_fatal else scrub_line(f"it raised {text}"),
             )
 
     def _note_cuts(self) -> None:
@@ -259,9 +260,9 @@ def _with_finding(step: TraceStep, finding: Finding) -> TraceStep:
         step,
         status=finding.status,
         node=finding.node or "",
-        mismatch=one_line(f"{mismatch.kind}: {mismatch.detail}") if mismatch else "",
+        mismatch=scrub_line(f"{mismatch.kind}: {mismatch.detail}") if mismatch else "",
         compared=finding.compared,
-        reason=one_line(finding.reason),
+        reason=scrub_line(finding.reason),
     )
 
 
