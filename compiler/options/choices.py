@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 OnFailure = Literal["raise", "fallback", "warn"]
+OnWatchedFailure = Literal["raise", "fallback", "warn", "record"]
+"""`record`: the program runs as without ctk, and the failure is only recorded."""
 PassSlot = Literal[
     "before_pre_grad",
     "before_joint",

@@ -30,8 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat.inductor.launches import is_launched_by_inductor
-from ctk.toolkit.case.manifest import MANIFEST
+from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch.child_start import BOOK, note
 from ctk.toolkit.watch.watch_session import CallCounts, Failure, Missing, WatchOptions
@@ -97,7 +98,7 @@ def read_children(folder: Path) -> Children:
     theirs = [entry for entry in entries if entry.get("pid") != os.getpid()]
     graphs = [entry for entry in theirs if "graph" in entry]
     failures = tuple(
-        Failure(graph, Path(case), summary, (Path(case) / MANIFEST).is_file(), advice)
+        _read_failure(graph, Path(case), summary, advice)
         for entry in theirs
         if "failure" in entry
         for graph, case, summary, advice in [map(str, entry["failure"])]
@@ -112,6 +113,14 @@ def read_children(folder: Path) -> Children:
     for part, why, number in (entry["call"] for entry in theirs if "call" in entry):
         calls.add_calls(part, why, number)
     return Children(len(graphs), processes, failures, unwatched, missing, checked, calls)
+
+
+def _read_failure(graph: str, case: Path, summary: str, advice: str) -> Failure:
+    try:
+        signature = read_manifest(case).signature
+    except CaseError:  # it was not saved
+        return Failure(graph, case, summary, is_saved=False, advice=advice)
+    return Failure(graph, case, summary, advice=advice, signature=signature)
 
 
 def watch_here(folder: str) -> None:

@@ -34,6 +34,7 @@ from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import BackendTarget
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.watch_session import (
+    InstallKeywords,
     WatchKeywords,
     WatchOptions,
     WatchSession,
@@ -69,8 +70,8 @@ def debug_compile(
             `dump`: folder for the dumps (`CTK_DUMP`, default `ctk_dumps`).
             `check`: compare the first call of each graph with eager: `off`, `output`, or `pass`
             for every pass as well (`CTK_CHECK`, default `off`).
-            `on_failure`: the effect of a failure on the program: `raise`, `fallback` to eager, or
-            `warn` (`CTK_ON_FAILURE`, default `raise`).
+            `on_failure`: the effect of a failure on the program: `raise`, `fallback` to eager,
+            `warn`, or `record`: none (`CTK_ON_FAILURE`, default `raise`).
             `inputs`: how a case saves inputs and weights: `recipe`, `full`, `none`, or `failing`:
             the values of a failing call if its recipe does not show the failure (`CTK_INPUTS`,
             default `recipe`).
@@ -114,11 +115,13 @@ def _name_of(backend: object) -> str:
 
 
 @missing_names_refused()
-def install(**options: Unpack[WatchKeywords]) -> "Installed":
+def install(**options: Unpack[InstallKeywords]) -> "Installed":
     """Watch every `torch.compile` of this process that starts from now on, for any backend.
 
-    The options are those of `debug_compile`. Calling it again with the same options returns the
-    same handle. In a child of a watched script (`ctk run`), its options replace those of the run.
+    The options are those of `debug_compile`, and `target`: a target spec that compiles in place of
+    every backend that has a name, without the options for that backend. Calling it again with the
+    same options returns the same handle. In a child of a watched script (`ctk run`), its options
+    replace those of the run.
 
     Raises:
         ConfigError: An option is not allowed, or the hooks are installed with other options.
@@ -126,7 +129,7 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
         MissingTorchName: The installed torch lacks a hook.
     """
     warn_if_untested()
-    check_keywords("install", options)
+    check_keywords("install", options, "target")
     wanted = watch_options(**options)
     present, book = dynamo.backend_lookup_owner(), ""
     if isinstance(present, Installed) and present.inherited:
@@ -199,12 +202,21 @@ class Installed(Closeable):
 
     def watch_backend(self, backend: Any) -> DynamoBackend:
         """Return the watching backend for a backend of the program, one for equal ones."""
-        if is_in_copy() or _session_that_watches(backend) is not None:
+        scope = self.session.scope
+        if scope.is_off or _session_that_watches(backend) is not None:
+            return backend
+        name, function, keywords = dynamo.unwrap_backend(backend)
+        target = scope.target or self.session.options.target
+        if target and name is not None:
+            return WatchedBackend(self.session, resolve_target(target), scope.config)
+        if is_in_copy():
             return backend
         known = self._wrappers.find(backend)
-        if known is not None:
+        if known is not None and not scope.config:
             return known
-        watched = WatchedBackend(self.session, *_resolve(*dynamo.unwrap_backend(backend)))
+        watched = WatchedBackend(self.session, *_resolve(name, function, keywords))
+        if scope.config:
+            return dataclasses.replace(watched, config={**watched.config, **scope.config})
         return self._wrappers.keep(backend, watched)
 
 
@@ -249,6 +261,7 @@ class WatchedBackend:
     def __reduce__(self) -> tuple[object, ...]:
         options = dataclasses.asdict(self.session.options)
         options["quota"] = options.pop("quota_nbytes")
+        del options["target"]
         return _load_backend, (self.named, dict(self.config), options)
 
 

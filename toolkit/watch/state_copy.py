@@ -37,7 +37,7 @@ class StateCopy:
 
 def copy_state(options: WatchOptions, case: Case, args: tuple[object, ...]) -> StateCopy | None:
     """Return a copy of the state of a first call; None if not needed or not possible."""
-    if options.check == "off" and options.on_failure == "raise":
+    if options.check == "off" and options.leaves_errors:
         return None
     label = f"cloning the inputs of {case.name} (no check, no fallback)"
     return compute_guarded(lambda: _make_copy(case, args), label)

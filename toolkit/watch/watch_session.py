@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict, TypeVar, Unpack, get_args
@@ -14,9 +14,10 @@ from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 import torch
 
 from ctk.compiler.errors import ConfigError, any_of, nearest, not_taken
-from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
+from ctk.compiler.options.choices import Check, OnWatchedFailure, WatchedInputs
 from ctk.compiler.options.conditions import Condition, parse_conditions
 from ctk.compiler.options.environment import environment_dump, parse_size, read_environment
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.processes.link import own_link
 from ctk.toolkit.watch.child_start import note
@@ -51,17 +52,44 @@ class WatchOptions:
         check_every: Of the later calls of each graph every N-th is compared; 0: none.
         check_when: The conditions on results after which a later call is compared, as text.
         ring: Number of last calls of each graph that are kept on disk; 0: none.
+        target: The target spec that compiles in place of every backend that has a name; empty: the
+            program's own backends compile.
     """
 
     dump: Path = DEFAULT_FOLDER
     check: Check = "off"
-    on_failure: OnFailure = "raise"
+    on_failure: OnWatchedFailure = "raise"
     inputs: WatchedInputs = "recipe"
     quota_nbytes: int | None = None
     calls: int = 1
     check_every: int = 0
     check_when: str = ""
     ring: int = 0
+    target: str = ""
+
+    @property
+    def leaves_errors(self) -> bool:
+        """Whether the program gets an exception of the compiler as without ctk."""
+        return self.on_failure in ("raise", "record")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of the program, a test: the first calls of each function in it are compared.
+
+    Attributes:
+        target: Replaces `WatchOptions.target` in it; empty: does not.
+        config: Added to the options of each compile in it.
+        is_off: Whether it is not watched.
+    """
+
+    name: str = ""
+    target: str = ""
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    is_off: bool = False
+
+
+NO_SCOPE = Scope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +98,7 @@ class Failure:
 
     Attributes:
         advice: The step before a command can compile the case; empty if there is none.
+        signature: None if only the process that saw it has one, a child without a case.
     """
 
     graph: str
@@ -77,6 +106,7 @@ class Failure:
     summary: str
     is_saved: bool = True
     advice: str = ""
+    signature: Signature | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +168,7 @@ class WatchSession:
         unchecked: Why a call of a graph was not, by its name.
         calls: The calls of compiled callables.
         book: Folder of the run whose book gets each of these (children.py), if any.
+        scope: The part of the program that runs now.
     """
 
     options: WatchOptions
@@ -148,6 +179,7 @@ class WatchSession:
     unchecked: dict[str, str] = field(default_factory=dict[str, str])
     calls: CallCounts = field(default_factory=CallCounts)
     book: str = ""
+    scope: Scope = NO_SCOPE
     _folder: Path | None = None
     _ring: Ring | None = None
     _pid: int = 0
@@ -254,13 +286,19 @@ class WatchKeywords(TypedDict, total=False):
 
     dump: str | Path | None
     check: Check | None
-    on_failure: OnFailure | None
+    on_failure: OnWatchedFailure | None
     inputs: WatchedInputs | None
     quota: int | str | None
     calls: int | None
     check_every: int | None
     check_when: str | None
     ring: int | None
+
+
+class InstallKeywords(WatchKeywords, total=False):
+    """The options of `install`."""
+
+    target: str | None
 
 
 def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
@@ -278,7 +316,7 @@ def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
             )
 
 
-def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
+def watch_options(**given: Unpack[InstallKeywords]) -> WatchOptions:
     """Return the options of the hooks: an argument wins over its variable, that over the default.
 
     Raises:
@@ -295,13 +333,14 @@ def watch_options(**given: Unpack[WatchKeywords]) -> WatchOptions:
     options = WatchOptions(
         dump=dump_folder(given.get("dump")).absolute(),
         check=_check_choice("check", check, Check),
-        on_failure=_check_choice("on_failure", on_failure, OnFailure),
+        on_failure=_check_choice("on_failure", on_failure, OnWatchedFailure),
         inputs=_check_choice("inputs", inputs, WatchedInputs),
         quota_nbytes=_parse_quota(given.get("quota")) or environment.quota_nbytes,
         calls=_check_count("calls", given.get("calls"), 1),
         check_every=every,
         check_when=when,
         ring=ring,
+        target=given.get("target") or "",
     )
     _refuse_contradictions(options)
     return options

@@ -145,7 +145,9 @@ class WatchedCase:
         text = describe_failure(self.case, self.folder, self.kept, details, advice=advice)
         if is_new:
             summary = f"{signature}{f'; {self.call}' if self.call else ''}"
-            failure = Failure(self.case.name, self.folder, summary, self._can_save, advice)
+            failure = Failure(
+                self.case.name, self.folder, summary, self._can_save, advice, signature
+            )
             if not self._can_save:
                 text = f"{text.splitlines()[0]}\n  it could not be saved in {self.folder}"
             self.session.add_failure(failure)

@@ -7,6 +7,7 @@ is marked, and `on_failure` is applied:
 * `raise`: the exception, or a `MiscompileError` for wrong values.
 * `fallback`: one log line, and from then on the captured graph in eager.
 * `warn`: a Python warning; eager after an exception, the compiled result for wrong values.
+* `record`: none; the exception, or the compiled result, as without ctk.
 
 A failing call may have written half of its results into its inputs and into the state of the graph,
 and may have drawn random numbers. For the first call this is undone before eager takes over
@@ -35,7 +36,7 @@ from ctk.compiler.errors import (
 )
 from ctk.compiler.installed_torch import missing_names_refused
 from ctk.compiler.observe import ErrorRecord, first_line
-from ctk.compiler.options.choices import OnFailure
+from ctk.compiler.options.choices import OnWatchedFailure
 from ctk.compiler.options.conditions import Condition
 from ctk.compiler.torch_compat.aot.autograd import (
     is_from_saved_tensor_hook,
@@ -130,7 +131,7 @@ class _Watch:
         except Exception as error:
             if not isinstance(error, MissingTorchName):  # that is not a failure of the target
                 self._watched.fail(error_signature(Outcome(None, error, "compile")), error=error)
-            if self._options.on_failure == "raise":
+            if self._options.leaves_errors:
                 raise
             report_fallback(
                 self._options.on_failure, self._watched.case, error, while_="while compiling"
@@ -276,7 +277,7 @@ class _Watch:
         try:
             return self._call_and_report(compiled, args, before, watched)
         except Exception as error:
-            if on_failure == "raise" or state is None or not state.restore():
+            if self._options.leaves_errors or state is None or not state.restore():
                 raise
             self._state = "eager"
             report_fallback(on_failure, watched.case, error, while_="in its first call")
@@ -377,7 +378,7 @@ class _Watch:
 
 
 def report_fallback(
-    on_failure: OnFailure, case: Case, error: BaseException, *, while_: str
+    on_failure: OnWatchedFailure, case: Case, error: BaseException, *, while_: str
 ) -> None:
     """Warn, or log, that eager takes over after an exception."""
     text = (
@@ -391,7 +392,7 @@ def report_fallback(
 
 
 def apply_on_failure(
-    on_failure: OnFailure, case: Case, announced: str, error: BaseException | None
+    on_failure: OnWatchedFailure, case: Case, announced: str, error: BaseException | None
 ) -> bool:
     """Apply `on_failure` to a failed check; return whether eager takes over.
 
@@ -405,6 +406,8 @@ def apply_on_failure(
     match on_failure:
         case "raise":
             raise error or MiscompileError(announced)
+        case "record":
+            return False
         case "fallback":
             logger.warning("ctk: %s runs in eager from now on", case.name)
             return True

@@ -66,7 +66,14 @@ from ctk.toolkit.end_to_end.answer import LATER_CALL, EndToEnd
 from ctk.toolkit.watch.compared_call import ComparedCall, compared_call, comparing, graphs_in_eager
 from ctk.toolkit.watch.dump import compute_guarded, run_guarded
 from ctk.toolkit.watch.process_fork import Keeper, find_obstacle
-from ctk.toolkit.watch.watch_session import CallPart, Failure, WatchOptions, WatchSession
+from ctk.toolkit.watch.watch_session import (
+    NO_SCOPE,
+    CallPart,
+    Failure,
+    Scope,
+    WatchOptions,
+    WatchSession,
+)
 
 logger = logging.getLogger("ctk")
 
@@ -92,7 +99,12 @@ def is_in_copy() -> bool:
 
 @dataclass(slots=True, eq=False)
 class WatchedCalls:
-    """The calls of one compiled callable."""
+    """The calls of one compiled callable.
+
+    Attributes:
+        made: Number of its calls so far, without those inside of another compared call.
+        compared: Number of those that were compared, in this scope of the session.
+    """
 
     session: WatchSession
     target: str
@@ -100,19 +112,25 @@ class WatchedCalls:
     compiled: Callable[..., Any]
     dynamic: bool | None = None
     made: int = 0
+    compared: int = 0
+    scope: Scope = NO_SCOPE
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Make the program's call; compare it if it is one of the first."""
         options, session = self.session.options, self.session
-        if options.check == "off" or torch.compiler.is_compiling() or is_in_copy():
+        is_watched = options.check != "off" and not session.scope.is_off and not is_in_copy()
+        if not is_watched or torch.compiler.is_compiling():
             return self.compiled(*args, **kwargs)
         if compared_call() is not None:
             session.add_call("by_graph", "part of another compared call")
             return self.compiled(*args, **kwargs)
-        if self.made >= options.calls:
+        self.made += 1
+        if self.scope is not session.scope:
+            self.scope, self.compared = session.scope, 0
+        if self.compared >= options.calls:
             session.add_call("skipped", _describe_skipped(options))
             return self.compiled(*args, **kwargs)
-        self.made += 1
+        self.compared += 1
         with comparing(ComparedCall(self.made, str(self))):
             if why := self._find_obstacle():
                 session.add_call("by_graph", why)
@@ -245,7 +263,9 @@ class WatchedCalls:
         path = self.session.folder / f"call_{len(self.session.failures)}.json"
         text = json.dumps(encode(answer), indent=2) + "\n"
         run_guarded(lambda: write_text(path, text), f"saving {path}")
-        self.session.add_failure(Failure(name, path, summary, is_saved=False))
+        signature = answer.judgement.signature
+        failure = Failure(name, path, summary, is_saved=False, signature=signature)
+        self.session.add_failure(failure)
         announced = f"ctk: {name} fails with target {self.target}: {summary}\n  saved in {path}"
         logger.warning("%s", announced)
         if self.session.options.on_failure == "raise" and not has_raised:
@@ -271,6 +291,7 @@ class WatchedCalls:
         elif way in ("dynamo", "fresh"):
             torch.compiler.reset()
         if way == "dynamo":
+            self.session.scope = replace(self.session.scope, is_off=True)  # of this fork
             call = torch.compile(self.function, backend="eager", dynamic=self.dynamic)
         fresh: list[str] = []
         with around, varied(variation, fresh):
