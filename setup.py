@@ -12,6 +12,7 @@ TOPS = ("compiler", "toolkit", "repro_templates")
 INNER = find_packages(include=[name for top in TOPS for name in (top, f"{top}.*")])
 
 setup(
+    py_modules=["ctk_pytest"],
     packages=["ctk", PAGES, *(f"ctk.{name}" for name in INNER)],
     package_dir={PAGES: "docs/errors", **{f"ctk.{top}": top for top in TOPS}},
     package_data={PAGES: ["*.md"]},

@@ -3,6 +3,7 @@
 import difflib
 import itertools
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -123,6 +124,19 @@ class EagerError(ProgramError):
 
 class MiscompileError(CtkError):
     """A compiled graph gives other values than eager; raised by the debug hooks when checking."""
+
+
+class WrongCompile(CtkError, AssertionError):
+    """A function compiles wrongly: fails a test, by `ctk.assert_compiles` or the pytest plugin.
+
+    Attributes:
+        folder: Its case; None if it could not be saved.
+        command: The command that shows more; empty if there is none.
+    """
+
+    def __init__(self, message: str, *, folder: Path | None = None, command: str = "") -> None:
+        super().__init__(f"{message}\n  next: {command}" if command else message)
+        self.folder, self.command = folder, command
 
 
 class PrecisionRefused(CtkError):

@@ -43,6 +43,7 @@ from ctk.toolkit.operations.minimize import minimize as minimize
 from ctk.toolkit.operations.report.diagnosis import Diagnosis as Diagnosis
 from ctk.toolkit.operations.repro import repro as repro
 from ctk.toolkit.operations.save_case import save_case as save_case
+from ctk.toolkit.testing.assertion import assert_compiles as assert_compiles
 from ctk.toolkit.verify_rules.verify import verify_rules as verify_rules
 from ctk.toolkit.watch.hooks import debug_compile as debug_compile
 from ctk.toolkit.watch.hooks import install as install

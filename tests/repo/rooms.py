@@ -178,6 +178,7 @@ ROOMS = (
         "toolkit/ci",
         "Continuous integration: outcomes of tests, reports for CI systems, and baselines.",
     ),
+    Room("toolkit/testing", "Tests of users: the pytest plugin, and `assert_compiles`."),
     Room(
         "ctk/__init__.py",
         "The public interface: every name that users import, loaded on first use.",

@@ -124,7 +124,8 @@ class TestRun:
         """Run pytest on a selection, without its output."""
         pytest = _pytest()
         undo = dynamo.wrap_backend_lookup(self.record_backend, self)
-        arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
+        arguments = [name, "-q", "-o", "addopts=", "-o", "ctk=off"]
+        arguments += ["-p", "no:cacheprovider", *options]
         self._before = inductor.option_values()
         try:
             with _restore_process_state(), _drop_output():

@@ -6,6 +6,7 @@ never compiles is not affected.
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -13,7 +14,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 BOOK = "book.jsonl"
@@ -44,14 +45,15 @@ def call_hook(folder: str) -> None:
     with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, HOOK)) as file:  # noqa: PTH118, PTH123  # keeps the start of every child cheap
         place = file.read()
     module, _, name = place.partition(":")
-    getattr(importlib.import_module(module), name)(folder)
+    with contextlib.suppress(ImportError, OSError):  # ctk is not installed, or the run has ended
+        getattr(importlib.import_module(module), name)(folder)
 
 
 class WatchWhenNeeded(importlib.abc.MetaPathFinder):
-    """Installs the watch right after `torch._dynamo` was imported."""
+    """Starts the watch right after `torch._dynamo` was imported."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, start: Callable[[], None]) -> None:
+        self._start = start
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -61,14 +63,11 @@ class WatchWhenNeeded(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(DYNAMO, path)
         if spec is None or spec.loader is None:
             return spec
-        original, folder = spec.loader.exec_module, self._folder
+        original, start = spec.loader.exec_module, self._start
 
         def exec_module(module: ModuleType) -> None:
             original(module)
-            with contextlib.suppress(
-                ImportError, OSError
-            ):  # ctk is not installed, or the run has ended
-                call_hook(folder)
+            start()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one object
         return spec
@@ -88,5 +87,5 @@ if __name__ == "sitecustomize":
     _folder = os.path.dirname(__file__)  # noqa: PTH120  # keeps the start of every child cheap
     if not any("compile_worker" in word for word in sys.orig_argv):  # Inductor's own processes
         note(_folder, {"started": sys.orig_argv[1:], "parent": os.getppid()})
-        sys.meta_path.insert(0, WatchWhenNeeded(_folder))
+        sys.meta_path.insert(0, WatchWhenNeeded(functools.partial(call_hook, _folder)))
     run_hidden_sitecustomize(_folder)

@@ -117,10 +117,10 @@ def read_children(folder: Path) -> Children:
 
 def _read_failure(graph: str, case: Path, summary: str, advice: str) -> Failure:
     try:
-        signature = read_manifest(case).signature
+        manifest = read_manifest(case)
     except CaseError:  # it was not saved
         return Failure(graph, case, summary, is_saved=False, advice=advice)
-    return Failure(graph, case, summary, advice=advice, signature=signature)
+    return Failure(graph, case, summary, True, advice, manifest.signature, manifest.target)
 
 
 def watch_here(folder: str) -> None:

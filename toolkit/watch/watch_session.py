@@ -99,6 +99,8 @@ class Failure:
     Attributes:
         advice: The step before a command can compile the case; empty if there is none.
         signature: None if only the process that saw it has one, a child without a case.
+        target: The target that compiled; empty if only that process knows it.
+        place: `FILE:LINE` of the first wrong result in the program; empty if unknown.
     """
 
     graph: str
@@ -107,6 +109,8 @@ class Failure:
     is_saved: bool = True
     advice: str = ""
     signature: Signature | None = None
+    target: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ class WatchSession:
         calls: The calls of compiled callables.
         book: Folder of the run whose book gets each of these (children.py), if any.
         scope: The part of the program that runs now.
+        target: The target of the last graph or call that was watched.
     """
 
     options: WatchOptions
@@ -180,6 +185,7 @@ class WatchSession:
     calls: CallCounts = field(default_factory=CallCounts)
     book: str = ""
     scope: Scope = NO_SCOPE
+    target: str = ""
     _folder: Path | None = None
     _ring: Ring | None = None
     _pid: int = 0
@@ -217,9 +223,10 @@ class WatchSession:
             self.missing.append(missing)
         self._note("missing", [missing.graph, missing.part, missing.why])
 
-    def next_graph(self) -> str:
+    def next_graph(self, target: str) -> str:
         """Return the name of the next graph: `graph0`, `graph1`, …"""
         with self._lock:
+            self.target = target
             number, self.graphs = self.graphs, self.graphs + 1
         self._note("graph", f"graph{number}")
         return f"graph{number}"
@@ -374,6 +381,7 @@ def new_folder(root: Path) -> Path:
     """Create and mark a folder of this process, rank and run: `train_rank1_4711_0`."""
     make_folder(root)
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python")
+    script = script.parent if script.stem == "__main__" else script
     rank = _rank()
     parts = [file_stem(script.stem or "python"), rank and f"rank{rank}", str(os.getpid())]
     stem = "_".join(part for part in parts if part)

@@ -79,7 +79,7 @@ class WatchedCase:
             target=subject.target.name,
             config=subject.saved_config,
             modes=current_modes(),
-            name=session.next_graph(),
+            name=session.next_graph(subject.target.name),
             sources=subject.sources,
             dynamic=describe_dynamic(graph),
             roles=roles_of(gm, example_inputs),
@@ -146,7 +146,13 @@ class WatchedCase:
         if is_new:
             summary = f"{signature}{f'; {self.call}' if self.call else ''}"
             failure = Failure(
-                self.case.name, self.folder, summary, self._can_save, advice, signature
+                self.case.name,
+                self.folder,
+                summary,
+                self._can_save,
+                advice,
+                signature,
+                self.case.target,
             )
             if not self._can_save:
                 text = f"{text.splitlines()[0]}\n  it could not be saved in {self.folder}"

@@ -102,8 +102,8 @@ class WatchedCalls:
     """The calls of one compiled callable.
 
     Attributes:
-        made: Number of its calls so far, without those inside of another compared call.
-        compared: Number of those that were compared, in this scope of the session.
+        made: Number of its calls so far; calls inside of another compared call do not count.
+        compared: Number of compared calls in this scope of the session.
     """
 
     session: WatchSession
@@ -124,7 +124,7 @@ class WatchedCalls:
         if compared_call() is not None:
             session.add_call("by_graph", "part of another compared call")
             return self.compiled(*args, **kwargs)
-        self.made += 1
+        self.made, session.target = self.made + 1, self.target
         if self.scope is not session.scope:
             self.scope, self.compared = session.scope, 0
         if self.compared >= options.calls:
@@ -264,7 +264,7 @@ class WatchedCalls:
         text = json.dumps(encode(answer), indent=2) + "\n"
         run_guarded(lambda: write_text(path, text), f"saving {path}")
         signature = answer.judgement.signature
-        failure = Failure(name, path, summary, is_saved=False, signature=signature)
+        failure = Failure(name, path, summary, False, "", signature, self.target)
         self.session.add_failure(failure)
         announced = f"ctk: {name} fails with target {self.target}: {summary}\n  saved in {path}"
         logger.warning("%s", announced)

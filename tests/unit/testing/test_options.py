@@ -1,0 +1,182 @@
+"""Options, ini keys and marks of the plugin; and the ways in which a run of pytest ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctk.toolkit.ci.collect import collect_outcomes
+from ctk.toolkit.ci.outcome import Outcome
+from ctk.toolkit.operations.report.as_json import read_json
+from tests.helpers.project import ROOT
+from tests.helpers.suites import run_suite
+
+TWO = """
+def test_first(): run(wrong, 3)
+def test_second(): run(wrong, 4)
+"""
+
+LIGHT = """
+import sys
+def test_nothing(): assert not {"torch", "ctk.toolkit.watch.hooks"} & {*sys.modules}
+"""
+
+TARGETS = """
+from torch._dynamo.testing import CompileCounter
+
+def test_named(): run("eager", 3)
+def test_default(): torch.compile(f)(torch.ones(4))
+@pytest.mark.ctk(target="eager")
+def test_marked(): run("aot_eager", 5)
+def test_own_backend():
+    counter = CompileCounter()
+    run(counter, 6)
+    assert counter.frame_count == 1
+"""
+
+BROKEN = """
+def negate_relu(gm):
+    for node in list(gm.graph.nodes):
+        if node.target is torch.ops.aten.relu.default:
+            with gm.graph.inserting_after(node):
+                wrong = gm.graph.call_function(torch.ops.aten.neg.default, (node,))
+            node.replace_all_uses_with(wrong, delete_user_cb=lambda user: user is not wrong)
+
+CONFIG = {"custom_passes": {"joint": [f"{__file__}:negate_relu"]}}
+
+@pytest.mark.ctk(config=CONFIG)
+def test_pass(): torch.compile(lambda x: (x + 1).sin().relu(), backend="ctk")(torch.ones(4))
+def test_without(): torch.compile(lambda x: x.cos().relu(), backend="ctk")(torch.ones(4))
+"""
+
+ENDS = """
+def test_before(): run(wrong, 3)
+def test_crash(): run(crashes, 4)
+def test_after(): run(wrong, 5)
+"""
+
+HANG = """
+def test_hang(): run(hangs, 4)
+def test_after(): run(right, 5)
+"""
+
+
+def outcomes(out: Path) -> dict[str, Outcome]:
+    return {each.test.rpartition("::")[2]: each for each in collect_outcomes(out).outcomes}
+
+
+def test_a_suite_that_never_compiles_imports_nothing(tmp_path: Path):
+    (tmp_path / "test_light.py").write_text(LIGHT)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "ctk_pytest", "test_light.py"]
+    environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    for mode in ([], ["--ctk=check"]):
+        done = subprocess.run(
+            [*words, *mode], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "ctk_dumps").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--ctk=chek"], "--ctk takes off, dump or check, not 'chek'; did you mean 'check'?"),
+        (["--ctk=check", "--ctk-seconds=soon"], "--ctk-seconds takes a number from 1, not 'soon'"),
+        (["--ctk=check", "--ctk-target=inductr"], "did you mean 'inductor'?"),
+    ],
+)
+def test_a_bad_option_is_refused_in_a_sentence(tmp_path: Path, options: list[str], sentence: str):
+    run = run_suite(tmp_path, TWO, *options)
+    assert run.code == pytest.ExitCode.USAGE_ERROR, run.output
+    assert sentence in run.output and "Traceback" not in run.output
+
+
+def test_a_bad_mark_is_refused_in_a_sentence(tmp_path: Path):
+    run = run_suite(tmp_path, "@pytest.mark.ctk(tarket='eager')\ndef test_it(): run(right)")
+    assert "takes the keywords off, target, config or known, not tarket" in run.output
+    assert run.code == pytest.ExitCode.USAGE_ERROR
+
+
+def test_off_only_marks_and_fixture_are_there(tmp_path: Path):
+    suite = f"@pytest.mark.ctk(target='eager'){TWO}\ndef test_fixture(ctk_check): pass"
+    run = run_suite(tmp_path, suite, "--ctk=off")
+    assert run.code == 0 and not run.out.exists(), run.output
+
+
+def test_an_ini_file_turns_it_on(tmp_path: Path):
+    ini = ["-o", "ctk=check", "-o", "ctk_out=elsewhere", "--ctk-calls=1"]
+    run = run_suite(tmp_path, TWO, *ini, out="")
+    assert run.blamed == {"test_first", "test_second"} and (tmp_path / "elsewhere").is_dir()
+
+
+def test_dump_keeps_each_case_and_judges_nothing(tmp_path: Path):
+    run = run_suite(tmp_path, TWO, "--ctk=dump")
+    assert run.code == 0 and len([*run.out.rglob("manifest.json")]) == 2
+    assert not outcomes(run.out)
+
+
+def test_it_stops_after_the_first_failure(tmp_path: Path):
+    run = run_suite(tmp_path, TWO, "-x")
+    assert set(run.results) == {"test_first"} and run.blamed == {"test_first"}
+
+
+def test_collecting_compiles_nothing(tmp_path: Path):
+    run = run_suite(tmp_path, TWO, "--ctk=check", "--collect-only")
+    assert run.code == 0 and "test_second" in run.output and not run.out.exists()
+
+
+def test_an_import_that_compiles_wrongly_fails_its_file(tmp_path: Path):
+    run = run_suite(tmp_path, f"run(wrong)\n{TWO}")
+    assert run.code == pytest.ExitCode.INTERRUPTED and "ctk diagnose" in run.output, run.output
+
+
+def test_a_target_replaces_each_backend_with_a_name(tmp_path: Path):
+    run = run_suite(tmp_path, TARGETS, "--ctk=check", "--ctk-target=backends:wrong")
+    assert run.blamed == {"test_named", "test_default"}, run.output
+    assert all(each.outcome == "passed" for name, each in run.results.items() if "_n" not in name
+               and name != "test_default")  # fmt: skip
+
+
+def test_a_diagnosis_names_the_culprit(tmp_path: Path):
+    run = run_suite(tmp_path, BROKEN, "--ctk=check", "--ctk-diagnose", "--ctk-seconds=120")
+    assert run.blamed == {"test_pass"}, run.output
+    found = run.results["test_pass"].properties
+    assert found["ctk_culprit"] == "joint/negate_relu"
+    assert read_json(Path(found["ctk_folder"])).confirmed
+    assert "because of joint/negate_relu (confirmed)" in run.output
+    outcome = outcomes(run.out)["test_pass"]
+    assert outcome.confirmed and outcome.identity.startswith("ctk: accuracy: joint/negate_relu: ")
+    assert outcome.command.startswith("python ") and outcome.command in run.output
+
+
+def test_a_crash_leaves_the_outcome_of_the_test(tmp_path: Path):
+    run = run_suite(tmp_path, ENDS)
+    assert run.code < 0
+    found = outcomes(run.out)
+    assert found["test_before"].fails and "test_after" not in found
+    crash = found["test_crash"]
+    assert crash.fails and "the process ends while compiling it" in crash.headline
+    assert crash.command.startswith("ctk diagnose ") and "--isolate" in crash.command
+    assert Path(crash.folder or "", "manifest.json").is_file()
+
+
+def test_a_worker_that_crashes_names_its_compile(tmp_path: Path):
+    pytest.importorskip("xdist")
+    run = run_suite(tmp_path, ENDS, "-p", "xdist", "-n", "2")
+    assert "worker 'gw" in run.output and "the process ends while compiling it" in run.output
+    assert {"test_before", "test_after"} <= run.blamed
+
+
+def test_a_time_limit_names_the_compile(tmp_path: Path):
+    pytest.importorskip("pytest_timeout")
+    run = run_suite(tmp_path, HANG, "-p", "pytest_timeout", "--timeout=5")
+    assert run.blamed == {"test_hang"}, run.output
+    assert "a time limit ends the test while compiling it" in run.output
+    assert outcomes(run.out)["test_hang"].signature.kind == "timeout"  # type: ignore[union-attr]
+
+
+def test_a_debugger_opens_at_the_failure(tmp_path: Path):
+    run = run_suite(tmp_path, TWO, "--pdb", "--pdbcls=backends:Quits")
+    assert "entering PDB" in run.output and "WrongCompile" in run.output

@@ -1,0 +1,1 @@
+"""Tests of users: the pytest plugin, and `assert_compiles`."""

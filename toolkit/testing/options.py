@@ -1,0 +1,117 @@
+"""The options of the pytest plugin, and its marker. Imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+import pytest
+
+from ctk.compiler.errors import any_of, nearest
+
+Mode = Literal["off", "dump", "check"]
+
+_MARKER_WORDS = ("off", "target", "config", "known")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteOptions:
+    """The options of one run of pytest.
+
+    Attributes:
+        target: The target spec that compiles in place of each backend with a name; empty: none.
+        out: Folder of cases and outcomes, absolute.
+        diagnose: Whether each failing case is diagnosed at once.
+        seconds: Longest diagnosis of one test.
+        calls: Number of first calls of each function that are compared in each test.
+    """
+
+    mode: Mode
+    target: str
+    out: Path
+    diagnose: bool
+    seconds: float
+    calls: int
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "SuiteOptions":
+        """Read them from the command line, else from the ini file.
+
+        Raises:
+            UsageError: A value is not allowed.
+        """
+        mode = _value(config, "ctk")
+        if mode not in get_args(Mode):
+            allowed = get_args(Mode)
+            raise pytest.UsageError(
+                f"--ctk takes {any_of(allowed)}, not {mode!r}{nearest(mode, allowed)}"
+            )
+        given = config.getoption("ctk_diagnose")
+        return cls(
+            mode=cast("Mode", mode),
+            target=_value(config, "ctk_target"),
+            out=config.invocation_params.dir / Path(_value(config, "ctk_out")).expanduser(),
+            diagnose=bool(config.getini("ctk_diagnose") if given is None else given),
+            seconds=_number(config, "ctk_seconds", 1),
+            calls=int(_number(config, "ctk_calls", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The marks `ctk` of one test; the closest one decides each word.
+
+    Attributes:
+        is_off: Whether the test is not watched.
+        target: A target spec for its compiles; empty: that of the run.
+        config: Options that are added to those of its compiles.
+        known: Why its miscompile is expected, such as the URL of an issue; empty: it is not.
+    """
+
+    is_off: bool = False
+    target: str = ""
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    known: str = ""
+
+
+def read_marker(item: pytest.Item | pytest.Collector) -> Marker:
+    """Return the marks of a test.
+
+    Raises:
+        UsageError: A mark has a word that it does not take.
+    """
+    words: dict[str, object] = {}
+    for mark in item.iter_markers("ctk"):
+        for word in (*mark.kwargs, *map(repr, mark.args)):
+            if word not in _MARKER_WORDS:
+                known = any_of(_MARKER_WORDS)
+                raise pytest.UsageError(
+                    f"{item.nodeid}: the mark ctk takes the keywords {known}, not {word}"
+                    f"{nearest(word, _MARKER_WORDS)}"
+                )
+        words = {**mark.kwargs, **words}
+    config = words.get("config") or {}
+    if not isinstance(config, Mapping):
+        raise pytest.UsageError(f"{item.nodeid}: config= of the mark ctk takes options by name")
+    return Marker(
+        bool(words.get("off")),
+        str(words.get("target") or ""),
+        config,
+        str(words.get("known") or ""),
+    )
+
+
+def _value(config: pytest.Config, key: str) -> str:
+    return str(config.getoption(key) or config.getini(key))
+
+
+def _number(config: pytest.Config, key: str, least: float) -> float:
+    text = _value(config, key)
+    try:
+        number = float(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        flag = f"--{key.replace('_', '-')}"
+        raise pytest.UsageError(f"{flag} takes a number from {least:g}, not {text!r}")
+    return number
