@@ -126,7 +126,7 @@ class MiscompileError(CtkError):
     """A compiled graph gives other values than eager; raised by the debug hooks when checking."""
 
 
-class WrongCompile(CtkError, AssertionError):
+class WrongCompile(MiscompileError, AssertionError):
     """A function compiles wrongly: fails a test, by `ctk.assert_compiles` or the pytest plugin.
 
     Attributes:

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.walk import output_leaves
 from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.torch_compat.aot.autograd import without_saved_tensor_hooks
 from ctk.toolkit.case.admission import command_on
@@ -24,6 +25,7 @@ from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.compile_log.trace.places import place_of
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.importers.plain_case import plain_case
 from ctk.toolkit.importers.program import replace_symbols
@@ -153,6 +155,7 @@ class WatchedCase:
                 advice,
                 signature,
                 self.case.target,
+                _place_of_result(self.case.graph, signature),
             )
             if not self._can_save:
                 text = f"{text.splitlines()[0]}\n  it could not be saved in {self.folder}"
@@ -206,3 +209,12 @@ class WatchedCase:
             raise
         if not self.subject.advice:
             self.command = command_on("diagnose", self.folder, case)
+
+
+def _place_of_result(graph: GraphModule, signature: Signature) -> str:
+    """Return the place of the wrong result in the program, else of the last node that has one."""
+    results = output_leaves(graph)
+    number = (signature.output or "").removeprefix("out")
+    wrong = results[int(number)] if number.isdigit() and int(number) < len(results) else None
+    nodes = [*([wrong] if isinstance(wrong, Node) else []), *reversed(graph.graph.nodes)]
+    return next(filter(None, map(place_of, nodes)), "")
