@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.compiler.errors import CtkError, WrongCompile
+from ctk.compiler.errors import ProgramError, WrongCompile
 from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.importers import Inputs
@@ -34,13 +34,13 @@ def assert_compiles(
 
     Raises:
         WrongCompile: An `AssertionError` with the verdict and the command that shows more.
-        CtkError: There is no verdict: eager raises, or nothing is compiled.
+        ProgramError: There is no verdict: eager raises, or two runs differ.
     """
     report = check(function, args, target=target, config=config)
     if report.judgement.is_no_failure:
         return
     if not report.judgement.fails:
-        raise CtkError(str(report))
+        raise ProgramError(str(report))
     raise _make_error(report, dump)
 
 
