@@ -177,7 +177,7 @@ def test_each_judged_test_has_an_outcome(kinds: SuiteRun):
     assert outcomes["test_right"].verdict is Verdict.PASSES
     assert outcomes["test_expects_refusal"].verdict is not Verdict.REPRODUCES
     assert "test_no_compile" not in outcomes and "test_shared_unused" not in outcomes
-    assert outcomes["test_wrong"].place.startswith("test_suite.py:")
+    assert outcomes["test_wrong"].place.startswith("backends.py:")
     assert Path(outcomes["test_wrong"].folder or "").is_dir()
 
 
