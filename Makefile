@@ -17,13 +17,15 @@ INDUCTOR_OUT := build/demo-inductor
 BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
 WORKERS ?= 2
+DAGRE := 3.1.3
+FAST := not slow and not gpu and not ray and not browser
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifacts cache_folder codegen execution fx \
   importers lowering packages partition pipeline targets torch_compat repro/test_hard_repros.py watch/test_whole_call.py)
 BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu lint format docs release-notes bench clean distclean
+.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu test-browser vendor lint format docs release-notes bench clean distclean
 
 help: ## Show this list
 	@echo "usage: make TARGET [TORCH=$(NEWEST)] [PYTHON=python3.12]"
@@ -64,16 +66,16 @@ demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three mo
 	  echo "$$mode: $$($(BIN)/ctk show $(INDUCTOR_OUT)/$$mode | head -n 1)"; done
 
 test: $(STAMP) ## Run the tests in WORKERS processes, without those marked slow or gpu
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not ray"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)"
 
 test-path: $(STAMP) ## Run the tests of the whole path: targets, programs, packages, cache, Triton, security
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not ray" $(PATH_TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(PATH_TESTS)
 
 test-newest: ## Run demo and test-path with the newest release of torch that is tested
 	@$(MAKE) --no-print-directory demo test-path TORCH=$(NEWEST)
 
 test-slow: $(STAMP) ## Run the tests marked slow
-	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu and not ray"
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu and not ray and not browser"
 
 test-ray: $(STAMP) ## Run the tests marked ray, on a cluster of this machine (installs the extra [ray])
 	@$(PIP) --editable ".[dev,ray]"
@@ -81,6 +83,15 @@ test-ray: $(STAMP) ## Run the tests marked ray, on a cluster of this machine (in
 
 test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
 	$(BIN)/python -m pytest -m gpu
+
+test-browser: $(STAMP) ## Run the tests marked browser, in Chromium or Chrome (installs the extra [browser])
+	@$(PIP) --editable ".[dev,browser]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+vendor: ## Fetch dagre, which lays out graphs of pages, again by npm
+	@rm -rf build/vendor && npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/vendor @dagrejs/dagre@$(DAGRE)
+	@sed '/^\/\/# sourceMappingURL/d' build/vendor/node_modules/@dagrejs/dagre/dist/dagre.min.js > toolkit/page/vendor/dagre.min.js
+	@cp build/vendor/node_modules/@dagrejs/dagre/LICENSE toolkit/page/vendor/LICENSE.dagre
 
 lint: $(STAMP) ## Run ruff (rules and format) and pyright (strict)
 	$(BIN)/ruff check .

@@ -28,6 +28,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden files anew instead of comparing"
     )
+    parser.addoption(
+        "--reports",
+        type=Path,
+        help="keep the folders of browser tests here, and use them again",
+    )
+    parser.addoption(
+        "--update-screenshots", action="store_true", help="write the screenshots of the documents"
+    )
 
 
 def pytest_report_header() -> str:

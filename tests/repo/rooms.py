@@ -138,6 +138,10 @@ ROOMS = (
         "toolkit/compile_log",
         "Record one observed compile step by step, and check each step against eager.",
     ),
+    Room(
+        "toolkit/page",
+        "Pages for the browser: one HTML file of a verdict, a graph, steps and plots.",
+    ),
     Room("toolkit/repro", "Repro scripts: emit, run and verify them."),
     Room(
         "toolkit/releases",

@@ -33,3 +33,4 @@ def test_ci_runs_what_contributors_run() -> None:
     lines = script.read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line.startswith("make")]
     assert commands == ["make lint", "make docs", "make test", "make test-newest"]
+    assert any(line.endswith("then make test-browser; fi") for line in lines)

@@ -12,6 +12,7 @@ PAGE = ROOT / "docs" / "security.md"
 UNTRUSTED = "security/test_untrusted.py"
 TRUSTED = "security/test_trusted.py"
 LINKS = "security/test_links.py"
+PAGES = "security/test_pages.py"
 SECRETS = "repo/test_no_secrets.py"
 FOLDER = "security/test_working_folder.py"
 
@@ -46,6 +47,17 @@ HELD_BY = {
         f"{LINKS}::test_show_follows_no_link_in_a_dump",
         f"{LINKS}::test_show_follows_no_linked_folder_in_a_dump",
     ],
+    "S17": [f"{PAGES}::test_a_report_follows_no_link"],
+    "S60": [
+        f"{PAGES}::test_hostile_texts_make_no_markup",
+        f"{PAGES}::test_hostile_texts_are_shown_as_texts",
+        "browser/test_hostile.py::test_a_hostile_page_is_inert",
+    ],
+    "S61": [
+        f"{PAGES}::test_the_policy_allows_the_code_of_the_page_and_nothing_else",
+        "browser/test_hostile.py::test_a_strangers_markup_written_into_the_page_would_not_run",
+    ],
+    "S62": [f"{PAGES}::test_a_report_replaces_only_reports"],
     "S15": [
         "security/test_graph_texts.py::test_the_message_of_an_assertion_reaches_no_shell_through_inductor",
         "security/test_graph_texts.py::test_a_message_cannot_end_the_string_it_is_pasted_into",

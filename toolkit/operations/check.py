@@ -159,6 +159,15 @@ class CheckReport:
         details = (f"{graph.case.name}: {graph.judgement.detail}" for graph in passing)
         return tuple(detail for detail in details if not detail.endswith(": "))
 
+    def _repr_html_(self) -> str:
+        """Return the page of the check, framed, for a notebook."""
+        from ctk.toolkit.operations.pages.check_page import page_of_check
+        from ctk.toolkit.page.rendering import frame
+
+        names = [graph.case.name for graph in self.graphs]
+        whole = self.end_to_end.program if self.end_to_end is not None else ""
+        return frame(page_of_check(self, whole or ", ".join(names) or "check"))
+
     def __str__(self) -> str:
         seen = self.judgement
         if self.end_to_end is not None and seen is self.end_to_end.judgement and seen.fails:

@@ -88,6 +88,13 @@ class Reduction:
     is_graph_minimal: bool = False
     left: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """Return the page of the reduction, framed, for a notebook."""
+        from ctk.toolkit.page.rendering import frame
+        from ctk.toolkit.reduce.reduction_page import page_of_reduction
+
+        return frame(page_of_reduction(self))
+
     @property
     def graph(self) -> GraphModule:
         return self.best.graph

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from rich.console import RenderableType
 
 from ctk.toolkit.ci.options import BaselineOptions
 from ctk.toolkit.cli.commands.ci_summary import answer_of_comparison
+from ctk.toolkit.cli.commands.report import WithReport, with_live_report
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
@@ -35,7 +37,12 @@ SHOWN = 40
 UNCHANGED = "no step changed the error of any value"
 
 
-def check(subject: SubjectArgument, options: CheckOptions, baseline: BaselineOptions) -> Answer:
+def check(
+    subject: SubjectArgument,
+    options: CheckOptions,
+    baseline: BaselineOptions,
+    report: WithReport = False,
+) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it. The results
@@ -45,24 +52,28 @@ def check(subject: SubjectArgument, options: CheckOptions, baseline: BaselineOpt
     """
     from ctk.toolkit.ci.check_outcomes import list_outcomes, write_outcomes
     from ctk.toolkit.operations.check import check as check_program
+    from ctk.toolkit.operations.pages.check_page import page_of_check
     from ctk.toolkit.oracle.answers.resume_command import command_about
 
     with progress() as say:
-        report = check_program(subject, say=say, **keywords_of(options))
-    steps = steps_after(report.judgement, report.end_to_end, subject, options)
+        found = check_program(subject, say=say, **keywords_of(options))
+    steps = steps_after(found.judgement, found.end_to_end, subject, options)
     idle = [
         f"{each} rewrote nothing in {graph.case.name}; why: "
         f"{explain_command(graph, each, subject, options)}"
-        for graph in report.graphs
+        for graph in found.graphs
         for each in graph.idle
     ]
-    answer = answer_of_report(report, steps, idle, history=options.history)
-    answer = apply_acceptance(answer, report.judgement, options)
+    answer = answer_of_report(found, steps, idle, history=options.history)
+    answer = apply_acceptance(answer, found.judgement, options)
+    make = partial(page_of_check, found, subject) if report else None
+    out = Path(options.out).expanduser() if options.out is not None else None
+    answer = with_live_report(answer, make, out)
     command = command_about(subject, "diagnose", options.told)
-    write_outcomes(report, subject, command)
+    write_outcomes(found, subject, command)
     if not baseline.is_set:
         return answer
-    outcomes = tuple(list_outcomes(report, subject, command=command, measure=True))
+    outcomes = tuple(list_outcomes(found, subject, command=command, measure=True))
     return answer_of_comparison(answer, outcomes, baseline)
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ctk.toolkit.cli.commands.report import WithReport, with_folder_report
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import apply_acceptance, document_data, exit_code_of
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
-def diagnose(subject: SubjectArgument, options: DiagnoseOptions) -> Answer:
+def diagnose(
+    subject: SubjectArgument, options: DiagnoseOptions, report: WithReport = False
+) -> Answer:
     """Find the culprit, and the smallest repro.
 
     Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
@@ -22,11 +25,12 @@ def diagnose(subject: SubjectArgument, options: DiagnoseOptions) -> Answer:
     """
     from ctk.toolkit.operations.diagnose import diagnose as diagnose_program
 
-    with progress() as report:
+    with progress() as shown:
         diagnosis = diagnose_program(
-            subject, say=report, on_progress=report.reduction, **keywords_of(options)
+            subject, say=shown, on_progress=shown.reduction, **keywords_of(options)
         )
-    return apply_acceptance(answer_of_diagnosis(diagnosis), diagnosis.judgement, options)
+    answer = apply_acceptance(answer_of_diagnosis(diagnosis), diagnosis.judgement, options)
+    return with_folder_report(answer, diagnosis.folder, is_wanted=report)
 
 
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:

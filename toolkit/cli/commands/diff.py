@@ -2,12 +2,14 @@
 
 import shlex
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.console import RenderableType
 
 from ctk.compiler.errors import ConfigError
+from ctk.toolkit.cli.commands.report import WithReport, with_live_report
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, highlight_code, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
@@ -79,6 +81,7 @@ class DiffOptions:
     graph: GraphNumber = None
     trust: Trust = False
     allow_imports: AllowImports = ()
+    report: WithReport = False
 
 
 def diff(options: DiffOptions) -> Answer:
@@ -89,14 +92,17 @@ def diff(options: DiffOptions) -> Answer:
     and constants (type, layout, values), target, options, modes and the recorded failure.
     """
     from ctk.toolkit.operations.diff import diff as diff_program
+    from ctk.toolkit.operations.pages.diff_page import page_of_diff
 
     if options.other is not None:
         return diff_cases(options, options.other)
     left, right = sides_of(options.target or [], options.config or [])
     for_both: dict[str, Any] = keywords_of(options) | {"target": left.target, "config": None}
+    is_wanted = for_both.pop("report")
     with progress() as say:
-        report = diff_program(options.subject, left=left, right=right, say=say, **for_both)
-    return answer_of(report)
+        found = diff_program(options.subject, left=left, right=right, say=say, **for_both)
+    make = partial(page_of_diff, found, options.subject) if is_wanted else None
+    return with_live_report(answer_of(found), make)
 
 
 def diff_cases(options: DiffOptions, other: Path) -> Answer:

@@ -12,6 +12,7 @@ from ctk.toolkit.cli.commands.diagnose import (
     lines_to_go_on,
     stumbles,
 )
+from ctk.toolkit.cli.commands.report import WithReport, with_folder_report
 from ctk.toolkit.cli.shell.answer import Answer, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import apply_acceptance, document_data, line_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ctk.toolkit.reduce.driver import Reduction
 
 
-def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
+def minify(subject: SubjectArgument, options: MinifyOptions, report: WithReport = False) -> Answer:
     """Make a failing case as small as possible.
 
     Writes the smallest graph that fails in the same way, with its repro.py. Ctrl-C keeps the best
@@ -38,11 +39,12 @@ def minify(subject: SubjectArgument, options: MinifyOptions) -> Answer:
     """
     from ctk.toolkit.operations.minify import minify as minify_program
 
-    with progress() as report:
+    with progress() as shown:
         found = minify_program(
-            subject, say=report, on_progress=report.reduction, **keywords_of(options)
+            subject, say=shown, on_progress=shown.reduction, **keywords_of(options)
         )
-    return apply_acceptance(answer_of(found), found.judgement, options)
+    answer = apply_acceptance(answer_of(found), found.judgement, options)
+    return with_folder_report(answer, found.folder, is_wanted=report)
 
 
 def answer_of(found: "Diagnosis") -> Answer:

@@ -9,6 +9,7 @@ import typer
 
 from ctk.compiler.errors import ConfigError, count_of, nearest
 from ctk.compiler.options.choices import Check, OnFailure, WatchedInputs
+from ctk.toolkit.cli.commands.report import WithReport, with_folder_report
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
@@ -59,6 +60,7 @@ class WatchingOptions:
             minimum=0,
         ),
     ] = 1
+    report: WithReport = False
     module: Annotated[bool, Flag(("-m",), "SCRIPT is the name of a module, as for python -m.")] = (
         False
     )
@@ -109,7 +111,8 @@ def run(
         inputs=watching.inputs or read_environment().inputs or "failing",
         calls=watching.calls,
     )
-    return answer_of_summary(script, summary)
+    answer = answer_of_summary(script, summary)
+    return with_folder_report(answer, summary.folder, is_wanted=watching.report)
 
 
 def answer_of_summary(script: str, summary: "RunSummary") -> Answer:

@@ -298,4 +298,5 @@ def _error(change: ErrorChange) -> TraceError:
 
 def _finite(number: float) -> float | None:
     """Return a number with five digits, which no person reads more of; None for an infinite one."""
-    return float(f"{number:.5g}") if math.isfinite(number) else None
+    rounded = float(f"{number:.5g}")  # the largest number rounds to infinity
+    return rounded if math.isfinite(rounded) else None

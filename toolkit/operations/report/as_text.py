@@ -65,6 +65,12 @@ def summary(record: Record, folder: Path) -> list[str]:
     return lines + [f"next       {step}" for step in next_steps(record, folder)]
 
 
+def facts(record: Record, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line below the answer."""
+    for line in summary(record, folder)[1:]:
+        yield line[:10].strip(), line[11:]
+
+
 def _answer_lines(record: Record) -> Iterator[str]:
     """Yield the failure, its place, and the proof."""
     if record.verdict.is_excused:

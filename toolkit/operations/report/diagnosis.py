@@ -147,6 +147,12 @@ class Diagnosis:
     others: tuple[OtherFailure, ...] = ()
     left_options: bool = False
 
+    def _repr_html_(self) -> str | None:
+        """Return the page of the folder, framed, for a notebook; None without a readable folder."""
+        from ctk.toolkit.operations.pages.folder_page import frame_of_folder
+
+        return frame_of_folder(self.folder) if self.folder is not None else None
+
     @property
     def left(self) -> tuple[str, ...]:
         """The parts for which the time was too short: `sizes`, `values`, `options`."""

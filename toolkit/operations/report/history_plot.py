@@ -1,7 +1,8 @@
 """The history of a reduction as a picture: SVG, made by hand, that any browser shows.
 
 Two panels over the same questions, both logarithmic: call nodes, and elements of inputs. Each stair
-has the colour of the step that asked. This module reads no files and does not measure text.
+has the colour of the step that asked. A page replaces the colours by its own, through the classes.
+This module reads no files and does not measure text.
 """
 
 import math
@@ -45,10 +46,10 @@ def svg_of(points: Sequence[Point]) -> str:
     )
     lower = TOP + PANEL + GAP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" class="plot" '
         f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        _text(LEFT, 22, title, size=14),
+        f'<rect class="paper" width="{WIDTH}" height="{height}" fill="white"/>',
+        _text(LEFT, 16, title, size=14),
         *_panel(points, "call nodes", lambda point: point.call_nodes, TOP, colours),
         *_panel(points, "elements of inputs", lambda point: point.elements, lower, colours),
         _text((LEFT + WIDTH - RIGHT) // 2, lower + PANEL + 36, "questions", anchor="middle"),
@@ -76,15 +77,17 @@ def _panel(
     def y(value: int) -> float:  # log(1 + n), so that 0 has a place
         return top + PANEL * (1 - math.log1p(value) / math.log1p(most))
 
-    yield f'<g stroke="#dddddd"><path fill="none" d="M{LEFT} {top}V{top + PANEL}H{right}"/></g>'
+    frame = f"M{LEFT} {top}V{top + PANEL}H{right}"
+    yield f'<path class="axis" fill="none" stroke="#dddddd" d="{frame}"/>'
     yield _text(LEFT, top - 6, label)
     for value in _powers(most):
-        yield f'<path d="M{LEFT} {y(value):.1f}H{right}" stroke="#eeeeee"/>'
+        yield f'<path class="grid" d="M{LEFT} {y(value):.1f}H{right}" stroke="#eeeeee"/>'
         yield _text(LEFT - 6, y(value) + 4, f"{value:,}", anchor="end")
     for question in (0, end // 2, end):
         yield _text(x(question), top + PANEL + 16, f"{question:,}", anchor="middle")
     for step, path in _stairs(points, size, x, y):
-        how = f'fill="none" stroke="{colours[step]}" stroke-width="2"'
+        number = COLOURS.index(colours[step])
+        how = f'class="c{number}" fill="none" stroke="{colours[step]}" stroke-width="2"'
         yield f'<path {how} d="{path}"><title>{escape(step)}</title></path>'
 
 
@@ -117,7 +120,8 @@ def _legend(colours: dict[str, str]) -> Iterator[str]:
     left, between = WIDTH - RIGHT + 20, min(20, (2 * PANEL + GAP) / max(len(colours), 1))
     for place, (step, colour) in enumerate(colours.items()):
         line = TOP + 6 + place * between
-        yield f'<rect x="{left}" y="{line - 6:.1f}" width="14" height="8" fill="{colour}"/>'
+        how = f'class="f{COLOURS.index(colour)}" fill="{colour}"'
+        yield f'<rect {how} x="{left}" y="{line - 6:.1f}" width="14" height="8"/>'
         yield _text(left + 20, line + 2, step)
 
 
