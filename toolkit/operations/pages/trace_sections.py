@@ -40,24 +40,15 @@ def find_trace(folder: Path) -> tuple[Trace | None, str]:
 
 def find_focus(trace: Trace, culprit: CulpritRecord | None = None) -> Focus:
     """Return the step of the culprit; else the first wrong one, else the last with a change."""
-    steps = trace.steps
-    wanted = culprit.where if culprit is not None else ""
-    at = next((at for at, step in enumerate(steps) if wanted and step.id == wanted), None)
-    if at is None:
-        at = next((at for at, step in enumerate(steps) if step.status == "wrong"), None)
-    if at is None:
-        changed = [at for at, step in enumerate(steps) if step.before != step.after]
-        at = changed[-1] if changed else 0
-    label = "culprit" if culprit is not None else "first wrong"
-    return Focus(at, _nodes_in_focus(steps[at], culprit), label)
-
-
-def _nodes_in_focus(step: TraceStep, culprit: CulpritRecord | None) -> tuple[str, ...]:
-    if culprit is not None and culprit.nodes:
-        return culprit.nodes
-    if step.kernel is not None and step.kernel.nodes:
-        return step.kernel.nodes
-    return (step.node,) if step.node else ()
+    steps = [*enumerate(trace.steps)]
+    guilty = [at for at, step in steps if culprit is not None and step.id == culprit.where]
+    wrong = [at for at, step in steps if step.status == "wrong"]
+    if guilty or wrong:
+        at = (guilty or wrong)[0]
+        label = "culprit" if guilty else "first wrong"
+        return Focus(at, _nodes_in_focus(trace.steps[at], culprit), label)
+    changed = [at for at, step in steps if step.before != step.after]
+    return Focus(changed[-1] if changed else 0, (), "start")
 
 
 def place_of(trace: Trace, focus: Focus) -> str:
