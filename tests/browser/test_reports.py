@@ -85,16 +85,24 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+SHOTS = {
+    "graph": ("#graph", "dark"),
+    "steps": ("#steps", "light"),
+    "errors": ("#errors", "light"),
+    "reduction": ("#reduction", "light"),
+}
+"""The section and the theme of each further screenshot."""
+
+
+@pytest.mark.parametrize("name", SHOTS)
 def test_screenshots_of_the_viewers(
-    scheme: str, reports: Reports, open_page: Open, request: pytest.FixtureRequest
+    name: str, reports: Reports, open_page: Open, request: pytest.FixtureRequest
 ) -> None:
+    selector, scheme = SHOTS[name]
     opened = open_page(reports["diagnose", "accuracy"], scheme=scheme)
     opened.page.evaluate("document.querySelector('header').remove()")
     opened.page.locator("#whole").click()
-    shots = {"graph": "#graph", "steps": "#steps", "errors": "#errors", "reduction": "#reduction"}
-    for name, selector in shots.items():
-        part = opened.page.locator(selector)
-        assert part.is_visible()
-        if request.config.getoption("--update-screenshots"):
-            part.screenshot(path=SCREENSHOTS / f"{name}-{scheme}.png")
+    part = opened.page.locator(selector)
+    assert part.is_visible()
+    if request.config.getoption("--update-screenshots"):
+        part.screenshot(path=SCREENSHOTS / f"{name}-{scheme}.png")

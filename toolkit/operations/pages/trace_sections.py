@@ -51,6 +51,14 @@ def find_focus(trace: Trace, culprit: CulpritRecord | None = None) -> Focus:
     return Focus(changed[-1] if changed else 0, (), "start")
 
 
+def _nodes_in_focus(step: TraceStep, culprit: CulpritRecord | None) -> tuple[str, ...]:
+    if culprit is not None and culprit.nodes:
+        return culprit.nodes
+    if step.kernel is not None and step.kernel.nodes:
+        return step.kernel.nodes
+    return (step.node,) if step.node else ()
+
+
 def place_of(trace: Trace, focus: Focus) -> str:
     """Return `FILE:LINE` of the user's program for the nodes in focus; empty if unknown."""
     step = trace.steps[focus.step]
