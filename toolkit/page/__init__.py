@@ -1,4 +1,4 @@
-"""Pages for the browser: one self-contained HTML file, readable without a network or a server.
+"""Pages for the browser: one HTML file of a verdict, a graph, steps and plots.
 
 A page is data (`page.py`): a verdict, four answers for the first screen, and sections of blocks.
 `rendering.py` makes HTML of it and knows no operation; `toolkit/operations/pages` makes the page of

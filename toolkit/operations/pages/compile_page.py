@@ -43,7 +43,7 @@ REMARKS = {
     "check": "compares every step of the compile with eager",
     "diagnose": "the culprit with its proof, and the smallest repro",
 }
-"""What a command gives, by its name."""
+"""The result of a command, by its name."""
 
 _MOST_STEPS = 1_000
 
@@ -113,7 +113,7 @@ def where_wrong(trace: Trace | None, focus: Focus) -> str:
 
 
 def how_known(trace: Trace | None, otherwise: str) -> str:
-    """Return how the first wrong step is known: a comparison, which is no proof."""
+    """Return how the first wrong step is known: by comparison, without a proof."""
     if trace is None:
         return otherwise
     checked = [step for step in trace.steps if step.status]

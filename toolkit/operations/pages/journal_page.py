@@ -129,7 +129,7 @@ def _list(verb: str, plural: str, names: list[str]) -> str:
 
 def _between(bad: list[str], good: list[str]) -> str:
     if bad and good:
-        return f"between the releases that pass ({good[-1]}) and those that fail ({bad[0]})"
+        return f"between {good[-1]}, which passes, and {bad[0]}, which fails"
     return "in every release that was asked" if bad else "nowhere: nothing fails"
 
 

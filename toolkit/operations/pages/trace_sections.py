@@ -73,7 +73,7 @@ def place_of(trace: Trace, focus: Focus) -> str:
 def trace_sections(
     trace: Trace | None, focus: Focus, why: str, again: Step | None
 ) -> tuple[Section, ...]:
-    """Return the sections Graph, Steps, Kernel and Errors; without a trace one that explains it.
+    """Return the sections Graph, Steps, Kernel and Errors; without a trace one with the reason.
 
     Args:
         why: Why there is no trace.
