@@ -126,7 +126,7 @@ def _places(culprit: CulpritRecord, signature: Signature) -> Iterator[str]:
         yield f"Rule: {code(culprit.rule)}"
     # A difference has the numbers of the program before it was reduced.
     is_repeated = bool(signature.message) and signature.message in culprit.evidence
-    if culprit.evidence and signature.kind not in COMPARED and not is_repeated:
+    if culprit.evidence and signature.kind not in COMPARED and not (is_repeated or culprit.line):
         yield f"Evidence: {code(shorten_paths(culprit.evidence))}"
 
 

@@ -141,7 +141,7 @@ def _guilty_name(culprit: CulpritRecord) -> str:
     if culprit.stage not in ("pre_grad", "joint", "forward", "backward", "frozen"):
         return ""
     family, _, rule = culprit.pass_.partition("#")[0].partition(".")
-    return family if not rule or rule.startswith("_") else rule
+    return rule if rule and not rule.startswith("_") and "." not in rule else family
 
 
 def operator_names(gm: GraphModule) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def _component(subject: IssueSubject, ablation: Ablation | None) -> tuple[str, t
             "dynamo": ("dynamo", ("module: dynamo",)),
             "dispatch": ("aotdispatch", ("module: aotdispatch",)),
             "export": ("export", ("oncall: export",)),
-        }.get(whole.layer or "", (target, _of_target(target)))
+        }.get(whole.layer or "", (subject.target_name, _of_target(target)))
     where = culprit.where if culprit is not None else ""
     if where.startswith("dispatch/decompose."):
         return "decomposition", ("module: decompositions", *_of_target(target))

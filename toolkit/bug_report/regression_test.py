@@ -46,14 +46,16 @@ def regression_test(
 def test_text(program: ShortProgram, owner: str, words: tuple[str, ...]) -> str:
     """Return the text of a test."""
     module = "torch._dynamo.test_case" if owner == "module: dynamo" else "torch._inductor.test_case"
-    imported = program.head(("import faulthandler",) * (program.signature.kind == "timeout"))
+    is_timed = program.signature.kind == "timeout"
+    tested = f"from {module} import run_tests, TestCase"
+    head = program.head(("import faulthandler",) * is_timed, tested)
     name = re.sub(r"\W+", "_", "_".join((*words, program.signature.kind))).strip("_").lower()
     body = [*program.prepare, *program.loop]
     inside = "    " if program.loop else ""
     body += [f"{inside}{line}" for line in _check(program)]
     indented = "\n".join(f"        {line}" for each in body for line in each.split("\n"))
     parts = (
-        f'# Owner(s): ["{owner}"]\n\n{imported}\nfrom {module} import run_tests, TestCase',
+        f'# Owner(s): ["{owner}"]\n\n{head}',
         program.text,
         program.run,
         f"class TestRegression(TestCase):\n    def test_{name}(self):\n{indented}",

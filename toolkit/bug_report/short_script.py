@@ -34,7 +34,7 @@ from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.inputs import inputs_body, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
-from ctk.toolkit.repro.script import literal
+from ctk.toolkit.repro.script import FREEZING_IMPORT, literal
 from ctk.toolkit.repro.tensor_source import RECIPE_SEEDS, Sources
 from ctk.toolkit.targets import target_of
 
@@ -94,12 +94,13 @@ class ShortProgram:
         parts = [self.text, self.run, "\n".join(ending)]
         return "\n\n\n".join(filter(None, (self.head(self._imports()), *parts))) + "\n"
 
-    def head(self, imports: Collection[str] = ()) -> str:
-        """Return the import statements and the settings of the process."""
+    def head(self, imports: Collection[str] = (), after: str = "") -> str:
+        """Return the import statements, `after` as the last, and the settings of the process."""
         lines = sorted({*imports, *self.imports} - {"import torch"})
-        lines += [""] * bool(lines)
-        lines += [] if re.search(r"^import torch$", self.text, re.MULTILINE) else ["import torch"]
-        return "\n".join([*lines, *([""] if self.settings else []), *self.settings])
+        has_torch = re.search(r"^import torch$", self.text, re.MULTILINE) is not None
+        late = [*["import torch"] * (not has_torch), *filter(None, [after])]
+        parts = (lines, late, self.settings)
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
     def _imports(self) -> tuple[str, ...]:
         return ("import faulthandler",) * (self.signature.kind in ("signal", "timeout"))
@@ -164,7 +165,7 @@ def short_program(case: Case, *, ones: bool = True) -> ShortProgram:
     build, compiled = _build(module), _compile_call(case, is_dynamic=marks.free, draws=draws)
     return ShortProgram(
         signature,
-        (*helpers.imports, *module.imports),
+        (*helpers.imports, *module.imports, *[FREEZING_IMPORT] * _freezes(case)),
         "\n\n\n".join(filter(None, (helpers.source, text))),
         tuple(_settings(case)),
         run,
@@ -223,9 +224,13 @@ def _inline(body: str) -> str:
     return f"    return {inner}" if is_plain else body
 
 
+def _freezes(case: Case) -> bool:
+    return target_of(case.target).freezes(case.config) and not case.modes.grad
+
+
 def _settings(case: Case) -> Iterator[str]:
     modes = case.modes
-    if target_of(case.target).freezes(case.config) and not modes.grad:
+    if _freezes(case):
         yield "torch._inductor.config.freezing = True"
     if not modes.grad and not modes.inference:
         yield "torch.set_grad_enabled(False)"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ctk.toolkit.bisect.culprit import Culprit, Search
-from ctk.toolkit.bug_report.labels import name_issue, operator_names
+from ctk.toolkit.bug_report.labels import guilty_first, name_issue, operator_names
 from ctk.toolkit.bug_report.ownership import find_other_owner
 from ctk.toolkit.bug_report.similar import similar_queries, stable_words
 from ctk.toolkit.bug_report.subject import IssueSubject
@@ -67,6 +67,19 @@ def test_labels_name_the_part_at_fault(
 def test_a_title_has_the_guilty_operator_first() -> None:
     subject = subject_of(("lowered", "lower.aten.sum.default"), value=torch.ones(2).to(torch.uint8))
     assert name_issue(subject, None, "").title == "[inductor] sum, abs: wrong result (uint8)"
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("fuse_attention._sfdp_pattern_28", "fuse_attention"),
+        ("misc_patterns.randperm_index_pattern#2", "randperm_index_pattern"),
+        ("binary_folding.binary_folding_init.folded_op", "binary_folding"),
+        ("reinplace", "reinplace"),
+    ],
+)
+def test_a_guilty_pass_is_named_as_in_the_code_of_torch(name: str, word: str) -> None:
+    assert guilty_first(subject_of(("joint", name))) == [word, "abs", "sum"]
 
 
 def test_a_program_is_named_by_its_guilty_line() -> None:

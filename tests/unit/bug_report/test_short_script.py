@@ -79,6 +79,21 @@ def test_modes_are_in_the_script() -> None:
     assert "torch.set_default_dtype(torch.float64)" in script
 
 
+def test_the_settings_of_a_test_stand_below_its_imports() -> None:
+    case = relu_case(modes=Modes(grad=False))
+    case = replace(case, config={**case.config, "freezing": True})
+    text = text_of_test(short_program(case), "module: inductor", ("relu",))
+    places = [
+        text.index(line)
+        for line in (
+            "import torch._inductor.config\n\nimport torch\nfrom torch._inductor.test_case import",
+            "torch._inductor.config.freezing = True\ntorch.set_grad_enabled(False)",
+            "class Repro",
+        )
+    ]
+    assert places == sorted(places)
+
+
 def test_gradients_are_compared_for_a_failure_of_a_gradient() -> None:
     case = relu_case(replace(WRONG, output="grad_in0"), modes=Modes(backward=True))
     assert "torch.autograd.grad(outputs, leaves, tangents" in short_program(case).script
