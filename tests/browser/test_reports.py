@@ -89,7 +89,6 @@ SHOTS = {
     "graph": ("#graph", "dark"),
     "steps": ("#steps", "light"),
     "errors": ("#errors", "light"),
-    "reduction": ("#reduction", "light"),
 }
 """The section and the theme of each further screenshot."""
 
