@@ -58,6 +58,8 @@ class LateCalls:
     conditions: tuple[Condition, ...] = ()
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _met: frozenset[Condition] = frozenset()
+    _written: list[bool] | None = None
+    _holds_state: bool = False
 
     @classmethod
     def of(cls, options: WatchOptions, graph: GraphModule) -> "LateCalls":
@@ -98,6 +100,27 @@ class LateCalls:
                 is_met = loss is not None and condition.is_exceeded(float(loss.detach()))
             if is_met:
                 yield condition
+
+    def copy_before_call(self, case: Case, args: tuple[object, ...]) -> Case:
+        """Return the case of a call, with copies of all that the call may change.
+
+        A graph writes to a parameter only by a node that names it, outside of autograd.
+        """
+        if self._written is None:
+            self._holds_state = bool(held_state(case.graph))
+            written = mutated_bases(case.graph.graph)
+            self._written = [node in written for node in placeholders(case.graph)]
+        if self._holds_state:
+            graph, inputs = private_copy(case.graph, args, lazy=False)
+            return case_of_call(dataclasses.replace(case, graph=graph), inputs)
+        pairs = list(zip(args, self._written, strict=True))
+        kept = [isinstance(value, Parameter) and not is_written for value, is_written in pairs]
+        copied = [value for value, is_kept in zip(args, kept, strict=True) if not is_kept]
+        clones = iter(clone_inputs(copied))
+        inputs = tuple(
+            v if is_kept else next(clones) for v, is_kept in zip(args, kept, strict=True)
+        )
+        return case_of_call(case, inputs)
 
     @property
     def _asks_for_numbers(self) -> bool:
@@ -149,22 +172,6 @@ def case_of_call(case: Case, args: tuple[object, ...]) -> Case:
     differentiable = any(isinstance(each, Tensor) and each.requires_grad for each in args)
     modes = current_modes(backward=torch.is_grad_enabled() and differentiable)
     return dataclasses.replace(case, inputs=args, modes=modes)
-
-
-def copy_before_call(case: Case, args: tuple[object, ...]) -> Case:
-    """Return the case of a call, with copies of all that the call may change.
-
-    A graph writes to a parameter only by a node that names it, outside of autograd.
-    """
-    if held_state(case.graph):
-        graph, inputs = private_copy(case.graph, args, lazy=False)
-        return case_of_call(dataclasses.replace(case, graph=graph), inputs)
-    written = mutated_bases(case.graph.graph)
-    names = zip(placeholders(case.graph), args, strict=True)
-    kept = [isinstance(value, Parameter) and node not in written for node, value in names]
-    clones = iter(clone_inputs([v for v, is_kept in zip(args, kept, strict=True) if not is_kept]))
-    inputs = tuple(v if is_kept else next(clones) for v, is_kept in zip(args, kept, strict=True))
-    return case_of_call(case, inputs)
 
 
 def load_kept(call: KeptCall) -> Case:

@@ -58,7 +58,6 @@ from ctk.toolkit.watch.first_call import CheckedCall, check_call, hold_compile_l
 from ctk.toolkit.watch.late_calls import (
     LateCalls,
     case_of_call,
-    copy_before_call,
     describe_agreement,
     load_kept,
     load_number,
@@ -173,7 +172,7 @@ class _Watch:
         """Make a call; compare it with eager if its results newly meet a condition."""
         late, watched = self._late, self._watched
         label = f"copying the inputs of {watched.case.name} (CTK_CHECK_WHEN)"
-        before = compute_guarded(lambda: copy_before_call(watched.case, args), label)
+        before = compute_guarded(lambda: late.copy_before_call(watched.case, args), label)
         live = before or watched.case_with(args)
         result = self._call_and_report(compiled, args, live, watched, call.number)
         met = compute_guarded(lambda: late.newly_met(result), f"reading the results of {call}")
