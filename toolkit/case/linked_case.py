@@ -10,8 +10,9 @@ be read, copied and removed on its own:
     graph0_call999/inputs.1.safetensors     a file of this call
     graph0_call999/graph.json, inputs.json  one file for all calls, while the shapes stay
 
-`inputs.N.safetensors` holds the values of storage number N of `inputs.json`. Each value costs one
-digest per case (SHA-256), and a write only if it is new.
+`inputs.N.safetensors` holds the values of storage number N of `inputs.json`, `inputs.safetensors`
+those of all small ones. Each file costs one digest per case (SHA-256), and a write only if it is
+new.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ from ctk.toolkit.case.formats.files import (
     raise_storage_errors,
     replace_file,
 )
-from ctk.toolkit.case.formats.safetensors_file import NATIVE, load_arrays
+from ctk.toolkit.case.formats.safetensors_file import NATIVE, load_arrays, to_array
 from ctk.toolkit.case.formats.schema import write_document
 from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.case.formats.strict_json import parse_json
@@ -48,6 +49,11 @@ from ctk.toolkit.case.manifest import (
     read_manifest,
     write_manifest,
 )
+
+SMALL_NBYTES = 1 << 16
+"""Values below this size are in one file: a file costs about as much as 100 KB."""
+
+TOGETHER = f"inputs{VALUES}"
 
 _NAME = "values"
 
@@ -158,18 +164,10 @@ def adopt_case(folder: Path, files: ContentFiles) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class PackedCall:
-    """The inputs of a case: their description, its file, and the files of the stored values."""
+    """The inputs of a case: their description, and the files of a case by their names."""
 
     inputs: Inputs
-    document: Content
-    values: Mapping[str, Content]
-
-    @property
-    def contents(self) -> Mapping[str, Content]:
-        """The files by their names in a case."""
-        names = _value_names(self.inputs)
-        stored = {name: self.values[key] for name, key in names.items() if key in self.values}
-        return {INPUTS: self.document, **stored}
+    contents: Mapping[str, Content]
 
 
 def pack_linked(case: Case, keep: Keep, like: PackedCall | None = None) -> PackedCall:
@@ -183,10 +181,14 @@ def pack_linked(case: Case, keep: Keep, like: PackedCall | None = None) -> Packe
     """
     inputs, values = pack_inputs(case, keep=keep, measure=False, in_place=True)
     if like is not None and like.inputs == inputs:
-        document = like.document
+        document = like.contents[INPUTS]
     else:
         document = Content.of(scrub(write_document(inputs)).encode("utf-8", "backslashreplace"))
-    return PackedCall(inputs, document, {key: content_of(each) for key, each in values.items()})
+    small = {key: to_array(each) for key, each in values.items() if each.nbytes < SMALL_NBYTES}
+    names = _value_names(inputs).items()
+    large = {name: content_of(values[key]) for name, key in names if key in values.keys() - small}
+    together = {TOGETHER: Content.of(save(small))} if small else {}
+    return PackedCall(inputs, {INPUTS: document, **together, **large})
 
 
 def write_linked(

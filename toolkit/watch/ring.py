@@ -45,7 +45,7 @@ from ctk.toolkit.case.linked_case import (
     pack_linked,
     write_linked,
 )
-from ctk.toolkit.case.manifest import Manifest
+from ctk.toolkit.case.manifest import INPUTS, Manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.execution.private_copy import held_state
 from ctk.toolkit.watch.dump import run_guarded
@@ -174,7 +174,7 @@ class Ring:
             self._manifests[case.name] = adopt_case(case_folder, self.files)
         like = self._manifests[case.name]
         packed = pack_linked(named, self._choose(named), self._packed.get(case.name))
-        self._packed[case.name] = dataclasses.replace(packed, values={})
+        self._packed[case.name] = PackedCall(packed.inputs, {INPUTS: packed.contents[INPUTS]})
         files = packed.contents.values()
         while self._kept and self._nbytes() + self.files.missing_nbytes(files) > self.limit_nbytes:
             self._remove(self._kept[0])
