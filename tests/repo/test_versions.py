@@ -79,8 +79,10 @@ def test_entry_points_load() -> None:
         ("console_scripts", "ctk"),
         ("torch_dynamo_backends", "ctk"),
         ("ctk.hooks", "environment"),
+        ("pytest11", "ctk"),
     }
     assert set(points) == expected
+    assert points.pop(("pytest11", "ctk")).load().pytest_addoption  # a module of hooks
     assert all(callable(point.load()) for point in points.values())
 
 

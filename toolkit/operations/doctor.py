@@ -35,7 +35,7 @@ from ctk.toolkit.case.formats.files import (
 )
 from ctk.toolkit.releases.installed_files import check_files
 
-PACKAGES = ("ctk", "numpy", "typer", "rich", "safetensors", "pydantic", "filelock")
+PACKAGES = ("ctk", "numpy", "typer", "rich", "safetensors", "pydantic", "filelock", "jinja2")
 COMPARED = ("torch", "triton", "ctk")
 MINIMUM_FREE_NBYTES = 512 << 20
 TORCH_ADVICE = (
