@@ -109,7 +109,11 @@ runpy.run_path(sys.exec_prefix + "/bin/ctk", run_name="__main__")
 def test_it_works_in_a_project_with_folders_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
     python = install(wheel, tmp_path / "venv")
     tops = {path.name for path in site_packages(tmp_path / "venv").iterdir()}
-    assert {top for top in tops if ".dist-info" not in top} == {"ctk", "ctk_pytest.py", "borrowed.pth"}
+    assert {top for top in tops if ".dist-info" not in top} == {
+        "ctk",
+        "ctk_pytest.py",
+        "borrowed.pth",
+    }
     project = tmp_path / "project"
     for name in PACKAGES:
         (project / name).mkdir(parents=True)
