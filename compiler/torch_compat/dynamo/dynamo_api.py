@@ -9,7 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
+from dataclasses import dataclass
+from types import CellType, FunctionType
 from typing import Any, cast
 
 import torch
@@ -350,21 +351,36 @@ def take_apart(compiled: Any) -> tuple[Callable[..., Any], object] | None:
         made = getattr(compiled, "_compiled_call_impl", None)
         parts = take_apart(made) if made is not None else None
         return (compiled, parts[1]) if parts is not None else None
-    made = getattr(compiled, "ctk_made", compiled)
-    cells = [cell.cell_contents for cell in getattr(made, "__closure__", None) or ()]
-    contexts = [each for each in cells if isinstance(each, module.OptimizeContext)]
+    disguises = [each for each in _captured(compiled) if isinstance(each, _Disguise)]
+    made = disguises[0].made if disguises else compiled
+    contexts = [each for each in _captured(made) if isinstance(each, module.OptimizeContext)]
     return (module.innermost_fn(made), _backend_of(contexts[0])) if contexts else None
+
+
+def _captured(function: Any) -> list[object]:
+    """Return the values that a function has captured from the scopes around it."""
+    cells = getattr(function, "__closure__", None) or ()
+    return [cell.cell_contents for cell in cells if cell != CellType()]  # that one is empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Disguise:
+    """A function that is called in place of the result of torch.compile, and that result."""
+
+    function: Callable[..., Any]
+    made: Any
 
 
 def _in_disguise(function: Callable[..., Any], made: Any) -> Callable[..., Any]:
     """Return a function that calls `function`, and that a program cannot tell from `made`."""
+    disguise = _Disguise(function, made)
 
     @functools.wraps(made)
     def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
+        return disguise.function(*args, **kwargs)
 
     disguised: Any = compile_wrapper
-    disguised.__wrapped__, disguised.ctk_made = made.__wrapped__, made
+    disguised.__wrapped__ = made.__wrapped__
     if hasattr(made, "_torchdynamo_wrapper_id"):
         disguised._torchdynamo_wrapper_id = id(disguised)
     return disguised
