@@ -34,9 +34,6 @@ from ctk.toolkit.targets import target_of
 
 NOT_ASKED = "not asked: out of time"
 
-_WITH_STAGES = ("inductor", "aot_inductor", "ctk")
-"""Targets that show the stages of the pipeline."""
-
 
 @document
 @dataclass(frozen=True, slots=True)
@@ -110,8 +107,8 @@ class Ablations:
     def _backends(self) -> Iterator[str]:
         """Yield the backends of torch below the target, then the target."""
         target = self.case.target
-        for backend in bisector.backends():
-            if backend in (target, "inductor"):
+        for backend in bisector.backends_below_inductor():
+            if backend == target:
                 break
             yield backend
         yield target
@@ -124,7 +121,7 @@ class Ablations:
         """Yield each part of a backend by torch's name, with the question that leaves it out."""
         for name, veto in _vetoes(backend, is_training=case.modes.grad and case.modes.backward):
             yield name, (case, veto)
-        if backend != "inductor":
+        if not target_of(backend).settings:
             return
         config = target_of(backend).effective(case.config)
         changes = [*bisector.inductor_changes()]
@@ -159,16 +156,16 @@ def _vetoes(backend: str, *, is_training: bool) -> Iterator[tuple[str, Veto]]:
     """Yield the parts that a veto leaves out, in the order of the pipeline."""
     if backend == "eager":
         return
-    if backend in _WITH_STAGES:
+    lowerings = target_of(backend).lowerings
+    if lowerings:
         yield "pre_grad_passes", Veto(passes=frozenset({"pre_grad/*"}))
     yield "fake tensors", Veto(passes=frozenset({"dispatch/meta.*"}))
     yield "decomposition", Veto(passes=frozenset({EVERY_DECOMPOSITION}))
     if is_training:
         yield "partition", Veto(passes=frozenset({"joint/partition"}))
-    if backend in _WITH_STAGES:
+    if lowerings:
         yield "joint_graph_passes", Veto(passes=frozenset({"joint/*"}))
         yield "post_grad_passes", Veto(passes=frozenset({"forward/*", "backward/*", "frozen/*"}))
-        lowered = "lowered/*" if backend == "ctk" else "lowered/lower.*"
-        yield "lowerings", Veto(passes=frozenset({lowered}))
+        yield "lowerings", Veto(passes=frozenset({lowerings}))
     if not backend.startswith("aot_eager"):
         yield "generated code", NO_KERNELS

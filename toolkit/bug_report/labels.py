@@ -22,6 +22,7 @@ from ctk.toolkit.case.graphs.callables import foreign_operators, modules_of_call
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.as_json import CulpritRecord
 from ctk.toolkit.processes.commands import describe_exit
+from ctk.toolkit.targets import target_of
 
 SILENT = "module: correctness (silent)"
 TITLE_LENGTH = 120
@@ -195,7 +196,8 @@ def _more(subject: IssueSubject) -> Iterator[str]:
     case, culprit = subject.case, subject.culprit
     if case is None:
         return
-    if case.target == "inductor" and culprit and culprit.stage == "lowered" and _is_on_cpu(case):
+    is_lowered = culprit is not None and culprit.stage == "lowered"
+    if is_lowered and target_of(case.target).settings and _is_on_cpu(case):
         yield "oncall: cpu inductor"
     if case.dynamic:
         yield "module: dynamic shapes"

@@ -12,6 +12,7 @@ from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.trust.demands import HARMLESS, TORCH_NAMESPACES
 from ctk.toolkit.operations.report.as_json import CulpritRecord
+from ctk.toolkit.targets import target_of
 
 _OF_OPERATOR = re.compile(r"^(?:operator/|\w+/(?:meta|trace|decompose|lower)\.)(?:trace\.)?(\w+)")
 _PLANTED = "TESTING_ONLY"
@@ -58,7 +59,7 @@ def _guilty_function(case: Case, culprit: CulpritRecord) -> str:
 
 
 def _other_target(target: str) -> str:
-    if target == "ctk" or target.startswith("ctk-"):
+    if target_of(target).is_kept:
         return "the compiler under test is ctk itself, not PyTorch; report it to ctk"
     if target in HARMLESS:
         return ""

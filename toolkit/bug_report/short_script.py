@@ -56,6 +56,9 @@ _SPREAD = """def run(call, given):
     return call(*given) if isinstance(given, tuple) else call(given)"""
 _BARE_INIT = "    def __init__(self, constants):\n        super().__init__()\n\n"
 
+DEFAULT_BACKEND = "inductor"
+"""The backend of `torch.compile` without one."""
+
 
 class NoShortForm(Exception):
     """A script cannot be short; its text is the reason, for the sentence `... because REASON`."""
@@ -243,10 +246,10 @@ def _settings(case: Case) -> Iterator[str]:
 
 
 def _compile_call(case: Case, *, is_dynamic: bool, draws: bool) -> str:
-    is_random = draws and case.target == "inductor"
+    is_random = draws and "fallback_random" in target_of(case.target).defaults
     options = {**({"fallback_random": True} if is_random else {}), **case.config}
     arguments = ["model", "fullgraph=True"]
-    arguments += [f"backend={literal(case.target)}"] * (case.target != "inductor")
+    arguments += [f"backend={literal(case.target)}"] * (case.target != DEFAULT_BACKEND)
     arguments += ["dynamic=True"] * is_dynamic
     arguments += [f"options={literal(options)}"] * bool(options)
     call = f"torch.compile({', '.join(arguments)})"
@@ -313,7 +316,7 @@ def short_whole_program(text: str, whole: EndToEnd) -> ShortProgram:
     if target_of(backend).repro_backend is not registered_backend:
         raise NoShortForm("the compiler under test is not a backend of torch.compile")
     names = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
-    chosen = f", backend={literal(backend)}" if backend != "inductor" else ""
+    chosen = f", backend={literal(backend)}" if backend != DEFAULT_BACKEND else ""
     calls = "[*warmups(), inputs()]" if "warmups" in names else f"[inputs()] * {max(whole.call, 2)}"
     loop = ["for number, given in enumerate(calls, 1):"]
     if "between" in names:

@@ -79,6 +79,8 @@ class Target(Protocol):
             its failures; cases are saved without them.
         settings: Prefix of the target's options among torch's settings (`torch._inductor.config.`);
             empty for none.
+        lowerings: The passes that lower a graph, as a `Veto` takes them; empty for a target that
+            reports no stages of its pipeline.
         repro_backend: The function that makes the backend of a repro, which carries its source. It
             gets the target's spec and the script's folder, and returns the argument of
             `torch.compile(backend=...)`. Its imports of ctk stand inside.
@@ -95,6 +97,7 @@ class Target(Protocol):
     defaults: Options = MappingProxyType({})
     forced: Options = MappingProxyType({})
     settings: str = ""
+    lowerings: str = ""
     repro_backend: Callable[[str, Path], object] = staticmethod(toolkit_backend)
 
     def compile(

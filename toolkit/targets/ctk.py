@@ -40,6 +40,7 @@ class Ctk(Target):
 
     profiles_on_gpu = True
     is_kept = True
+    lowerings = "lowered/*"
     is_quick = True
     forced = MappingProxyType({"on_failure": "raise"})  # its own fallback would hide failures
     repro_backend = staticmethod(ctk_backend)

@@ -22,6 +22,9 @@ _COMMAND = "from ctk.toolkit.cli.main import main; main()"
 _REDUCING = 0.5
 """The share of the time in which the case is made smaller; the rest is for the bisection."""
 
+_PROGRAMS = ("ctk", "python")
+"""Programs of the steps that are commands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
@@ -40,7 +43,7 @@ class Diagnosed:
         """The next command, without its remark; empty if there is none."""
         steps = next_steps(self.record, self.folder)
         words = shlex.split(steps[0], comments=True) if steps else []
-        return shlex.join(words) if words[:1] in (["ctk"], ["python"]) else ""
+        return shlex.join(words) if words and words[0] in _PROGRAMS else ""
 
 
 def diagnose_case(case: Path, out: Path, seconds: float) -> Diagnosed | str:

@@ -5,11 +5,11 @@ from typing import Any
 from ctk.compiler.torch_compat.inductor.inductor_api import known_options
 
 
-def backends() -> tuple[str, ...]:
-    """Return its backends, from the least of a compiler to the most."""
+def backends_below_inductor() -> tuple[str, ...]:
+    """Return its backends without Inductor, from the least of a compiler to the most."""
     from torch._inductor.compiler_bisector import BACKENDS
 
-    return tuple(BACKENDS)
+    return tuple(backend for backend in BACKENDS if backend != "inductor")
 
 
 def inductor_changes() -> tuple[tuple[str, object], ...]:

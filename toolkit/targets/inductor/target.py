@@ -102,6 +102,7 @@ class Inductor(Target):
     has_modes = True
     defaults = COMPARABLE
     settings = INDUCTOR
+    lowerings = "lowered/lower.*"
     repro_backend = staticmethod(registered_backend)
 
     def compile(
