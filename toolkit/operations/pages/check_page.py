@@ -71,14 +71,15 @@ def _where(report: CheckReport, trace: Trace | None, focus: Focus) -> str:
     if whole is not None and whole.judgement.fails:
         stage = f": {PLACES[whole.layer]}" if whole.layer is not None else ""
         return sentence(f"{whole.where}{stage}{whole.line and f'; {whole.line}'}", is_name=True)
-    return where_wrong(trace, focus)
+    return where_wrong(trace, focus, report.judgement.signature)
 
 
 def _known(report: CheckReport, trace: Trace | None) -> str:
     whole = report.end_to_end
     if whole is not None and whole.judgement.fails and whole.evidence:
         return sentence("; ".join(whole.evidence[:2]))
-    return how_known(trace, sentence(report.judgement.detail or "the answer is of a child process"))
+    detail = report.judgement.detail.partition("\n")[0]  # a traceback may follow
+    return how_known(trace, sentence(detail or "the answer is of a child process"))
 
 
 def _graphs(report: CheckReport) -> Section:

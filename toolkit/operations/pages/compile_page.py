@@ -76,7 +76,7 @@ def page_of_case(folder: Path) -> Page:
         else f"{told}: no failure is recorded",
         answers=Answers(
             what_fails(signature, "The case records no failure: it was not judged, or it passed."),
-            where_wrong(trace, focus),
+            where_wrong(trace, focus, signature),
             how_known(trace, "The failure was seen when the case was written."),
             steps,
         ),
@@ -99,8 +99,10 @@ def what_fails(signature: Signature | None, otherwise: str) -> str:
     return f"{sentence(MEANINGS[signature.kind].partition(':')[0])} {sentence(str(signature))}"
 
 
-def where_wrong(trace: Trace | None, focus: Focus) -> str:
-    """Return the first wrong step of a compile, as a suspect."""
+def where_wrong(trace: Trace | None, focus: Focus, signature: Signature | None) -> str:
+    """Return the first wrong step of a compile, as a suspect; else the place of the failure."""
+    if trace is None and signature is not None and signature.where:
+        return sentence(f"In {signature.where}, the last place that was seen", is_name=True)
     if trace is None:
         return "Not known: the steps of its compile were not recorded."
     step = trace.steps[focus.step]
