@@ -4,14 +4,12 @@ Nothing is vetoed, and neither side is blamed (`bisect` does that).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.compare import CompileComparison, compare_logs
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
-from ctk.toolkit.compile_log.trace.document import Trace
-from ctk.toolkit.compile_log.trace.writing import make_trace
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.importers.base import apply_request
 from ctk.toolkit.operations.keywords import takes_keywords
@@ -41,18 +39,11 @@ class GraphDiff:
     Attributes:
         cases: The graph with target and options of each side.
         judgements: Of the results of each side, compared with eager.
-        logs: The compile of each side.
     """
 
     cases: tuple[Case, Case]
     judgements: tuple[Judgement, Judgement]
     comparison: CompileComparison
-    logs: tuple[CompileLog, CompileLog] = field(repr=False)
-
-    def make_traces(self) -> tuple[Trace, Trace]:
-        """Return both compiles as documents; their steps are not checked."""
-        left, right = map(make_trace, self.cases, self.logs)
-        return left, right
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +139,7 @@ def diff_case(case: Case, left: Side, right: Side) -> GraphDiff:
     )
     (seen, log), (other_seen, other_log) = _observe_case(first), _observe_case(second)
     comparison = compare_logs((first, log), (second, other_log))
-    return GraphDiff((first, second), (seen, other_seen), comparison, (log, other_log))
+    return GraphDiff((first, second), (seen, other_seen), comparison)
 
 
 def _observe_case(case: Case) -> tuple[Judgement, CompileLog]:

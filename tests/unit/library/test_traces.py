@@ -9,7 +9,6 @@ import ctk
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.compile_log.trace.document import FILE
 from ctk.toolkit.compile_log.trace.reading import read_trace
-from ctk.toolkit.operations.diff import Side
 from ctk.toolkit.operations.session import compile_trace
 from tests.helpers.cli import BROKEN_PASS, write
 
@@ -159,12 +158,3 @@ def test_a_watched_call_writes_that_of_a_wrong_result(broken: Path, tmp_path: Pa
     (folder,) = (tmp_path / "dumps").glob("*/graph0")
     assert wrong_passes(folder) == [CULPRIT]
     assert ctk.load_case(folder, trust=True).signature is not None
-
-
-def test_diff_gives_two() -> None:
-    off = Side(config={"disable": ["joint/simplify_views"]})
-    report = ctk.diff(torch.nn.Linear(4, 2), torch.randn(3, 4), left=Side(), right=off)
-    left, right = report.graphs[0].make_traces()
-    assert left.target == right.target == "ctk"
-    passes = [next(s for s in t.steps if s.id == "joint/simplify_views") for t in (left, right)]
-    assert [step.vetoed for step in passes] == [False, True]
