@@ -1,4 +1,4 @@
-"""What does watching the later calls of a healthy training cost? 1,000 steps, paired.
+"""The cost of comparing and keeping later calls of a healthy training: 1,000 steps, paired.
 
 Each pair of processes trains the same encoder with the backend `aot_eager`, in turn with and
 without a variable of late failures; both are watched (`ctk.install(check="output")`), so that the
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def train(options: dict[str, object], steps: int, width: int) -> dict[str, object]:
-    """Train in this process; return the seconds of all steps, and what was reported."""
+    """Train in this process; return the seconds of all steps, and the reports."""
     import torch
     from torch import nn
 

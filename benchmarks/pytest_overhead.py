@@ -1,4 +1,4 @@
-"""What does the pytest plugin cost: off, on, and for each test that compiles?
+"""The cost of the pytest plugin: off, on, and per test that compiles.
 
 Pairs of runs of pytest, in turn, and the median of the differences, pair by pair:
 

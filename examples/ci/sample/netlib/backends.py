@@ -1,4 +1,4 @@
-"""Backends of ours for torch.compile: each edits the captured graph, and runs it in eager."""
+"""Backends for torch.compile: each edits the captured graph, and runs it in eager."""
 
 from collections.abc import Callable, Sequence
 

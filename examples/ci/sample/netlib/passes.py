@@ -1,4 +1,4 @@
-"""Passes of ours for compiled programs. A team writes such passes, and they have bugs."""
+"""Passes for compiled programs, as a team writes them; some have bugs."""
 
 import torch
 from torch.fx import Graph, GraphModule, Node
