@@ -62,6 +62,13 @@ class Opened:
         refused = self.page.evaluate("window.refused ?? []")
         assert not self.noticed and not refused, (self.noticed, refused)
 
+    def assert_accessible(self) -> None:
+        """Fail if axe finds a violation."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page)
+        assert found.violations_count == 0, found.generate_report()
+
     def is_in_view(self, selector: str) -> bool:
         box = self.page.locator(selector).bounding_box()
         size = self.page.viewport_size

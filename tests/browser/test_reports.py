@@ -6,7 +6,6 @@
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import Open, Opened
 from tests.browser.programs import COMMANDS, FAULTS
@@ -26,11 +25,6 @@ NAMES = {
 Reports = dict[tuple[str, str], Path]
 
 
-def assert_accessible(opened: Opened) -> None:
-    found = Axe().run(opened.page)
-    assert found.violations_count == 0, found.generate_report()
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_report(
@@ -48,7 +42,7 @@ def test_a_report(
             name = f"{command}-{fault}-{size}-{scheme}.png"
             if name in KEPT:
                 opened.page.screenshot(path=SCREENSHOTS / name)
-        assert_accessible(opened)
+        opened.assert_accessible()
     assert_answers(opened, command, fault)
     use_it(opened)
 

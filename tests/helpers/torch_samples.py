@@ -1,16 +1,8 @@
-"""Calls out of torch's own databases of operators, `op_db` and `hop_db`, as cases.
-
-The databases import `expecttest`, which torch does not install, for the base class of torch's own
-tests: without it, a plain test case stands in.
-"""
+"""Calls out of torch's own databases of operators, `op_db` and `hop_db`, as cases."""
 
 import contextlib
-import importlib.util
 import random
-import sys
-import unittest
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,11 +13,6 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.options import CaseOptions
-
-if importlib.util.find_spec("expecttest") is None and "expecttest" not in sys.modules:
-    stand_in: Any = ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase
-    sys.modules["expecttest"] = stand_in
 
 Call = tuple[Callable[..., object], tuple[torch.Tensor, ...]]
 

@@ -13,6 +13,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
+from ctk.toolkit.case.formats.folder_walk import require_folder
 from ctk.toolkit.case.formats.limits import TEXT_NBYTES
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
@@ -74,8 +75,7 @@ def read_subject(folder: Path, *, trust: bool = False) -> IssueSubject:
         CaseError: There is no failure in it, or no case to run.
         TrustError: It would run code, and is not trusted.
     """
-    if not folder.is_dir():
-        raise CaseError(f"no such folder: {folder}; next: name the folder of a diagnosis or a case")
+    require_folder(folder, "name the folder of a diagnosis or a case")
     if not (folder / FILE).is_file():
         return _of_case(folder, None, trust=trust)
     record = read_json(folder)

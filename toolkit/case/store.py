@@ -19,7 +19,7 @@ from typing import cast, get_args
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaseError, NoSuchCase, count_of, nearest
+from ctk.compiler.errors import CaseError, count_of, nearest
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.admission import check_trust, code_names_of
 from ctk.toolkit.case.carried_sources import (
@@ -34,6 +34,7 @@ from ctk.toolkit.case.carried_sources import (
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_replacement import replace_case, whole_case
 from ctk.toolkit.case.formats.files import atomic_folder, is_partial, replace_file, write_text
+from ctk.toolkit.case.formats.folder_walk import require_folder
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
@@ -268,13 +269,7 @@ def _graph_and_inputs(
 def _existing(folder: Path) -> Path:
     folder = folder.expanduser()
     folder = folder.parent if folder.name == MANIFEST else folder
-    if folder.is_file():
-        raise NoSuchCase(f"{folder} is a file; a case is a folder with a {MANIFEST}")
-    if not folder.is_dir():
-        there = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise NoSuchCase(
-            f"no such folder: {folder}{nearest(folder.name, there)}; list the cases: ctk ls"
-        )
+    require_folder(folder)
     if is_partial(folder):
         raise CaseError(f"{folder} is half-written: the process that wrote it died; {_NEXT}")
     return whole_case(folder)

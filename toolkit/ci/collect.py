@@ -11,7 +11,7 @@ from shlex import quote
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
-from ctk.toolkit.case.formats.folder_walk import Walk
+from ctk.toolkit.case.formats.folder_walk import Walk, require_folder
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest
@@ -40,8 +40,7 @@ def collect_outcomes(root: Path) -> Collection:
     Raises:
         CaseError: There is no such folder.
     """
-    if not root.is_dir():
-        raise CaseError(f"no such folder: {root}; next: name the folder that the tests wrote to")
+    require_folder(root, "name the folder that the tests wrote to")
     walk, problems = Walk(root), list[str]()
     outcomes: dict[Path, Outcome] = {}
     others: dict[Path, Outcome] = {}

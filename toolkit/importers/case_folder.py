@@ -10,7 +10,7 @@ from shlex import quote
 from ctk.compiler.errors import CaseError, NoSuchCase
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import find_cases
-from ctk.toolkit.case.formats.folder_walk import Walk
+from ctk.toolkit.case.formats.folder_walk import Walk, require_folder
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.trust.demands import UserOverrides
@@ -51,9 +51,7 @@ def case_folders(folder: Path) -> list[Path]:
     Raises:
         CaseError: No such folder, or there is no finished case in it.
     """
-    if not folder.is_dir():
-        near = quote(str(nearest_parent(folder)))
-        raise NoSuchCase(f"no such folder: {folder}\n  list the cases: ctk ls {near}")
+    require_folder(folder)
     if (folder / MANIFEST).exists():
         return [folder]
     walk = Walk(folder)
@@ -65,11 +63,6 @@ def case_folders(folder: Path) -> list[Path]:
             f"no case in {folder}: it has no {MANIFEST}\n  look at it: ctk ls {quote(str(folder))}"
         )
     return found
-
-
-def nearest_parent(path: Path) -> Path:
-    """Return the nearest folder above `path` that exists."""
-    return next((parent for parent in path.parents if parent.is_dir()), Path())
 
 
 IMPORTER = CaseFolder

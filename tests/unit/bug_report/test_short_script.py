@@ -196,8 +196,6 @@ def test_it_fails_with_the_bug_and_not_without_a_compiler(
 ) -> None:
     program = short_program(relu_case())
     is_test = "TestCase" in make(program)
-    if is_test:
-        pytest.importorskip("expecttest", reason="torch's test classes need it")
     run = check_script(make(program), WRONG, is_test=is_test)
     assert run.shows, run.output
     assert "site-packages" not in run.output

@@ -27,7 +27,7 @@ def test_no_such_folder_suggests_a_near_name(folder: Path) -> None:
 
 
 def test_a_file_is_no_case(folder: Path) -> None:
-    with pytest.raises(CaseError, match=r"graph\.json is a file; a case is a folder with"):
+    with pytest.raises(CaseError, match=r"graph\.json is a file, not a folder"):
         load_case(folder / "graph.json")
 
 

@@ -98,7 +98,6 @@ def is_as_good(mine: list[Any], eager: list[Any], sample: Sample) -> bool:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("codegen", ["", "c"], ids=["interpreter", "c"])
 def test_operators_compute_what_eager_does(codegen: str, dtype: torch.dtype, shard: int) -> None:
-    pytest.importorskip("expecttest")
     wrong: list[str] = []
     kernels: set[str] = set()
     library: set[str] = set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.compiler.errors import NoSuchCase, count_of
+from ctk.compiler.errors import count_of
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_folder
@@ -35,16 +35,15 @@ def ls(
     goes on.
     """
     from ctk.toolkit.case.case_listing import find_cases
-    from ctk.toolkit.case.formats.folder_walk import Walk
+    from ctk.toolkit.case.formats.folder_walk import Walk, require_folder
     from ctk.toolkit.operations.session.operation_listing import find_operations
     from ctk.toolkit.watch.watch_session import dump_folder
 
     root = dump_folder(folder)
-    if not root.is_dir():
-        if folder is None:
-            said = f"no dumps yet: there is no {root}; to make some: ctk run SCRIPT"
-            return Answer(ExitCode.NO_FAILURE, said, {"cases": [], "operations": []})
-        raise NoSuchCase(f"no such folder: {root}")
+    if folder is None and not root.exists():
+        said = f"no dumps yet: there is no {root}; to make some: ctk run SCRIPT"
+        return Answer(ExitCode.NO_FAILURE, said, {"cases": [], "operations": []})
+    require_folder(root, "name a folder of cases, or none for that of CTK_DUMP")
     walk = Walk(root)
     entries, operations = find_cases(walk), find_operations(Walk(root))
     cut = f"there are more than {walk.limit:,} folders: the others were not looked into"

@@ -59,14 +59,13 @@ def find_certified_case(folder: Path) -> Path:
     Raises:
         CaseError: There is none.
     """
-    from ctk.compiler.usercode.references import near_file
+    from ctk.toolkit.case.formats.folder_walk import require_folder
     from ctk.toolkit.case.manifest import MANIFEST
     from ctk.toolkit.operations.report.certificate_file import CERTIFICATE
     from ctk.toolkit.oracle.answers.journal import JOURNAL
     from ctk.toolkit.oracle.answers.resume_command import resume_hint
 
-    if not folder.is_dir():
-        raise NoSuchCase(f"no such folder: {folder}{near_file(folder)}")
+    require_folder(folder)
     for place in (folder, folder / "minimal", folder / "case"):
         if (place / CERTIFICATE).is_file():
             return place

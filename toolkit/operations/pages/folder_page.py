@@ -7,6 +7,7 @@ from urllib.parse import quote
 from ctk.compiler.errors import CaseError, ConfigError
 from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.formats.folder_walk import require_folder
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.operations.pages.compile_page import page_of_case
 from ctk.toolkit.operations.pages.diagnosis_page import page_of_diagnosis
@@ -33,8 +34,7 @@ def write_report(folder: Path, out: Path | None = None) -> tuple[Path, Page]:
         CaseError: There is no such folder, it holds nothing to show, or its record is damaged.
         ConfigError: The file exists and is not a page of ctk.
     """
-    if not folder.is_dir():
-        raise CaseError(f"no such folder: {folder}")
+    require_folder(folder, "name the folder of a case, a diagnosis or dumps")
     path = out if out is not None else folder / REPORT
     page = page_of_folder(folder)
     if page is None:
