@@ -186,6 +186,14 @@ def is_importable(module: str) -> bool:
         return False
 
 
+def working_folder() -> Path:
+    """Return the working folder; if it was removed, a path below which there is nothing."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path(os.devnull)
+
+
 def is_installed(path: str | Path) -> bool:
     """Return whether a file belongs to the standard library or to an installed package."""
     return _real_path(path).startswith(_installed_folders())
@@ -194,7 +202,7 @@ def is_installed(path: str | Path) -> bool:
 def _real_path(path: str | Path) -> str:
     text = os.fspath(path)
     if not text.startswith(os.sep):
-        text = str(Path.cwd() / text)  # the working folder may change
+        text = str(working_folder() / text)  # the working folder may change
     return _resolve(text)
 
 

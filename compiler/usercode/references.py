@@ -23,7 +23,12 @@ from typing import Any
 from ctk.compiler.errors import ConfigError, CtkError, ProgramError, message_of, nearest
 from ctk.compiler.usercode import python_files
 from ctk.compiler.usercode.closure import parse_file, reachable
-from ctk.compiler.usercode.python_files import is_installed, is_neighbour, load_file
+from ctk.compiler.usercode.python_files import (
+    is_installed,
+    is_neighbour,
+    load_file,
+    working_folder,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Reference:
 
     def path(self, folder: Path | None = None) -> Path:
         """Return the absolute path of the file; a relative one starts from `folder`."""
-        return ((folder or Path.cwd()) / Path(self.place).expanduser()).resolve()
+        return ((folder or working_folder()) / Path(self.place).expanduser()).resolve()
 
 
 def load(
@@ -110,7 +115,7 @@ def _module_of(reference: Reference, subject: str, error: type[CtkError]) -> Mod
     try:
         if path:
             return load_file(path)
-        with search_last(Path.cwd()):
+        with search_last(working_folder()):
             return importlib.import_module(reference.place)
     except (Exception, SystemExit) as raised:
         raise error(
@@ -143,7 +148,7 @@ def find_script(path: str | Path, *, is_module: bool = False) -> None:
             raise ProgramError(f"no such file: {path}{near_file(script.absolute())}")
         return
     package = str(path).partition(".")[0]
-    places = [str(Path.cwd()), *sys.path]
+    places = [str(working_folder()), *sys.path]
     is_known = package in sys.builtin_module_names or PathFinder.find_spec(package, places)
     if not is_known:
         raise ProgramError(f"no module named {package!r}, in this folder or installed")

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import cast
 
 from ctk.compiler.errors import CaseError, StorageError
-from ctk.compiler.usercode.python_files import find_loaded, import_root, is_importable
+from ctk.compiler.usercode.python_files import (
+    find_loaded,
+    import_root,
+    is_importable,
+    working_folder,
+)
 from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import make_folder, replace_file
@@ -174,7 +179,7 @@ def _files(case: Case, operators: Collection[Path]) -> list[Path]:
     listed = [path.resolve() for path in case.sources]
     references = references_in(case.target, case.config)
     by_path = {reference.path() for reference in references if reference.is_file}
-    found = (*source_files(case.target, case.config, Path.cwd()), *operators)
+    found = (*source_files(case.target, case.config, working_folder()), *operators)
     others = (path for path in found if path in by_path or _place_of(case, path) == path)
     return list(dict.fromkeys([*listed, *others]))
 

@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ProgramError, count_of
+from ctk.compiler.usercode.python_files import working_folder
 from ctk.repro_templates.program.program_play import SEED
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
@@ -127,7 +128,7 @@ def case_of_graph(gm: GraphModule, inputs: Inputs, request: CaseOptions) -> Case
         target=target,
         config=config,
         modes=modes,
-        sources=source_files(target, config, Path.cwd()),
+        sources=source_files(target, config, working_folder()),
         dynamic=describe_dynamic(gm),
         roles=roles_of(gm, values),
     )

@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Unpack
 
 from torch.fx import GraphModule
@@ -26,6 +25,7 @@ from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.installed_torch import missing_names_refused, warn_if_untested
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.process.process_state import start_autograd
+from ctk.compiler.usercode.python_files import working_folder
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to, script_file
 from ctk.toolkit.processes.closeable import Closeable
@@ -291,7 +291,7 @@ def make_subject(
             target.name,
             ", ".join(lost),
         )
-    sources = source_files(target.name, saved, Path.cwd())
+    sources = source_files(target.name, saved, working_folder())
     in_script = script_file() in sources
     return Subject(target, effective, saved, sources, importable, in_script, lost)
 

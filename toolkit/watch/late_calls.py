@@ -51,11 +51,13 @@ class LateCalls:
 
     Attributes:
         graph: The captured graph, which names the results.
+        lacks_loss: Whether a condition asks for a loss, and no result can be it.
     """
 
     options: WatchOptions
     graph: GraphModule
     conditions: tuple[Condition, ...] = ()
+    lacks_loss: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _met: frozenset[Condition] = frozenset()
     _written: list[bool] | None = None
@@ -97,6 +99,7 @@ class LateCalls:
                 is_met = found[condition.kind]
             else:
                 loss = self._find_loss(flat)
+                self.lacks_loss = loss is None
                 is_met = loss is not None and condition.is_exceeded(float(loss.detach()))
             if is_met:
                 yield condition

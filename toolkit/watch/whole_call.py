@@ -71,7 +71,6 @@ from ctk.toolkit.watch.watch_session import (
     CallPart,
     Failure,
     Scope,
-    WatchOptions,
     WatchSession,
 )
 
@@ -128,14 +127,24 @@ class WatchedCalls:
         if self.scope is not session.scope:
             self.scope, self.compared = session.scope, 0
         if self.compared >= options.calls:
-            session.add_call("skipped", _describe_skipped(options))
-            return self.compiled(*args, **kwargs)
+            return self._call_later(args, kwargs)
         self.compared += 1
         with comparing(ComparedCall(self.made, str(self))):
             if why := self._find_obstacle():
                 session.add_call("by_graph", why)
                 return self.compiled(*args, **kwargs)
             return self._call_and_compare(args, kwargs)
+
+    def _call_later(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call that is not compared end to end; of its graphs some may be compared."""
+        session, most = self.session, self.session.options.calls
+        before = session.checked
+        try:
+            return self.compiled(*args, **kwargs)
+        finally:
+            first = "first" if most == 1 else f"first {most}"
+            why = f"after the {first} of a function (--calls)"
+            session.add_call("skipped" if session.checked == before else "by_graph", why)
 
     def _find_obstacle(self) -> str:
         """Return why a call cannot be compared end to end; empty if it can."""
@@ -305,14 +314,6 @@ class WatchedCalls:
         owner = _root(self.function)
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
         return type(owner).__name__ if isinstance(owner, torch.nn.Module) else str(name)
-
-
-def _describe_skipped(options: WatchOptions) -> str:
-    every, when = options.check_every, options.check_when
-    others = [f"every {every}th of each graph (CTK_CHECK_EVERY)"] if every else []
-    others += [f"calls that meet {when} (CTK_CHECK_WHEN)"] if when else []
-    also = f", except {' and '.join(others)}" if others else ""
-    return f"after the first {options.calls} of a function (--calls){also}"
 
 
 def _describe_excess(model: object) -> str:

@@ -166,8 +166,8 @@ TORCH_NAMESPACES = frozenset({
     "device_mesh", "dist_rpc", "export", "flex_gemm", "flex_lib", "fsdp", "inductor",
     "inductor_prims", "mempool", "metal_prepack", "mkl", "mkldnn", "mkldnn_prepacked", "onednn",
     "onnx", "onnx_symbolic", "prepacked", "profiler", "quantization", "quantized", "rpc",
-    "semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn", "triton",
-    "vulkan_prepack", "xnnpack",
+    "semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn", "torch_nn",
+    "triton", "vulkan_prepack", "xnnpack",
 })  # fmt: skip
 """Libraries that torch registers besides those of `CORE_NAMESPACES`.
 

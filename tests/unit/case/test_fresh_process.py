@@ -33,7 +33,10 @@ from pathlib import Path
 warnings.simplefilter("ignore")
 from ctk.toolkit.case.store import load_case, save_case
 out = Path(sys.argv[2])
-for folder in sorted(Path(sys.argv[1]).iterdir()):
+folders = sorted(Path(sys.argv[1]).iterdir())
+for folder in sorted(folders, key=lambda each: "testlib." in (each / "graph.json").read_text()):
+    if "testlib." in (folder / "graph.json").read_text():
+        import torch.testing._internal.hop_db  # its own operators: a case names no module of torch
     try:
         save_case(load_case(folder, trust=True), out / folder.name, inputs="full")
     except Exception as error:

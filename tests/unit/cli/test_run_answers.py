@@ -46,6 +46,23 @@ def test_skipped_calls_are_counted_with_the_reason(tmp_path: Path) -> None:
     assert "not compared: 3 calls: after the first 2 of a function (--calls)" in said.out
 
 
+def test_later_calls_whose_graphs_are_compared_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_CHECK_EVERY", "2")
+    script = write(tmp_path, "script.py", CALLS + "for _ in range(4):\n    f(torch.ones(2))\n")
+    asked = ("run", "--out", tmp_path / "d", "--calls", "1", script)
+    said = ctk(*asked)
+    assert said.first == "no failure: 1 graph compiled, 3 of 5 calls compared with eager"
+    why = "after the first of a function (--calls)"
+    assert f"compared graph by graph only: 2 calls: {why}" in said.out
+    assert f"not compared: 2 calls: {why}" in said.out
+    monkeypatch.setenv("CTK_CHECK_WHEN", "loss>3")
+    said = ctk(*asked)
+    needs = "no result is a scalar, as loss>3 needs (CTK_CHECK_WHEN)"
+    assert f"not compared: graph0: {needs}" in said.out
+
+
 def test_a_compile_without_a_call_is_no_check(tmp_path: Path) -> None:
     raising = "def f(x):\n    y = x.sin()\n    return y[torch.tensor([7])]\n"
     text = f"import torch\n{raising}try:\n    torch.compile(f, backend='eager')(torch.ones(2))\n"

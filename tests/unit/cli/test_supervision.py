@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -215,11 +216,15 @@ def test_a_script_that_dies_while_it_compiles_leaves_its_case(tmp_path: Path) ->
     assert json.loads(Path(failure["case"], "manifest.json").read_text())
 
 
-def test_a_script_that_dies_later_is_no_failure_of_a_compile(tmp_path: Path) -> None:
+def test_a_script_that_dies_later_is_no_failure_of_a_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = write(tmp_path, "script.py", DYING_SCRIPT)
+    monkeypatch.setenv("CTK_RING", "2")
     said = ctk("run", script, "later", folder=tmp_path)
     assert said.code == 134, said.out + said.err
     assert said.first.startswith("ctk: the script ended after 1 graph had been compiled and comp")
+    assert re.search(r"the newest call: ctk repro \S+/ring/graph0_call\d+", said.out)
 
 
 def test_a_usage_error_and_help_have_their_own_exit_codes(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.helpers.faulty_backends import (
     only_folder,
     run_python,
     takes_options,
+    wrong,
 )
 
 
@@ -254,3 +255,18 @@ def test_what_is_no_target_and_what_is_no_option_is_told_at_once() -> None:
         debug_compile(confg={})  # type: ignore[call-arg]  # on purpose
     with pytest.raises(TypeError, match=r"install\(\) has no option 'quotas'; did you mean"):
         install(quotas="1G")  # type: ignore[call-arg]  # on purpose
+
+
+def test_a_failure_counts_though_the_working_folder_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumps, gone = tmp_path / "dumps", tmp_path / "gone"
+    gone.mkdir()
+    torch.compiler.reset()  # the import of Dynamo reads the working folder
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with install(dump=dumps, on_failure="record", check="output") as hooks:
+        torch.compile(model, backend=wrong)(torch.ones(4))
+        torch.compile(torch.relu, backend="ctk")(torch.ones(1))
+        assert [failure.graph for failure in hooks.session.failures] == ["graph0"]
+        assert hooks.session.checked == 2

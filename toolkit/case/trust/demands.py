@@ -42,7 +42,7 @@ TORCH_NAMESPACES = frozenset(
     _c10d_functional _c10d_functional_autograd _dtensor _inductor_test _native _quantized aten
     c10d_functional debugprims export flex_gemm flex_lib fsdp higher_order inductor inductor_prims
     mkl mkldnn mkldnn_prepacked onednn prim prims quantization quantized quantized_decomposed
-    rngprims sparse static_runtime streams
+    rngprims sparse static_runtime streams torch_nn
     """)
 )
 """The namespaces of operators that torch itself registers."""

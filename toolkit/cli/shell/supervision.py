@@ -189,7 +189,7 @@ def _answer_for_script(ending: str, end: End) -> Answer:
     """
     works, failures = end.notes.works, [*end.notes.failures]
     dumps = str(Path(next(iter(works))).parent) if works else None
-    body = (f"dumps: {dumps}",) if dumps else ()
+    body = (f"dumps: {dumps}", *_newest_call(Path(dumps))) if dumps else ()
     data: dict[str, object] = {
         "error": {"type": "Killed", "message": ending},
         "graphs": len(works),
@@ -228,6 +228,13 @@ def _answer_ended(ending: str, end: End, data: dict[str, object], body: tuple[st
         code, body = code or ExitCode.CANNOT_TELL, (*body, advice)
     word = "cannot tell" if code == ExitCode.CANNOT_TELL else "ctk"
     return Answer(code, f"{word}: the script ended {seen}, none failed: {ending}", data, body)
+
+
+def _newest_call(dumps: Path) -> tuple[str, ...]:
+    """Return the line about the newest call in the ring (watch/ring.py), if there is one."""
+    kept = [each for each in (dumps / "ring").glob("*_call*") if not each.name.startswith(".")]
+    newest = max(kept, key=lambda each: each.stat().st_mtime_ns, default=None)
+    return () if newest is None else (f"the newest call: ctk repro {shlex.quote(str(newest))}",)
 
 
 def _after(case: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from torch.fx import Node
 
 from ctk.compiler.torch_compat.dynamo.capture_reasons import LIBRARIES, TORCH
+from ctk.compiler.usercode.python_files import working_folder
 
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.M)
 _ROOT = re.compile(r"L\['(\w+)'\]\.?")
@@ -29,7 +30,7 @@ def place_of(node: Node) -> str:
 
 def relative_place(file: str, line: object) -> str:
     """Return `FILE:LINE`, relative to the working folder for a file in it."""
-    path, here = Path(file), Path.cwd()
+    path, here = Path(file), working_folder()
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
 
 
