@@ -138,7 +138,7 @@ class Ablations:
         question = Question(case, case.signature, veto)
         try:
             seen = self.oracle.ask(question)
-        except CtkError as error:  # a backend that is missing, an option that is refused
+        except (CtkError, ImportError) as error:  # a missing backend, a refused option
             return AblationRow(name, without, f"cannot tell: {first_line(error)}")
         what = f"{name} without {without}" if without else name
         self.say(f"{what}: {seen.verdict.value}")

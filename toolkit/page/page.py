@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.compile_log.trace.document import Trace
 
 Tone = Literal["wrong", "right", "unsure"]
@@ -108,7 +109,8 @@ class Code:
     @property
     def lines(self) -> Iterator[tuple[str, str]]:
         """Each line with its mark: `bad`, `add`, `del`, or none."""
-        for number, line in enumerate(self.text.rstrip("\n").split("\n"), 1):
+        text = scrub(self.text).rstrip("\n")  # a secret key spans lines
+        for number, line in enumerate(text.split("\n"), 1):
             signs = {"+": "add", "-": "del"} if self.is_diff else {}
             yield line, "bad" if number in self.marked else signs.get(line[:1], "")
 

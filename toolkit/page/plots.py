@@ -8,12 +8,16 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from ctk.toolkit.case.formats.scrub import scrub_line
 from ctk.toolkit.compile_log.trace.document import TraceError, TraceStep
 
 WIDTH, LEFT, RIGHT = 1160, 64, 16
 TOP, HEIGHT, BELOW = 26, 230, 30
 MOST_DOTS = 40
 """Values of one step that have a dot; the worst ones."""
+
+ALL_DOTS = 4_000
+"""Dots of all steps, about 500 kB: of many steps each has fewer."""
 
 _INFINITE = 1e12
 """The place of an infinite error, and the top of the axis."""
@@ -25,13 +29,14 @@ def plot_errors(steps: Sequence[TraceStep]) -> str:
     if not worst:
         return ""
     most = max(10.0, *worst.values())
+    dots = min(MOST_DOTS, max(1, ALL_DOTS // len(worst)))
     parts = [
         f'<svg class="plot" viewBox="0 0 {WIDTH} {TOP + HEIGHT + BELOW}" role="img" '
         f'aria-label="Largest error of each step in units in the last place">',
         *_wrong_bands(steps),
         *_axis(most),
         _stems([(_x(at, len(steps)), _y(value, most)) for at, value in worst.items()]),
-        *(dot for at in worst for dot in _dots(steps[at], _x(at, len(steps)), most)),
+        *(dot for at in worst for dot in _dots(steps[at], _x(at, len(steps)), most, dots)),
         *_names(steps, worst, most),
         "</svg>",
     ]
@@ -62,7 +67,7 @@ def _wrong_bands(steps: Sequence[TraceStep]) -> Iterator[str]:
             left = _x(at, len(steps)) - width / 2
             yield (
                 f'<rect class="bad-band" x="{left:.1f}" y="{TOP}" width="{width:.1f}" '
-                f'height="{HEIGHT}"><title>{escape(step.id)}: wrong</title></rect>'
+                f'height="{HEIGHT}"><title>{escape(scrub_line(step.id))}: wrong</title></rect>'
             )
 
 
@@ -85,12 +90,12 @@ def _axis(most: float) -> Iterator[str]:
     yield f'<text {place} text-anchor="end">steps of the compile</text>'
 
 
-def _dots(step: TraceStep, x: float, most: float) -> Iterator[str]:
+def _dots(step: TraceStep, x: float, most: float, count: int) -> Iterator[str]:
     kind = "dot bad" if step.status == "wrong" else "dot"
     worst_first = sorted(step.errors or (), key=_ulp, reverse=True)
-    for error in worst_first[:MOST_DOTS]:
+    for error in worst_first[:count]:
         size = "infinite" if error.ulp_after is None else f"{error.ulp_after:.3g} ULP"
-        name = escape(f"{error.node or error.value} after {step.id}: {size}")
+        name = escape(scrub_line(f"{error.node or error.value} after {step.id}: {size}"))
         yield (
             f'<circle class="{kind}" cx="{x:.1f}" cy="{_y(_ulp(error), most):.1f}" r="3">'
             f"<title>{name}</title></circle>"
@@ -110,5 +115,5 @@ def _names(steps: Sequence[TraceStep], worst: dict[int, float], most: float) -> 
         anchor, shift = ("end", -10) if x > WIDTH / 2 else ("start", 10)
         yield (
             f'<text class="bad" x="{x + shift:.1f}" y="{max(TOP + 14, y + 4):.1f}" '
-            f'text-anchor="{anchor}">{escape(steps[at].id[:80])}</text>'
+            f'text-anchor="{anchor}">{escape(scrub_line(steps[at].id, 80))}</text>'
         )

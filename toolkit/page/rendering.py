@@ -5,7 +5,7 @@ hostile text as text.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from html import escape
@@ -64,7 +64,7 @@ def frame(page: Page, height: int = 640) -> str:
     """Return a page for a notebook: in a frame without the rights of the notebook."""
     return (
         f'<iframe sandbox="allow-scripts" width="100%" height="{height}" '
-        f'title="ctk report" srcdoc="{escape(scrub(render(page)))}"></iframe>'
+        f'title="ctk report" srcdoc="{escape(render(page))}"></iframe>'
     )
 
 
@@ -89,25 +89,29 @@ def _digest(text: str) -> str:
 def _data_of(page: Page) -> Mapping[str, object]:
     if page.trace is None:
         return {}
-    return {"trace": _compact(encode(page.trace)), "focus": _compact(asdict(page.focus))}
+    show = cache(_show)  # names and operators repeat
+    return {
+        "trace": _compact(encode(page.trace), show),
+        "focus": _compact(asdict(page.focus), show),
+    }
 
 
-def _compact(value: object) -> Any:
-    """Return JSON values with printable texts, without keys that are null, false or empty text.
+def _compact(value: object, show: Callable[[str], str]) -> Any:
+    """Return JSON values with shown texts, without keys that are null, false or empty text.
 
     The viewers read a missing key as such a value.
     """
     if isinstance(value, str):
-        return many_lines(value)
+        return show(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
         return {
-            key: _compact(each)
+            key: _compact(each, show)
             for key, each in items
             if each is not None and each is not False and each != ""
         }
     if isinstance(value, list | tuple):
-        return [_compact(each) for each in cast("Sequence[object]", value)]
+        return [_compact(each, show) for each in cast("Sequence[object]", value)]
     return value
 
 
@@ -143,5 +147,10 @@ def _template() -> Any:
 
 
 def _printable(value: object) -> object:
-    """Return a text made printable; markup of this room as it is."""
-    return many_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Return a text as it is shown; markup of this room as it is."""
+    return _show(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _show(text: str) -> str:
+    """Return a text without secrets, printable: before it is escaped, which hides a secret."""
+    return many_lines(scrub(text))

@@ -38,6 +38,7 @@ from ctk.compiler.observe import (
     first_line,
 )
 from ctk.toolkit.case.formats.bounded_file import read_bounded
+from ctk.toolkit.case.formats.checked_types import Positive, Size
 from ctk.toolkit.case.formats.files import append_line, append_text, free_path, write_text
 from ctk.toolkit.case.formats.limits import EVENTS as MOST_EVENTS
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
@@ -67,7 +68,7 @@ class DumpedPass:
     vetoed: bool
     rewrites: int
     vetoed_rewrites: int
-    seconds: float
+    seconds: Size
     event: Literal["pass"] = "pass"
 
 
@@ -84,10 +85,10 @@ class DumpedKernel:
     kernel: str
     nodes: tuple[str, ...]
     vetoed: bool
-    seconds: float
+    seconds: Size
     reason: str | None = None
     file: str | None = None
-    modules: Mapping[str, int] = field(default_factory=dict[str, int])
+    modules: Mapping[str, Positive] = field(default_factory=dict[str, int])
     event: Literal["kernel"] = "kernel"
 
 
@@ -98,7 +99,7 @@ class DumpedStage:
 
     stage: str
     nodes: int
-    modules: Mapping[str, int] = field(default_factory=dict[str, int])
+    modules: Mapping[str, Positive] = field(default_factory=dict[str, int])
     event: Literal["stage"] = "stage"
 
 

@@ -20,7 +20,7 @@ from ctk.compiler.torch_compat.dynamo.compiled_frames import (
     compiled_frames,
     current_compile,
 )
-from ctk.toolkit.case.formats.checked_types import Line
+from ctk.toolkit.case.formats.checked_types import Line, Size
 from ctk.toolkit.case.formats.files import append_line
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH
 from ctk.toolkit.case.formats.schema import document, encode
@@ -59,7 +59,7 @@ class DumpedFrame:
     function: Line
     place: Line
     resumed: bool
-    seconds: float
+    seconds: Size
     operations: int
     breaks: tuple[Line, ...]
     guard: Line

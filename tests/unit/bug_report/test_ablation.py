@@ -125,3 +125,15 @@ def test_without_time_nothing_is_asked() -> None:
     found = ablate(case_for("inductor"), lambda _: pytest.fail("asked"), seconds=-1)
     assert {row.answer for row in found.rows} == {NOT_ASKED}
     assert found.result("x") == "no backend fails in the same way"
+
+
+def test_a_backend_that_cannot_be_imported_is_a_row() -> None:
+    def rule(question: Question) -> Judgement:
+        if question.case.target == "aot_eager":
+            raise ImportError("no module named functorch")
+        return FAILS if question.case.target == "inductor" else PASSES
+
+    found = ablate(case_for("inductor"), rule)
+    assert found.backend == "inductor"
+    (row,) = (row for row in found.rows if row.backend == "aot_eager")
+    assert row.answer == "cannot tell: no module named functorch"

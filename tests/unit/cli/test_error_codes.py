@@ -208,3 +208,9 @@ class TestExplain:
         assert said.code == 2
         assert "no error has the code 'CTK140'; list them: ctk explain" in said.err
         assert said.err.rstrip().endswith("help: ctk explain CTK102")
+
+
+def test_missing_pages_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctk.__path__", [str(tmp_path)])
+    said = ctk("explain", "CTK101")
+    assert said.code != 0 and "install ctk again" in said.out + said.err

@@ -125,3 +125,70 @@ def test_a_journal_of_another_kind_is_no_page(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text("{}\n")
     said = ctk("report", tmp_path)
     assert said.code == 2 and "Traceback" not in said.out + said.err
+
+
+def test_a_report_that_cannot_be_written_keeps_the_verdict(tmp_path: Path) -> None:
+    program, out = write(tmp_path, "broken.py", GOOD + BROKEN_PASS), tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("<h1>mine</h1>")
+    said = ctk("check", program, "--out", out, "--report")
+    assert said.code == 1 and "joint/negate_relu" in said.out
+    assert "report     none: " in said.out and "is not a report of ctk" in said.out
+    assert text_of(out / "report.html") == "<h1>mine</h1>"
+
+
+def test_a_foreign_report_stops_no_index(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save_case(linear_case(), tmp_path / name)
+    (tmp_path / "a" / "report.html").write_text("<h1>mine</h1>")
+    assert ctk("report", tmp_path).code == 0
+    text = text_of(tmp_path / "report.html")
+    assert 'href="b/report.html"' in text and 'href="a/report.html"' not in text
+    assert "Left out" in text and "is not a report of ctk" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "name", "badge"),
+    [
+        ("reproduces", "net", "1 failing"),
+        ("passes", "net fails sometimes", "no failure recorded"),
+        ("flaky", "net", "cannot tell"),
+    ],
+)
+def test_the_tone_of_an_index_is_that_of_its_pages(
+    verdict: str, name: str, badge: str, diagnosed: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(diagnosed, tmp_path / "operation")
+    save_case(linear_case(), tmp_path / "case")
+    path = tmp_path / "operation" / "diagnosis.json"
+    path.write_text(json.dumps({**json.loads(text_of(path)), "verdict": verdict, "case": name}))
+    said = ctk("report", tmp_path, "--json")
+    assert said.data["verdict"] == badge
+
+
+def test_an_unreadable_operation_is_not_a_pass(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "diagnosis.json").write_text("{")
+    said = ctk("report", tmp_path, "--json")
+    assert said.code == 0 and said.data["verdict"] == "cannot tell"
+    assert "not decided: a, b" in text_of(tmp_path / "report.html")
+
+
+def test_the_script_of_a_folder_beside_this_one(
+    diagnosed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (diagnosed.parent / "here").mkdir(exist_ok=True)
+    monkeypatch.chdir(diagnosed.parent / "here")
+    assert ctk("report", "../out", "--out", tmp_path / "page.html").code == 0
+    assert "No script was written" not in text_of(tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("name", ["../secret/repro.py", "/secret/repro.py"])
+def test_a_record_leads_out_of_no_folder(name: str, diagnosed: Path, tmp_path: Path) -> None:
+    shutil.copytree(diagnosed, tmp_path / "out")
+    record = json.loads(text_of(tmp_path / "out" / "diagnosis.json"))
+    record["repro"]["path"] = name if name.startswith(".") else f"{tmp_path}{name}"
+    (tmp_path / "out" / "diagnosis.json").write_text(json.dumps(record))
+    said = ctk("report", tmp_path / "out")
+    assert said.code == 2 and "leads out of its folder" in said.out + said.err

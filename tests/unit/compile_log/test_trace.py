@@ -15,7 +15,15 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import KernelId, KernelRecord, StageRecord
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.trace import reading, writing
-from ctk.toolkit.compile_log.trace.document import FILE, Trace
+from ctk.toolkit.compile_log.trace.document import (
+    FILE,
+    Trace,
+    TraceEdit,
+    TraceGraph,
+    TraceNode,
+    TraceRewrite,
+    TraceStep,
+)
 from ctk.toolkit.compile_log.trace.graph_table import GraphTable
 from ctk.toolkit.compile_log.trace.places import shorten_path
 from ctk.toolkit.compile_log.trace.reading import read_trace
@@ -200,6 +208,35 @@ class TestLimits:
         trace = checked.make_trace()
         assert {len(step.errors) for step in trace.steps if step.errors} == {1}
         assert "errors left out" in "".join(trace.cut)
+
+    def test_a_written_trace_can_be_read(self, tmp_path: Path) -> None:
+        nodes = tuple(TraceNode(f"n{at}", "call_function", f"n{at}") for at in range(1000))
+        large = TraceStep("joint/x", "pass", "joint", status="wrong", rewrites=_rewrites(400_000))
+        trace = Trace("c", "ctk", (large,), (TraceGraph(None, (TraceEdit(0, 0, nodes),)),))
+        write_trace(trace, tmp_path)
+        (step,) = read_trace(tmp_path).steps
+        assert (step.id, step.status, step.rewrites) == ("joint/x", "wrong", ())
+        assert "more than 32 MiB" in read_trace(tmp_path).cut[0]
+
+
+def _rewrites(count: int) -> tuple[TraceRewrite, ...]:
+    return tuple(TraceRewrite(at, at, "mul, add -> add", ("mul", "add")) for at in range(count))
+
+
+def test_graphs_that_are_large_when_rebuilt_are_left_out() -> None:
+    table = GraphTable(room=1000, rebuilt_room=25)
+    small, large = (captured(count) for count in (10, 20))
+    assert [table.add(small), table.add(large), table.add(small)] == [0, None, 0]
+    assert table.left_out == 1
+
+
+def captured(count: int) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    last = graph.placeholder("x")
+    for _ in range(count):
+        last = graph.call_function(torch.neg, (last,))
+    graph.output(last)
+    return torch.fx.GraphModule({}, graph)
 
 
 def test_a_kernel_that_did_not_run_is_a_step() -> None:

@@ -121,6 +121,13 @@ def test_the_plot_of_errors() -> None:
     assert plot_errors([]) == "" == plot_errors(made_trace().steps[:2])
 
 
+def test_a_plot_of_many_steps_is_small() -> None:
+    (step,) = [step for step in made_trace().steps if step.status == "wrong"]
+    errors = (step.errors or ())[:1] * 50
+    svg = plot_errors([replace(step, errors=errors)] * 2_000)
+    assert len(svg) < 1 << 20 and svg.count("<circle") >= 2_000
+
+
 def test_infinite_errors_have_a_place() -> None:
     (step,) = [step for step in made_trace().steps if step.status == "wrong"]
     assert step.errors is not None

@@ -6,9 +6,10 @@ Documents that ctk creates itself are not checked.
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from ctk.repro_templates.graph.settings import SETTINGS
 from ctk.toolkit.case.formats.limits import NAME_LENGTH, TEXT_LENGTH
@@ -31,6 +32,13 @@ def _matching(pattern: str, what: str) -> AfterValidator:
         raise ValueError(f"{quote_value(text)} is not a {what}")
 
     return AfterValidator(check)
+
+
+def _inner_path(text: str) -> str:
+    path = Path(text)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{quote_value(text)} leads out of its folder")
+    return text
 
 
 def _float_dtype(name: str) -> str:
@@ -59,6 +67,9 @@ def _seed(value: int) -> int:
 Line = Annotated[str, AfterValidator(one_line)]
 """Text for people, in one printable line."""
 
+InnerPath = Annotated[Line, AfterValidator(_inner_path)]
+"""The path of a file inside a folder, relative to it."""
+
 Spec = Annotated[str, AfterValidator(_spec)]
 """A text that ctk uses unchanged (a target): one printable line."""
 
@@ -74,6 +85,12 @@ Symbol = Annotated[str, _matching(r"[\w +\-*/%().,<>=!&|~^]+", "expression of sy
 DeviceType = Annotated[str, _matching(r"[a-z]{2,20}", "type of device (`cuda`)")]
 
 DefaultDevice = Annotated[str, _matching(r"([a-z]{2,20}(:\d{1,3})?)?", "device (`cuda:0`)")]
+
+Count = Annotated[int, Field(ge=0)]
+
+Positive = Annotated[int, Field(gt=0)]
+
+Size = Annotated[float, Field(ge=0)]
 
 Settings = Annotated[Mapping[str, bool | str], AfterValidator(_settings)]
 

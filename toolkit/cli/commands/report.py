@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
+from ctk.compiler.errors import CtkError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
@@ -63,7 +64,9 @@ def with_folder_report(answer: Answer, folder: Path | None, *, is_wanted: bool) 
 
     if not is_wanted:
         return answer
-    return _with_path(answer, None if folder is None else write_report(folder)[0])
+    if folder is None:
+        return _with_path(answer, None, "no folder was written")
+    return _with_page(answer, lambda: write_report(folder)[0])
 
 
 def with_live_report(
@@ -83,12 +86,26 @@ def with_live_report(
         return answer
     lines = cast("list[str]", answer.data.get("next", []))
     path = out / REPORT if out is not None else free_path(Path(REPORT))
-    write_page(make(tuple(map(Step.parse, lines))), path)
-    return _with_path(answer, path)
+
+    def write() -> Path:
+        write_page(make(tuple(map(Step.parse, lines))), path)
+        return path
+
+    return _with_page(answer, write)
 
 
-def _with_path(answer: Answer, path: Path | None) -> Answer:
-    line = f"report     {path}" if path is not None else "report     none: no folder was written"
+def _with_page(answer: Answer, write: Callable[[], Path]) -> Answer:
+    """Return an answer with the page that `write` writes; an error leaves the verdict as it is."""
+    from ctk.compiler.observe import first_line
+
+    try:
+        return _with_path(answer, write())
+    except CtkError as error:
+        return _with_path(answer, None, first_line(error))
+
+
+def _with_path(answer: Answer, path: Path | None, reason: str = "") -> Answer:
+    line = f"report     {path if path is not None else f'none: {reason}'}"
     data = {**answer.data, "report": str(path) if path is not None else None}
     return replace(answer, data=data, body=(*answer.body, line))
 

@@ -34,10 +34,18 @@ class ErrorCode:
         """Return the page about this error, in Markdown.
 
         It lies beside the packages of an installation, and in `docs/` of a checkout.
+
+        Raises:
+            InstallError: The pages are not installed.
         """
         package = Path(ctk.__path__[0])
         folders = (package / "error_pages", package.parent / "docs" / "errors")
-        folder = next(folder for folder in folders if folder.is_dir())
+        folder = next((folder for folder in folders if folder.is_dir()), None)
+        if folder is None:
+            raise errors.InstallError(
+                f"the pages about errors are missing: neither {folders[0]} nor {folders[1]} is a "
+                "folder; next: install ctk again"
+            )
         return (folder / f"{self.code}.md").read_text(encoding="utf-8")
 
 

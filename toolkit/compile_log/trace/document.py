@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from ctk.compiler.observe import Numerics, Stage
-from ctk.toolkit.case.formats.checked_types import Line
+from ctk.toolkit.case.formats.checked_types import Count, Line, Size
 from ctk.toolkit.case.formats.plain_text import many_lines
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.compile_log.steps import StepKind
@@ -16,7 +16,6 @@ FILE = "trace.json"
 SCHEMA: Final = 1
 
 Status = Literal["ok", "wrong", "unknown", ""]
-Count = Annotated[int, Field(ge=0)]
 Text = Annotated[str, AfterValidator(many_lines)]
 """Lines of code, made printable."""
 
@@ -79,12 +78,12 @@ class TraceError:
     value: Line
     node: Line | None
     dtype: Line
-    ulp_before: float | None
-    ulp_after: float | None
-    abs_before: float | None
-    abs_after: float | None
-    rms_before: float | None
-    rms_after: float | None
+    ulp_before: Size | None
+    ulp_after: Size | None
+    abs_before: Size | None
+    abs_after: Size | None
+    rms_before: Size | None
+    rms_after: Size | None
 
 
 @document

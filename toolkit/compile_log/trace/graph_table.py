@@ -8,6 +8,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.types import type_text, value_of
 from ctk.compiler.fx.walk import graphs_by_path
+from ctk.toolkit.case.formats.limits import TRACE_NODES
 from ctk.toolkit.case.graphs.graph_lines import node_line
 from ctk.toolkit.compile_log.trace.document import TraceEdit, TraceGraph, TraceNode
 from ctk.toolkit.compile_log.trace.places import module_of, place_of
@@ -24,10 +25,12 @@ class GraphTable:
 
     Attributes:
         room: How many more nodes may be stored.
+        rebuilt_room: How many more nodes the graphs may have when they are rebuilt.
         left_out: How many graphs were left out.
     """
 
     room: int
+    rebuilt_room: int = TRACE_NODES
     left_out: int = 0
     graphs: list[TraceGraph] = field(default_factory=list[TraceGraph])
     _known: dict[GraphModule, int | None] = field(default_factory=dict[GraphModule, int | None])
@@ -48,9 +51,10 @@ class GraphTable:
         if base is not None and not edits:
             return base
         size = sum(len(each.nodes) for each in edits)
-        if size > self.room:
+        if size > self.room or len(nodes) > self.rebuilt_room:
             return None
         self.room -= size
+        self.rebuilt_room -= len(nodes)
         self.graphs.append(TraceGraph(base, edits))
         index = len(self.graphs) - 1
         self._recent[index] = nodes

@@ -8,12 +8,14 @@ import math
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from ctk.compiler.errors import count_of
 from ctk.compiler.observe import KernelRecord, RewriteRecord, first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.formats.limits import TRACE_NBYTES, TRACE_NODES
 from ctk.toolkit.case.formats.plain_text import many_lines
 from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.formats.scrub import scrub_line
@@ -75,10 +77,26 @@ def end_of_errors(seconds: float) -> float:
 
 
 def write_trace(trace: Trace, folder: Path) -> Path:
-    """Write `trace.json` into a folder, in one step; return its path."""
-    path = folder / FILE
-    write_text(path, json.dumps(encode(trace), separators=(",", ":"), allow_nan=False))
+    """Write `trace.json` into a folder, in one step; return its path.
+
+    A trace beyond the size that can be read is written as its list of steps.
+    """
+    path, text = folder / FILE, _json(trace)
+    write_text(path, text if len(text) <= TRACE_NBYTES else _json(_without_details(trace)))
     return path
+
+
+def _json(trace: Trace) -> str:
+    return json.dumps(encode(trace), separators=(",", ":"), allow_nan=False)
+
+
+def _without_details(trace: Trace) -> Trace:
+    steps = tuple(
+        replace(step, before=None, after=None, rewrites=(), errors=None, kernel=None)
+        for step in trace.steps
+    )
+    cut = f"graphs, rewrites, errors and kernels left out: more than {TRACE_NBYTES >> 20} MiB"
+    return replace(trace, steps=steps, graphs=(), cut=(*trace.cut, cut))
 
 
 @dataclass(slots=True)
@@ -93,6 +111,10 @@ class _Builder:
     lost_sources: int = 0
     lost_errors: int = 0
     cut: list[str] = field(default_factory=list[str])
+    _kernels: Mapping[str, KernelRecord] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._kernels = {str(each.id): each for each in reversed(self.log.kernels())}
 
     def build(self, end: float | None) -> Trace:
         """Return the trace; `end` as in `make_trace`."""
@@ -102,7 +124,7 @@ class _Builder:
         errors = {} if end is None else self._measure(wrong_first, end)
         made = {id(step): self._convert(step, errors.get(id(step))) for step in wrong_first}
         rows = _insert_errors([made[id(step)] for step in steps], self._raised())
-        rows += self._unrecorded_kernels({step.where for step in every})
+        rows += islice(self._unrecorded_kernels({step.where for step in every}), MOST_STEPS)
         self._note_cuts()
         graphs = tuple(self.graphs.graphs)
         return Trace(self.case.name, self.case.target, tuple(rows), graphs, tuple(self.cut))
@@ -177,7 +199,7 @@ class _Builder:
         """Return the kernel that a step is; a graph of several kernels may have none of its own."""
         if step.kind != "kernel":
             return None
-        return next((each for each in self.log.kernels() if str(each.id) == step.where), None)
+        return self._kernels.get(step.where)
 
     def _kernel(self, record: KernelRecord, finding: Finding | None) -> TraceKernel:
         source, ir = self._fit(record.source), self._fit(record.ir)
@@ -218,7 +240,7 @@ class _Builder:
         """Yield the steps that raised; all but the last of a failing compile were caught."""
         signature = self.case.signature
         fatal = self.log.errors()[-1:] if signature is not None and signature.exception else []
-        for record in self.log.errors():
+        for record in self.log.errors()[-MOST_STEPS:]:
             text = f"{type(record.error).__name__}: {first_line(record.error)}"
             is_fatal = record in fatal
             yield TraceStep(
@@ -241,7 +263,7 @@ class _Builder:
         if self.graphs.left_out:
             self.cut.append(
                 f"{count_of(self.graphs.left_out, 'graph')} left out: more than {MOST_NODES:,} "
-                "nodes changed"
+                f"nodes changed, or all graphs have more than {TRACE_NODES:,}"
             )
         if self.lost_sources:
             self.cut.append(
@@ -297,6 +319,6 @@ def _error(change: ErrorChange) -> TraceError:
 
 
 def _finite(number: float) -> float | None:
-    """Return a number with five digits, which no person reads more of; None for an infinite one."""
+    """Return a number rounded to five digits; None if it is infinite."""
     rounded = float(f"{number:.5g}")  # the largest number rounds to infinity
     return rounded if math.isfinite(rounded) else None

@@ -4,14 +4,15 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.errors import CaseError, ConfigError, CtkError
+from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case_replacement import whole_case
-from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.formats.files import make_folder, replace_file
 from ctk.toolkit.case.formats.folder_walk import require_folder
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.operations.pages.compile_page import page_of_case
 from ctk.toolkit.operations.pages.diagnosis_page import page_of_diagnosis
-from ctk.toolkit.operations.pages.index_page import find_entries, page_of_entries
+from ctk.toolkit.operations.pages.index_page import PageLink, find_entries, page_of_entries
 from ctk.toolkit.operations.pages.journal_page import page_of_journal
 from ctk.toolkit.operations.report.as_json import FILE
 from ctk.toolkit.oracle.answers.journal import JOURNAL
@@ -70,16 +71,17 @@ def _write_index(folder: Path, path: Path) -> Page:
         page = page_of_folder(entries.folders[0])
         assert page is not None, "an entry is a case or an operation"
         return page
-    links: dict[Path, str] = {}
+    pages: dict[Path, PageLink] = {}
     problems: list[str] = []
     for each in entries.folders:
         try:
-            write_report(each)
-        except CaseError as error:
-            problems.append(str(error))
+            _, page = write_report(each)
+        except CtkError as error:
+            problems.append(f"{each}: {first_line(error)}")
             continue
-        links[each] = quote(os.path.relpath(each / REPORT, path.parent).replace(os.sep, "/"))
-    return page_of_entries(folder, entries, links)
+        link = quote(os.path.relpath(each / REPORT, path.parent).replace(os.sep, "/"))
+        pages[each] = PageLink(link, page.tone)
+    return page_of_entries(folder, entries, pages, problems)
 
 
 def write_page(page: Page, path: Path) -> None:
@@ -91,5 +93,9 @@ def write_page(page: Page, path: Path) -> None:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; next: name a file, such as --out {path / REPORT}")
     if path.exists() and not is_page(path):
-        raise ConfigError(f"{path} exists and is not a report of ctk; next: name another file")
-    write_text(path, render(page))
+        raise ConfigError(
+            f"{path} exists and is not a report of ctk; next: remove it, or name another file with "
+            "ctk report FOLDER --out FILE"
+        )
+    make_folder(path.parent)
+    replace_file(path, render(page).encode("utf-8", "backslashreplace"))

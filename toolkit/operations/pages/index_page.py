@@ -10,12 +10,32 @@ from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.case_listing import CaseEntry, find_cases
 from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.operations.pages.dump_sections import dump_sections
+from ctk.toolkit.operations.pages.sentences import BADGES, sentence
 from ctk.toolkit.operations.session.operation_listing import OperationEntry, find_operations
-from ctk.toolkit.page.page import Absent, Answers, Cell, Link, Page, Rows, Section, Step, section
+from ctk.toolkit.page.page import (
+    Answers,
+    Cell,
+    Link,
+    Page,
+    Prose,
+    Rows,
+    Section,
+    Step,
+    Tone,
+    section,
+)
 from ctk.toolkit.watch.dump_index import read_dump_index
 
 MOST = 500
 """Entries that have a row and a page of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """The relative path of the page of a folder, and its tone."""
+
+    path: str
+    tone: Tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +71,19 @@ def find_entries(root: Path) -> Entries:
     return Entries(tuple(cases), tuple(operations), walk.is_cut)
 
 
-def page_of_entries(root: Path, entries: Entries, links: Mapping[Path, str]) -> Page:
+def page_of_entries(
+    root: Path, entries: Entries, pages: Mapping[Path, PageLink], problems: Sequence[str] = ()
+) -> Page:
     """Return the index page.
 
     Args:
-        links: The relative path of the page of each folder.
+        pages: The page of each folder that has one.
+        problems: Why the other folders have none, a sentence each.
     """
     failing = [each for each in entries.cases if each.failure is not None]
-    bad = [each for each in entries.operations if " fails" in each.answer]
+    bad = [each for each in entries.operations if _tone(each, pages) == "wrong"]
+    undecided = [each.path for each in entries.operations if _tone(each, pages) == "unsure"]
+    undecided += [each.path for each in entries.cases if each.problem is not None]
     counts = f"{count_of(len(entries.cases), 'case')}, {len(failing)} failing"
     if entries.operations:
         counts += f"; {count_of(len(entries.operations), 'operation')}"
@@ -68,23 +93,38 @@ def page_of_entries(root: Path, entries: Entries, links: Mapping[Path, str]) -> 
         steps = (Step(command_on("diagnose", failing[0].path), remark),)
     return Page(
         subject=root.name or str(root),
-        tone="wrong" if failing or bad else "right",
-        badge=f"{len(failing) + len(bad)} failing" if failing or bad else "no failure recorded",
+        tone="wrong" if failing or bad else "unsure" if undecided else "right",
+        badge=f"{len(failing) + len(bad)} failing"
+        if failing or bad
+        else BADGES["unsure"]
+        if undecided
+        else "no failure recorded",
         headline=f"{root}: {counts}",
         answers=Answers(
-            _first_failure(failing, bad),
+            _first_failure(failing, bad, undecided),
             _places(failing, bad),
             "Each case records the failure that was seen when it was written.",
             steps,
         ),
-        sections=_sections(root, entries, links),
+        sections=_sections(root, entries, pages, problems),
     )
 
 
-def _first_failure(failing: Sequence[CaseEntry], bad: Sequence[OperationEntry]) -> str:
+def _tone(entry: OperationEntry, pages: Mapping[Path, PageLink]) -> Tone:
+    return pages[entry.path].tone if entry.path in pages else "unsure"
+
+
+def _first_failure(
+    failing: Sequence[CaseEntry], bad: Sequence[OperationEntry], undecided: Sequence[Path]
+) -> str:
     if failing:
         return f"{failing[0].name}: {failing[0].failure}."
-    return f"{bad[0].answer}." if bad else "No case records a failure."
+    if bad:
+        return f"{bad[0].answer}."
+    names = list_names([each.name for each in undecided], most=6)
+    return (
+        f"No failure is recorded; not decided: {names}." if names else "No case records a failure."
+    )
 
 
 def _places(failing: Sequence[CaseEntry], bad: Sequence[OperationEntry]) -> str:
@@ -92,40 +132,45 @@ def _places(failing: Sequence[CaseEntry], bad: Sequence[OperationEntry]) -> str:
     return f"{list_names(names, most=6)}." if names else "Nowhere."
 
 
-def _sections(root: Path, entries: Entries, links: Mapping[Path, str]) -> tuple[Section, ...]:
+def _sections(
+    root: Path, entries: Entries, pages: Mapping[Path, PageLink], problems: Sequence[str]
+) -> tuple[Section, ...]:
     parts: list[Section] = []
     if entries.operations:
-        parts.append(section("Operations", [_operation_rows(root, entries.operations, links)]))
+        parts.append(section("Operations", [_operation_rows(root, entries.operations, pages)]))
     if entries.cases:
-        parts.append(section("Cases", [_case_rows(root, entries.cases, links)]))
+        parts.append(section("Cases", [_case_rows(root, entries.cases, pages)]))
     parts += dump_sections(read_dump_index(root))
+    left_out = [Prose(sentence(each)) for each in problems[:MOST]]
     if entries.is_cut or len(entries.cases) + len(entries.operations) > MOST:
-        parts.append(section("Left out", [], Absent(f"Only the first {MOST} entries are listed.")))
+        left_out.append(Prose(f"Only the first {MOST} entries are listed."))
+    if left_out:
+        parts.append(section("Left out", left_out))
     return tuple(parts)
 
 
 def _operation_rows(
-    root: Path, operations: Sequence[OperationEntry], links: Mapping[Path, str]
+    root: Path, operations: Sequence[OperationEntry], pages: Mapping[Path, PageLink]
 ) -> Rows:
     rows = tuple(
         (
-            _link(each.path, root, links),
+            _link(each.path, root, pages),
             each.state,
             each.answer or "; ".join(each.problems),
             each.go_on or "",
         )
         for each in operations[:MOST]
     )
-    wrong = frozenset(at for at, each in enumerate(operations) if " fails" in each.answer)
+    wrong = frozenset(at for at, each in enumerate(operations) if _tone(each, pages) == "wrong")
     columns = ("folder", "state", "answer", "to go on")
     return Rows("Diagnoses, reductions and searches", columns, rows, wrong)
 
 
-def _case_rows(root: Path, cases: Sequence[CaseEntry], links: Mapping[Path, str]) -> Rows:
+def _case_rows(root: Path, cases: Sequence[CaseEntry], pages: Mapping[Path, PageLink]) -> Rows:
     ordered = sorted(cases, key=lambda each: each.failure is None)[:MOST]
     rows = tuple(
         (
-            _link(each.path, root, links),
+            _link(each.path, root, pages),
             each.target,
             "" if each.call_nodes is None else f"{each.call_nodes:,}",
             each.problem or each.failure or "no failure recorded",
@@ -143,6 +188,6 @@ def _case_rows(root: Path, cases: Sequence[CaseEntry], links: Mapping[Path, str]
     )
 
 
-def _link(path: Path, root: Path, links: Mapping[Path, str]) -> Cell:
+def _link(path: Path, root: Path, pages: Mapping[Path, PageLink]) -> Cell:
     name = str(path.relative_to(root)) if path != root else str(path)
-    return Link(name, links[path]) if path in links else name
+    return Link(name, pages[path].path) if path in pages else name

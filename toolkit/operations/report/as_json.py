@@ -12,7 +12,7 @@ from typing import Final, Literal
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureOrigin, Signature
-from ctk.toolkit.case.formats.checked_types import Line
+from ctk.toolkit.case.formats.checked_types import InnerPath, Line
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import document, read_document, write_document
 from ctk.toolkit.case.judgement import Verdict
@@ -130,7 +130,7 @@ class MinimalRecord:
 class ReproRecord:
     """The emitted script, relative to the folder, and the result of its run in a clean process."""
 
-    path: Line | None
+    path: InnerPath | None
     clean_run: Outcome | None
     exit_code: int | None
 

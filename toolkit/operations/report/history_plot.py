@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from ctk.toolkit.case.formats.scrub import scrub_line
+
 WIDTH, LEFT, RIGHT = 900, 70, 190
 PANEL, GAP, TOP = 200, 40, 40
 
@@ -88,7 +90,7 @@ def _panel(
     for step, path in _stairs(points, size, x, y):
         number = COLOURS.index(colours[step])
         how = f'class="c{number}" fill="none" stroke="{colours[step]}" stroke-width="2"'
-        yield f'<path {how} d="{path}"><title>{escape(step)}</title></path>'
+        yield f'<path {how} d="{path}"><title>{escape(scrub_line(step))}</title></path>'
 
 
 def _stairs(
@@ -127,4 +129,4 @@ def _legend(colours: dict[str, str]) -> Iterator[str]:
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
-    return f'<text {place} fill="#333333">{escape(text)}</text>'
+    return f'<text {place} fill="#333333">{escape(scrub_line(text))}</text>'

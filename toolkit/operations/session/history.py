@@ -17,7 +17,7 @@ from pathlib import Path
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
-from ctk.toolkit.case.formats.checked_types import Line
+from ctk.toolkit.case.formats.checked_types import Count, Line
 from ctk.toolkit.case.formats.files import append_line, write_text
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES
 from ctk.toolkit.case.formats.schema import decode, document, encode
@@ -37,13 +37,13 @@ OnProgress = Callable[[Progress], None]
 class Answered:
     """A line: the answer to a question, and how large the smallest case was after it."""
 
-    question: int
+    question: Count
     seconds: float
     step: Line
     verdict: Verdict
-    call_nodes: int
-    inputs: int
-    elements: int
+    call_nodes: Count
+    inputs: Count
+    elements: Count
 
 
 class History:
