@@ -146,6 +146,11 @@ def save_case(
             f"save_case: the arguments of the call are {str(args)!r}; pass a tuple of them, such "
             "as (x,), and name the folder by folder="
         )
+    if not callable(subject):
+        raise ProgramError(
+            f"save_case: a value of type {type(subject).__name__} is no model or function; pass "
+            "the compiled model, with the arguments of its call"
+        )
     parts = take_apart(subject)
     function = parts[0] if parts is not None else subject
     compiler = _find_subject(parts[1] if parts is not None else None, target)

@@ -7,7 +7,7 @@ kill) is on disk as well. Each is a whole case with the values of all its inputs
     DUMP/train_4711_0/ring/graph0_call999/
     DUMP/train_4711_0/ring/.files/             their files by content (case/linked_case.py)
 
-Costs per call: a digest of all values, about 0.5 s per gigabyte, and a write of the changed ones.
+Costs per call: a digest of all values, and a write of the changed ones.
 In training these are all weights; in inference, and between the steps of an optimizer, the inputs.
 On a GPU the program waits until its values are on the host. Disk: at most `RING_NBYTES`, or half of
 the quota. Of a call above that, the largest weights are left out and become synthetic.

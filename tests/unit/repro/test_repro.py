@@ -11,7 +11,16 @@ from ctk.repro_templates.graph.judging import OTHER_DRAWS
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.oracle.questions.judge import judge
-from tests.helpers.repros import ACCURACY, BACKENDS, fails_and_heals, make_case, verdict_of
+from ctk.toolkit.repro.run import write_repro
+from tests.helpers.cli import write
+from tests.helpers.repros import (
+    ACCURACY,
+    BACKENDS,
+    fails_and_heals,
+    make_case,
+    run_here,
+    verdict_of,
+)
 
 
 def test_wrong_output(backends: Path, folder: Path) -> None:
@@ -173,3 +182,10 @@ def test_what_a_script_cannot_tell(backends: Path, folder: Path, tmp_path: Path)
     code, said = verdict_of(unknown, folder)
     assert code == 125
     assert "Dynamo knows no backend no_such_backend" in said
+    passes = write(tmp_path, "passes.py", "def nothing(gm):\n    return None\n")
+    config = {"custom_passes": {"joint": [f"{passes}:nothing"]}}
+    script = write_repro(dataclasses.replace(case, target="ctk", config=config), folder)
+    assert run_here(script)[0] == 0
+    (folder / "sources/passes.py").unlink()
+    code, said = run_here(script)
+    assert code == 125 and "something is missing here: ConfigError" in said
