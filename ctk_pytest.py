@@ -18,8 +18,8 @@ _OPTIONS = (
 )
 
 _MARKER = (
-    "ctk(off=False, target=None, config=None, known=None): with --ctk, do not watch the test; "
-    "compile with this target; add options of the target; the issue of a miscompile that is known"
+    "ctk(off=False, target=None, config=None): with --ctk, do not watch the test; "
+    "compile with this target; add options of the target"
 )
 
 

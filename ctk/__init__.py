@@ -10,7 +10,7 @@ Debug a compile
     diagnose        do all of this, in one folder (a `Diagnosis`)
     repro           run a case again
     bug_report      write a failure as an issue for PyTorch (a `BugReport`)
-    assert_compiles fail a test whose function compiles wrongly
+    assert_compiles fail a test whose function compiles wrongly, by a `WrongCompile`
     diff            compare two compiles of one program (each a `Side`), step by step
     minimize        find the smallest graph for which a predicate holds
     Case, load_case, save_case

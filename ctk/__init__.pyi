@@ -4,6 +4,7 @@ This stub is the one list: `ctk/__init__.py` reads it when a name is first used.
 """
 
 from ctk.compiler.errors import CtkError as CtkError
+from ctk.compiler.errors import WrongCompile as WrongCompile
 from ctk.compiler.freezing.call import fw_compiler_freezing as fw_compiler_freezing
 from ctk.compiler.freezing.freeze import freeze as freeze
 from ctk.compiler.observe import Observer as Observer

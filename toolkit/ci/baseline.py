@@ -75,9 +75,11 @@ class KnownFailure:
         return is_alike and is_open and outcome.test in self.tests
 
     def is_fixed(self, outcomes: Sequence[Outcome]) -> bool:
-        """Return whether each of its tests ran, and none shows any failure."""
-        ran = {each.test: True for each in outcomes if each.target == self.target}
-        ran |= {each.test: False for each in outcomes if not each.verdict.is_no_failure}
+        """Return whether each of its tests ran with its target, and none shows any failure."""
+        ran: dict[str, bool] = {}
+        for each in outcomes:
+            if each.target == self.target:
+                ran[each.test] = ran.get(each.test, True) and each.verdict.is_no_failure
         return all(ran.get(test, False) for test in self.tests)
 
 

@@ -55,10 +55,9 @@ def collect_outcomes(root: Path) -> Collection:
                 others |= {folder: outcome} if outcome is not None else {}
             except CaseError as error:
                 problems.append(one_line(first_line(error)))
-    claimed = {(folder / (each.folder or ".")).resolve() for folder, each in outcomes.items()}
-    claimed |= {folder.parent.resolve() for folder in outcomes if folder != root}
+    runs = {folder if folder == root else folder.parent for folder in outcomes}
     for folder, outcome in others.items():
-        if claimed.isdisjoint((folder.resolve(), *folder.resolve().parents)):
+        if runs.isdisjoint((folder, *folder.parents)):
             outcomes[folder] = outcome
     if walk.is_cut:
         problems.append(f"{root} has more than {walk.limit:,} folders: the others were not read")

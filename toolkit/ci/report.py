@@ -42,8 +42,8 @@ class Group:
     @property
     def issue(self) -> str:
         """The link of its issue, or why each of its tests expects it; empty if not accepted."""
-        known = [outcome.known for outcome in self.outcomes]
-        return self.entry.issue if self.entry is not None else known[0] if all(known) else ""
+        known = self.first.known if all(each.known for each in self.outcomes) else ""
+        return (self.entry.issue if self.entry is not None else "") or known
 
     @property
     def rule(self) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from ctk.compiler.errors import WrongCompile, count_of
 from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.failure import FailureKind, Signature
+from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.ci.outcome import FILE, Outcome, identity_of, write_outcome
 from ctk.toolkit.processes.link import Work
@@ -36,10 +37,12 @@ class Blame:
     """A test that fails because of a compile: the exception that fails it, and the explanation.
 
     Attributes:
+        outcome: That of the phase.
         lines: The section of the report.
         properties: The verdict for JUnit and xdist.
     """
 
+    outcome: Outcome
     error: WrongCompile
     lines: tuple[str, ...]
     properties: tuple[tuple[str, str], ...]
@@ -80,13 +83,15 @@ class JudgedTest:
         if work.doing:
             self._work, self._has_pending = (case, work, target), True
             outcome = self._outcome([_end_of_process(*self._work, "exit")])
-            run_guarded(lambda: self._write(outcome), f"writing {self.folder}")
+            run_guarded(lambda: write_outcome(outcome, self.folder), f"writing {self.folder}")
         elif self._work is not None and error is not None and not isinstance(error, Exception):
             failure = _end_of_process(*self._work, "timeout")  # pytest-timeout, from a signal
             self._ended = self._ended or (error, failure)
 
     def judge(self, new: Seen, error: BaseException | None, seconds: float) -> Blame | None:
         """Judge a phase of the test, and write the outcome of the test so far.
+
+        That is the first failure that the test does not expect; later ones are only reported.
 
         Args:
             new: Everything that was seen in the phase.
@@ -97,22 +102,24 @@ class JudgedTest:
         failing = [each for each in new.failures if fails_test(each, error)]
         if self._ended is not None and self._ended[0] is error:
             failing.append(self._ended[1])
-        self.failing += failing
         if not (new.graphs or new.compared or failing or self._has_pending):
             return None
         self._has_pending = False
-        if not failing:
-            self._write(self._outcome(self.failing))
-            return None
-        diagnosed = self._diagnose(failing[0])
+        first = self._written if self.failing else None
+        is_new = bool(failing) and (first is None or bool(first.known))
+        self.failing += failing
+        diagnosed = self._diagnose(failing[0]) if is_new else ""
         outcome = self._outcome(failing, diagnosed if isinstance(diagnosed, Diagnosed) else None)
-        self._write(outcome)
-        return self._blame(outcome, failing, diagnosed)
+        if first is None or is_new:
+            self._write(outcome)
+        else:
+            self._write(replace(first, seconds=outcome.seconds, graphs=outcome.graphs))
+        return self._blame(outcome, failing, diagnosed) if failing else None
 
-    def accept(self, reason: str) -> None:
-        """Note in the outcome that the test expects its failure (xfail)."""
-        if self._written is not None and not self._written.known:
-            self._write(replace(self._written, known=_one_line(reason) or "xfail"))
+    def accept(self, outcome: Outcome, reason: str) -> None:
+        """Note that the test expects the failure of a phase (xfail)."""
+        if outcome is self._written:
+            self._write(replace(outcome, known=_one_line(reason) or "xfail"))
 
     def forget_pending(self) -> None:
         """Remove the outcome of a process that ends here, for it was interrupted by the user."""
@@ -121,7 +128,7 @@ class JudgedTest:
 
     def _diagnose(self, failure: Failure) -> Diagnosed | str:
         can_diagnose = failure.is_saved and not failure.advice and failure.folder.is_dir()
-        if not self.options.diagnose or self.mark.known or not can_diagnose:
+        if not self.options.diagnose or self.mark.is_known or not can_diagnose:
             return ""
         out = self.folder / "diagnosis"
         shutil.rmtree(out, ignore_errors=True)  # of an earlier run
@@ -129,25 +136,25 @@ class JudgedTest:
 
     def _outcome(self, failing: Sequence[Failure], diagnosed: Diagnosed | None = None) -> Outcome:
         target = self.mark.target or self.options.target or self.total.target or "torch.compile"
+        unchecked = "; ".join(self.total.unchecked)
+        compared = f"{count_of(self.total.compared, 'call')} compared with eager: no failure"
         outcome = Outcome(
             self.name,
             target,
             Verdict.PASSES,
-            f"{count_of(self.total.compared, 'call')} compared with eager: no failure",
+            _one_line(compared + f"; not compared: {unchecked}" * bool(unchecked)),
             seconds=round(self.seconds, 3),
             graphs=self.total.graphs,
-            known=_one_line(self.mark.known),
         )
         if failing:
             outcome = _with_failure(outcome, failing[0], self.folder)
             outcome = outcome if outcome.place else replace(outcome, place=self.place)
         elif not self.total.compared:
-            why = "; ".join(self.total.unchecked) or "no compiled function was called"
-            return replace(outcome, verdict=Verdict.INVALID, headline=f"not compared: {why}")
+            why = _one_line(f"not compared: {unchecked or 'no compiled function was called'}")
+            return replace(outcome, verdict=Verdict.INVALID, headline=why)
         return outcome if diagnosed is None else _with_diagnosis(outcome, diagnosed, self.folder)
 
     def _write(self, outcome: Outcome) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         write_outcome(outcome, self.folder)
         self._written = outcome
 
@@ -155,8 +162,8 @@ class JudgedTest:
         self, outcome: Outcome, failing: Sequence[Failure], diagnosed: Diagnosed | str
     ) -> Blame:
         place = None if outcome.folder is None else (self.folder / outcome.folder).resolve()
-        known = [("ctk_known", self.mark.known)] if self.mark.known else []
         return Blame(
+            outcome,
             WrongCompile(outcome.headline, folder=place, command=outcome.command),
             tuple(_explain(outcome, failing, diagnosed)),
             (
@@ -166,7 +173,6 @@ class JudgedTest:
                 ("ctk_signature", str(outcome.signature or "")),
                 ("ctk_folder", str(place or "")),
                 ("ctk_command", outcome.command),
-                *known,
             ),
         )
 
@@ -274,7 +280,7 @@ def _explain(
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return one_line(" ".join(text.split()))
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -1,17 +1,23 @@
 """The options of the pytest plugin, and its marker. Imports no torch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import pytest
 
-from ctk.compiler.errors import any_of, nearest
+from ctk.compiler.errors import WrongCompile, any_of, nearest
 
 Mode = Literal["off", "dump", "check"]
 
-_MARKER_WORDS = ("off", "target", "config", "known")
+_WORDS: Mapping[str, tuple[type, str]] = {
+    "off": (bool, "True or False"),
+    "target": (str, "a target"),
+    "config": (Mapping, "options by name"),
+}
+"""The keywords of the mark, with their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,45 +65,55 @@ class SuiteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The marks `ctk` of one test; the closest one decides each word.
+    """The marks of one test; of the marks `ctk` the closest one decides each word.
 
     Attributes:
         is_off: Whether the test is not watched.
         target: A target spec for its compiles; empty: that of the run.
         config: Options that are added to those of its compiles.
-        known: Why its miscompile is expected, such as the URL of an issue; empty: it is not.
+        is_known: Whether it always expects a `WrongCompile` (`xfail`), so that no diagnosis is due.
     """
 
     is_off: bool = False
     target: str = ""
     config: Mapping[str, object] = field(default_factory=dict[str, object])
-    known: str = ""
+    is_known: bool = False
 
 
 def read_marker(item: pytest.Item | pytest.Collector) -> Marker:
     """Return the marks of a test.
 
     Raises:
-        UsageError: A mark has a word that it does not take.
+        UsageError: A mark has a word that it does not take, or a value of another type.
     """
-    words: dict[str, object] = {}
+    words: dict[str, Any] = {}
     for mark in item.iter_markers("ctk"):
         for word in (*mark.kwargs, *map(repr, mark.args)):
-            if word not in _MARKER_WORDS:
-                known = any_of(_MARKER_WORDS)
+            if word not in _WORDS:
                 raise pytest.UsageError(
-                    f"{item.nodeid}: the mark ctk takes the keywords {known}, not {word}"
-                    f"{nearest(word, _MARKER_WORDS)}"
+                    f"{item.nodeid}: the mark ctk takes the keywords {any_of(_WORDS)}, not {word}"
+                    f"{nearest(word, _WORDS)}"
+                )
+        for word, value in mark.kwargs.items():
+            kind, description = _WORDS[word]
+            if value is not None and not isinstance(value, kind):
+                raise pytest.UsageError(
+                    f"{item.nodeid}: {word}= of the mark ctk takes {description}, not {value!r}"
                 )
         words = {**mark.kwargs, **words}
-    config = words.get("config") or {}
-    if not isinstance(config, Mapping):
-        raise pytest.UsageError(f"{item.nodeid}: config= of the mark ctk takes options by name")
     return Marker(
-        bool(words.get("off")),
-        str(words.get("target") or ""),
-        config,
-        str(words.get("known") or ""),
+        words.get("off") or False,
+        words.get("target") or "",
+        words.get("config") or {},
+        any(map(_expects_wrong_compile, item.iter_markers("xfail"))),
+    )
+
+
+def _expects_wrong_compile(mark: pytest.Mark) -> bool:
+    raises = mark.kwargs.get("raises")
+    is_conditional = bool(mark.args) or "condition" in mark.kwargs
+    return not is_conditional and WrongCompile in (
+        raises if isinstance(raises, tuple) else (raises,)
     )
 
 
@@ -111,7 +127,7 @@ def _number(config: pytest.Config, key: str, least: float) -> float:
         number = float(text)
     except ValueError:
         number = least - 1
-    if number < least:
+    if not (math.isfinite(number) and number >= least):
         flag = f"--{key.replace('_', '-')}"
         raise pytest.UsageError(f"{flag} takes a number from {least:g}, not {text!r}")
     return number

@@ -23,6 +23,12 @@ from ctk.toolkit.testing.suite_watch import NOTHING, Seen, SuiteWatch
 if TYPE_CHECKING:
     from ctk.toolkit.testing.judged_test import Blame, JudgedTest
 
+_VARIABLES = (
+    *("CTK_CHECK_EVERY", "CTK_CHECK_WHEN", "CTK_RING"),
+    *("CTK_FUEL", "CTK_DISABLE", "CTK_QUOTA"),
+)
+"""Variables of the environment that apply to the compiles and comparisons of the tests."""
+
 SECTION = "ctk"
 """The title of the section in a report."""
 
@@ -58,8 +64,22 @@ class WatchPlugin:
         return plugin
 
     def pytest_report_header(self) -> str:
-        """Name the mode and the folder."""
-        return f"ctk: {self.options.mode}, to {self.options.out}"
+        """Name the mode, the folder, and the variables that change the comparison."""
+        variables = (f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))
+        return "; ".join([f"ctk: {self.options.mode}, to {self.options.out}", *variables])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse a wrong mark, or a target that does not exist, before the first test."""
+        for item in items:
+            read_marker(item)
+        if self.options.target and items:
+            from ctk.toolkit.targets import resolve_target
+
+            try:
+                resolve_target(self.options.target)
+            except CtkError as error:
+                raise pytest.UsageError(f"--ctk-target: {error}") from error
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -98,16 +118,13 @@ class WatchPlugin:
             item.user_properties += blame.properties
             if error is None or isinstance(error, pytest.skip.Exception):
                 call.excinfo = _excinfo_of(blame.error)
-        report, test = (yield), self.test
+        report = yield
         if blame is not None:
-            if test is not None and hasattr(report, "wasxfail"):
-                test.accept(str(report.wasxfail))
+            if self.test is not None and hasattr(report, "wasxfail"):
+                self.test.accept(blame.outcome, str(report.wasxfail))
             if report.failed and call.excinfo is not None and call.excinfo.value is blame.error:
                 report.longrepr = call.excinfo.getrepr(style="value")
             report.sections.append((SECTION, "\n".join(blame.lines)))
-        if self.running is not None and self.running[2].known:
-            has_failed = test is not None and bool(test.failing)
-            _apply_known(report, self.running[2].known, blame is not None, has_failed)
         return report
 
     @pytest.hookimpl(optionalhook=True)
@@ -193,15 +210,6 @@ def _excinfo_of(error: Exception) -> pytest.ExceptionInfo[Exception]:
         raise error
     except type(error) as raised:
         return pytest.ExceptionInfo.from_exception(raised)
-
-
-def _apply_known(report: pytest.TestReport, known: str, is_blamed: bool, has_failed: bool) -> None:
-    """Report a known miscompile as an expected failure, and its absence as an unexpected pass."""
-    outcome: Any = report
-    if is_blamed:
-        outcome.outcome, outcome.wasxfail = "skipped", f"known miscompile: {known}"
-    elif report.when == "call" and report.passed and not has_failed:
-        outcome.wasxfail = f"the known miscompile does not happen: {known}"
 
 
 def _stop_timer(item: pytest.Item) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ctk.compiler.errors import CtkError
+from ctk.toolkit.case.formats.files import make_folder
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.link import Link, Work, find_link, set_link
 from ctk.toolkit.testing.options import Marker, SuiteOptions
@@ -153,16 +154,14 @@ class SuiteWatch(Closeable):
     def _install(self) -> None:
         try:
             self._install_hooks()
-        except CtkError as error:  # such as a target that does not exist: no test can be judged
+        except CtkError as error:  # such as a folder that cannot be made: no test can be judged
             pytest.exit(f"ctk: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
 
     def _install_hooks(self) -> None:
-        from ctk.toolkit.targets import resolve_target
         from ctk.toolkit.watch.children import watch_children
         from ctk.toolkit.watch.hooks import install
 
-        if self.options.target:
-            resolve_target(self.options.target)
+        make_folder(self.options.out)
         self._installed = installed = install(
             dump=self.options.out,
             check="output" if self.options.mode == "check" else "off",

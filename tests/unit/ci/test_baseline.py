@@ -77,12 +77,16 @@ def test_a_failure_is_fixed_when_each_of_its_tests_passes() -> None:
     )
     other_target = passing("b", target="inductor")
     assert counts(report(known, passing("a"), other_target))[2] == 0
+    other_target = failing("b", target="inductor")
+    assert counts(report(known, passing("a"), passing("b"), other_target))[:3] == (1, 0, 1)
 
 
 def test_a_mark_of_the_test_accepts_its_failure() -> None:
     assert not report(Baseline(), failing(known="#12")).fails
     assert report(Baseline(), failing(known="#12"), failing("t.py::other")).fails
     assert renew_baseline(Baseline(), [failing(known="#12")]) == Baseline()
+    without_link = baseline(failing(), issue="")
+    assert not report(without_link, failing(known="#12")).fails
 
 
 def test_undecided_tests_fail_only_alone() -> None:

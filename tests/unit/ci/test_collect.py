@@ -66,6 +66,14 @@ def test_a_case_that_a_run_has_judged_does_not_count_again(tmp_path: Path) -> No
     ]
 
 
+def test_no_outcome_claims_a_case_elsewhere(tmp_path: Path) -> None:
+    save_case(linear_case(signature=WRONG), tmp_path / "run" / "graph0")
+    for number, folder in enumerate(("../..", "../../..", "../../run/graph0", "/")):
+        write_outcome(passing(folder=folder), tmp_path / "other" / str(number))
+    found = collect_outcomes(tmp_path).outcomes
+    assert [each.test for each in found if each.fails] == ["run/graph0"]
+
+
 def test_damage_is_a_problem_and_hides_no_other_outcome(tmp_path: Path) -> None:
     write_outcomes(tmp_path, failing())
     for name in ("bad", "pipe", "link", "diagnosis", "case"):

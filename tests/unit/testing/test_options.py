@@ -84,7 +84,9 @@ def test_a_suite_that_never_compiles_imports_nothing(tmp_path: Path):
     [
         (["--ctk=chek"], "--ctk takes off, dump or check, not 'chek'; did you mean 'check'?"),
         (["--ctk=check", "--ctk-seconds=soon"], "--ctk-seconds takes a number from 1, not 'soon'"),
+        (["--ctk=check", "--ctk-seconds=nan"], "--ctk-seconds takes a number from 1, not 'nan'"),
         (["--ctk=check", "--ctk-target=inductr"], "did you mean 'inductor'?"),
+        (["--ctk=check", "--ctk-out=pytest.ini"], "pytest.ini is a file: name another folder"),
     ],
 )
 def test_a_bad_option_is_refused_in_a_sentence(tmp_path: Path, options: list[str], sentence: str):
@@ -93,10 +95,25 @@ def test_a_bad_option_is_refused_in_a_sentence(tmp_path: Path, options: list[str
     assert sentence in run.output and "Traceback" not in run.output
 
 
-def test_a_bad_mark_is_refused_in_a_sentence(tmp_path: Path):
-    run = run_suite(tmp_path, "@pytest.mark.ctk(tarket='eager')\ndef test_it(): run(right)")
-    assert "takes the keywords off, target, config or known, not tarket" in run.output
+@pytest.mark.parametrize(
+    ("mark", "sentence"),
+    [
+        ("tarket='eager'", "takes the keywords off, target or config, not tarket; did you mean"),
+        ("off='no'", "test_it: off= of the mark ctk takes True or False, not 'no'"),
+        ("config='fp16'", "config= of the mark ctk takes options by name, not 'fp16'"),
+    ],
+)
+def test_a_bad_mark_is_refused_before_the_first_test(tmp_path: Path, mark: str, sentence: str):
+    suite = f"def test_before(): run(right)\n@pytest.mark.ctk({mark})\ndef test_it(): pass"
+    run = run_suite(tmp_path, suite)
+    assert sentence in run.output and not run.results, run.output
     assert run.code == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_header_names_the_variables_that_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CTK_CHECK_EVERY", "3")
+    run = run_suite(tmp_path, "def test_it(): pass", "--ctk=check", "-v")
+    assert f"ctk: check, to {run.out}; CTK_CHECK_EVERY=3\n" in run.output
 
 
 def test_off_only_marks_and_fixture_are_there(tmp_path: Path):

@@ -11,6 +11,7 @@ from tests.helpers.suites import SuiteRun, run_suite
 
 KINDS = """
 import asyncio, subprocess, sys, threading, unittest
+import ctk
 
 def test_right(): assert run(right) is not None
 def test_no_compile(): pass
@@ -63,12 +64,21 @@ def test_skip_inside():
     pytest.skip("later")
 @pytest.mark.skip
 def test_skipped(): run(wrong)
-@pytest.mark.ctk(known="https://example.org/1")
+known = pytest.mark.xfail(raises=ctk.WrongCompile, reason="https://example.org/1")
+@known
 def test_known(): run(wrong, 16)
-@pytest.mark.ctk(known="https://example.org/2")
+@known
 def test_known_is_gone(): run(right, 16)
-@pytest.mark.ctk(known="https://example.org/3")
+@pytest.mark.xfail(raises=ctk.WrongCompile, strict=True)
+def test_known_is_gone_strict(): run(right, 16)
+@known
 def test_known_but_fails_by_itself(): assert run(right, 16)[0] == 0
+@known
+def test_known_and_fails_by_itself():
+    run(wrong, 16)
+    {}["key"]
+@known
+def test_known_with_a_compile_in_teardown(right_in_teardown): run(wrong, 16)
 @pytest.mark.ctk(off=True)
 def test_off(): run(wrong, 17)
 def test_after_off(): run(wrong, 17)
@@ -86,6 +96,11 @@ def in_teardown():
     yield
     run(wrong, 19)
 def test_teardown(in_teardown): pass
+@pytest.fixture
+def right_in_teardown():
+    yield
+    run(right, 19)
+def test_compiles_in_teardown(right_in_teardown): run(wrong, 19)
 
 class TestOfUnittest(unittest.TestCase):
     def test_unit_right(self): self.assertTrue(run(right, 20).all())
@@ -117,12 +132,20 @@ BLAMED = {
     "test_wrong", "test_wrong_and_fails", "test_dtype", "test_no_mutation",
     "test_alias", "test_gradient", "test_refused", "test_raises_later", "test_wrong_behind_raises",
     "test_second_compile", "test_each[bad]", "test_skip_inside", "test_after_off",
-    "test_shared_first", "test_shared_again", "test_setup", "test_teardown", "test_unit_wrong",
+    "test_shared_first", "test_shared_again", "test_setup", "test_teardown",
+    "test_compiles_in_teardown", "test_known_and_fails_by_itself", "test_unit_wrong",
     "test_unit_asserts", "test_async_wrong", "test_thread", "test_child", "test_quiet",
 }  # fmt: skip
 
 FAIL_BY_THEMSELVES = {
-    "test_fails_by_itself", "test_xfail_that_passes", "test_known_but_fails_by_itself"
+    "test_fails_by_itself", "test_xfail_that_passes", "test_known_but_fails_by_itself",
+    "test_known_is_gone_strict",
+}  # fmt: skip
+
+
+EXPECTED = {
+    "test_xfail", "test_xfail_inside", "test_known", "test_known_with_a_compile_in_teardown",
+    "test_unit_expected",
 }  # fmt: skip
 
 
@@ -160,9 +183,10 @@ def test_phases_are_reported_where_they_fail(kinds: SuiteRun):
 
 
 def test_expected_failures_do_not_fail(kinds: SuiteRun):
-    for name in ("test_xfail", "test_xfail_inside", "test_known", "test_unit_expected"):
+    for name in EXPECTED:
         assert kinds.results[name].outcome == "skipped", name  # JUnit's word for it
-    assert "known miscompile: https://example.org/1" in kinds.results["test_known"].message
+    assert kinds.results["test_known"].message == "https://example.org/1"
+    assert "KeyError" in kinds.results["test_known_and_fails_by_itself"].message
     assert kinds.results["test_known_is_gone"].outcome == "passed"
 
 
@@ -172,8 +196,8 @@ def test_each_judged_test_has_an_outcome(kinds: SuiteRun):
     outcomes = {each.test.rpartition("::")[2]: each for each in found.outcomes}
     failing = {name for name, each in outcomes.items() if each.fails and not each.known}
     assert failing == BLAMED
-    known = {name for name, each in outcomes.items() if each.fails and each.known}
-    assert known == {"test_xfail", "test_xfail_inside", "test_known", "test_unit_expected"}
+    assert {name for name, each in outcomes.items() if each.fails and each.known} == EXPECTED
+    assert outcomes["test_known"].known == "https://example.org/1"
     assert outcomes["test_right"].verdict is Verdict.PASSES
     assert outcomes["test_expects_refusal"].verdict is not Verdict.REPRODUCES
     assert "test_no_compile" not in outcomes and "test_shared_unused" not in outcomes
