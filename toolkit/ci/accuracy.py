@@ -41,6 +41,6 @@ def measure_worst_ulp(case: Case) -> float | None:
 def is_worse(now: float, before: float) -> bool:
     """Return whether an error grew more than machines differ: by more than six bits.
 
-    A recorded error below one ULP counts as one: a single rounding, which is luck.
+    A recorded error below one ULP counts as one, because one rounding more or less is not a loss.
     """
     return now > GROWTH * max(before, 1.0)

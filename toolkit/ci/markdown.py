@@ -107,7 +107,7 @@ def _sections(report: CiReport) -> Iterator[Section]:
         ]
         yield Section("Less accurate", said, ("test", "error", "place"), rows)
     if report.other_tests:
-        said = "These tests failed, and not because of a wrong compile: see the log of the tests."
+        said = "These tests failed for a reason other than a wrong compile; their log has it."
         rows = [(code(each),) for each in report.other_tests]
         yield Section("Tests with an error of their own", said, ("test",), rows)
     if report.undecided:

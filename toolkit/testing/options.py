@@ -1,6 +1,7 @@
 """The options of the pytest plugin, and its marker. Imports no torch."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,11 +53,17 @@ class SuiteOptions:
             raise pytest.UsageError(
                 f"--ctk takes {any_of(allowed)}, not {mode!r}{nearest(mode, allowed)}"
             )
+        out = config.invocation_params.dir / Path(_value(config, "ctk_out")).expanduser()
+        above = next(each for each in (out, *out.parents) if each.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            raise pytest.UsageError(
+                f"--ctk-out={out}: {above} is not a folder that you may write to; name another one"
+            )
         given = config.getoption("ctk_diagnose")
         return cls(
             mode=cast("Mode", mode),
             target=_value(config, "ctk_target"),
-            out=config.invocation_params.dir / Path(_value(config, "ctk_out")).expanduser(),
+            out=out,
             diagnose=bool(config.getini("ctk_diagnose") if given is None else given),
             seconds=_number(config, "ctk_seconds", 1),
             calls=int(_number(config, "ctk_calls", 0)),
@@ -111,10 +118,8 @@ def read_marker(item: pytest.Item | pytest.Collector) -> Marker:
 
 def _expects_wrong_compile(mark: pytest.Mark) -> bool:
     raises = mark.kwargs.get("raises")
-    is_conditional = bool(mark.args) or "condition" in mark.kwargs
-    return not is_conditional and WrongCompile in (
-        raises if isinstance(raises, tuple) else (raises,)
-    )
+    is_expected = WrongCompile in (raises if isinstance(raises, tuple) else (raises,))
+    return is_expected and not mark.args and "condition" not in mark.kwargs
 
 
 def _value(config: pytest.Config, key: str) -> str:

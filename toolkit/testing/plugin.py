@@ -9,7 +9,7 @@ It is registered by `ctk_pytest.py` if `--ctk` asks for it, and imports torch wh
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,31 +68,21 @@ class WatchPlugin:
         variables = (f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))
         return "; ".join([f"ctk: {self.options.mode}, to {self.options.out}", *variables])
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse a wrong mark, or a target that does not exist, before the first test."""
-        for item in items:
-            read_marker(item)
-        if self.options.target and items:
-            from ctk.toolkit.targets import resolve_target
-
-            try:
-                resolve_target(self.options.target)
-            except CtkError as error:
-                raise pytest.UsageError(f"--ctk-target: {error}") from error
-
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Fail the collection of a file whose import compiles wrongly."""
+        """Fail the collection of a file whose import compiles wrongly, or that has a wrong mark."""
         report = yield
         self.running = (collector.nodeid, "", Marker())
         blame = self._judge()
         self._end()
-        if blame is not None and report.passed:
-            report.outcome, report.result = "failed", []
-            report.longrepr = "\n".join(blame.lines)
+        problem = "" if blame is None else "\n".join(blame.lines)
+        if report.passed:
+            items = [each for each in report.result or () if isinstance(each, pytest.Item)]
+            problem = problem or self._find_mistake(items)
+        if report.passed and problem:
+            report.outcome, report.result, report.longrepr = "failed", [], problem
         return report
 
     @pytest.hookimpl(wrapper=True)
@@ -159,6 +149,22 @@ class WatchPlugin:
     def pytest_unconfigure(self) -> None:
         """End the watch."""
         self.watch.close()
+
+    def _find_mistake(self, items: Sequence[pytest.Item]) -> str:
+        """Return the mistake in the marks of tests, or in the target; empty if there is none.
+
+        The target may be a function beside the tests: pytest imports them first.
+        """
+        try:
+            for item in items:
+                read_marker(item)
+            if items and self.options.target:
+                from ctk.toolkit.targets import resolve_target
+
+                resolve_target(self.options.target)
+        except (pytest.UsageError, CtkError) as error:
+            return str(error)
+        return ""
 
     def _judge(
         self,

@@ -57,7 +57,7 @@ def test_three_runs_of_the_action(runner: Runner) -> None:
     assert "1 new failure in 3 judged tests" in first.summary
     assert first.log.count("::error file=test_models.py") == 1
     (upload,) = runner.uploads
-    assert upload == {"name": "ctk-JOB", "path": "ctk-out"}
+    assert upload == {"name": "ctk", "path": "ctk-out"}
     check_reports(runner.repository, first, failures=1)
     known = runner.repository / "known.json"
     assert ctk("ci-summary", out, "--write-baseline", known).code == 1

@@ -85,8 +85,10 @@ def test_a_suite_that_never_compiles_imports_nothing(tmp_path: Path):
         (["--ctk=chek"], "--ctk takes off, dump or check, not 'chek'; did you mean 'check'?"),
         (["--ctk=check", "--ctk-seconds=soon"], "--ctk-seconds takes a number from 1, not 'soon'"),
         (["--ctk=check", "--ctk-seconds=nan"], "--ctk-seconds takes a number from 1, not 'nan'"),
-        (["--ctk=check", "--ctk-target=inductr"], "did you mean 'inductor'?"),
-        (["--ctk=check", "--ctk-out=pytest.ini"], "pytest.ini is a file: name another folder"),
+        (
+            ["--ctk=check", "--ctk-out=pytest.ini"],
+            "pytest.ini is not a folder that you may",
+        ),
     ],
 )
 def test_a_bad_option_is_refused_in_a_sentence(tmp_path: Path, options: list[str], sentence: str):
@@ -106,8 +108,14 @@ def test_a_bad_option_is_refused_in_a_sentence(tmp_path: Path, options: list[str
 def test_a_bad_mark_is_refused_before_the_first_test(tmp_path: Path, mark: str, sentence: str):
     suite = f"def test_before(): run(right)\n@pytest.mark.ctk({mark})\ndef test_it(): pass"
     run = run_suite(tmp_path, suite)
-    assert sentence in run.output and not run.results, run.output
-    assert run.code == pytest.ExitCode.USAGE_ERROR
+    assert sentence in run.output and "test_before" not in run.results, run.output
+    assert run.code == pytest.ExitCode.INTERRUPTED
+
+
+def test_an_unknown_target_is_refused_before_the_first_test(tmp_path: Path):
+    run = run_suite(tmp_path, TWO, "--ctk=check", "--ctk-target=inductr")
+    assert "unknown target 'inductr'; did you mean 'inductor'?" in run.output and not run.blamed
+    assert run.code == pytest.ExitCode.INTERRUPTED
 
 
 def test_the_header_names_the_variables_that_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
