@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 import yaml
 
 from tests.helpers.project import ROOT
+from tests.helpers.warm_python import warm_python
 
 ACTION = ROOT / "examples/ci/github/action.yml"
 TEMPLATE = ROOT / "examples/ci/gitlab/ctk.yml"
@@ -135,7 +135,10 @@ class Job:
         text = part.strip()
         if text in ("!cancelled()", "success()"):
             return True
-        left, operator, right = re.fullmatch(r"(\S+) (==|!=) (\S+)", text).groups()  # type: ignore[union-attr]
+        comparison = re.fullmatch(r"(\S+) (==|!=) (\S+)", text)
+        if comparison is None:
+            raise ValueError(f"an expression that only GitHub evaluates: {text}")
+        left, operator, right = comparison.groups()
         return (self._value(left) == self._value(right)) == (operator == "==")
 
     def _fill(self, text: object) -> str:
@@ -167,8 +170,12 @@ class Runner:
     def restore(self, given: Mapping[str, str]) -> Mapping[str, str]:
         if given["path"] != ".venv":
             return {}
-        (self.repository / ".venv").symlink_to(sys.prefix)
+        self.link_environment()
         return {"cache-hit": "true"}
+
+    def link_environment(self) -> None:
+        """Link `.venv` to a Python with ctk that starts at once."""
+        (self.repository / ".venv").symlink_to(warm_python().parents[1])
 
     def upload(self, given: Mapping[str, str]) -> Mapping[str, str]:
         self.uploads.append(given)
@@ -186,5 +193,5 @@ class Runner:
 
     def template(self, bad: str = "", **inputs: str) -> Job:
         job = self.job(inputs, bad)
-        (self.repository / ".venv").symlink_to(sys.prefix)
+        self.link_environment()
         return job.run_template(TEMPLATE, "ctk")

@@ -31,6 +31,7 @@ from typing import Any
 POLL_SECONDS = 0.5
 OURS = ("ctk", "tests")
 STREAMS = (0, 1, 2)
+IGNORED_FLAGS = ("-u", "-B")
 
 
 def serve(address: str, owner: int) -> None:
@@ -141,6 +142,8 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 def run_program() -> None:
     """Run `sys.argv` as the interpreter would: `-c CODE ...`, `-m MODULE ...` or `FILE ...`."""
+    while sys.argv[0] in IGNORED_FLAGS:
+        del sys.argv[0]
     first, *rest = sys.argv
     is_safe = bool(os.environ.get("PYTHONSAFEPATH"))
     if first == "-c":

@@ -132,7 +132,9 @@ PROPERTY = re.compile(r"(file|line|title)=([^:,\r\n]*)")
 
 def test_annotations_are_one_command_each(hostile: CiReport) -> None:
     for line in render_annotations(hostile).splitlines():
-        head, properties, message = re.fullmatch(r"::(\w+) (.*?)::(.*)", line).groups()  # type: ignore[union-attr]
+        command = re.fullmatch(r"::(\w+) (.*?)::(.*)", line)
+        assert command is not None
+        head, properties, message = command.groups()
         assert head == "error" and line.isprintable()
         assert all(PROPERTY.fullmatch(each) for each in properties.split(","))
         assert "%" not in re.sub("%(25|3A|2C|0A|0D)", "", properties + message)

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ctk.compiler.errors import WrongCompile
 from ctk.toolkit.ci.collect import collect_outcomes
 from ctk.toolkit.ci.outcome import Outcome
 from ctk.toolkit.operations.report.as_json import read_json
+from ctk.toolkit.testing.options import read_marker
 from tests.helpers.project import ROOT
 from tests.helpers.suites import run_suite
+from tests.helpers.warm_python import warm_python
 
 TWO = """
 def test_first(): run(wrong, 3)
@@ -67,6 +70,15 @@ def outcomes(out: Path) -> dict[str, Outcome]:
     return {each.test.rpartition("::")[2]: each for each in collect_outcomes(out).outcomes}
 
 
+def item_with(request: pytest.FixtureRequest, *marks: pytest.MarkDecorator) -> pytest.Item:
+    item = pytest.Function.from_parent(
+        request.node.parent, name="test_marked", callobj=lambda: None
+    )
+    for mark in marks:
+        item.add_marker(mark)
+    return item
+
+
 def test_a_suite_that_never_compiles_imports_nothing(tmp_path: Path):
     (tmp_path / "test_light.py").write_text(LIGHT)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "ctk_pytest", "test_light.py"]
@@ -100,15 +112,33 @@ def test_a_bad_option_is_refused_in_a_sentence(tmp_path: Path, options: list[str
 @pytest.mark.parametrize(
     ("mark", "sentence"),
     [
-        ("tarket='eager'", "takes the keywords off, target or config, not tarket; did you mean"),
-        ("off='no'", "test_it: off= of the mark ctk takes True or False, not 'no'"),
-        ("config='fp16'", "config= of the mark ctk takes options by name, not 'fp16'"),
+        ({"tarket": "eager"}, "takes the keywords off, target or config, not tarket; did you mean"),
+        ({"off": "no"}, "off= of the mark ctk takes True or False, not 'no'"),
+        ({"config": "fp16"}, "config= of the mark ctk takes options by name, not 'fp16'"),
+        ({"known": "#1"}, "takes the keywords off, target or config, not known"),
     ],
 )
-def test_a_bad_mark_is_refused_before_the_first_test(tmp_path: Path, mark: str, sentence: str):
-    suite = f"def test_before(): run(right)\n@pytest.mark.ctk({mark})\ndef test_it(): pass"
+def test_a_bad_mark_is_named(
+    request: pytest.FixtureRequest, mark: dict[str, object], sentence: str
+):
+    with pytest.raises(pytest.UsageError, match=f"::test_marked: .*{sentence}"):
+        read_marker(item_with(request, pytest.mark.ctk(**mark)))
+
+
+def test_a_mark_that_always_expects_a_wrong_compile_needs_no_diagnosis(
+    request: pytest.FixtureRequest,
+):
+    sometimes = pytest.mark.xfail("sys.version_info > (3, 12)", raises=WrongCompile)
+    assert not read_marker(item_with(request, sometimes, pytest.mark.xfail)).is_known
+    always = pytest.mark.xfail(raises=(ValueError, WrongCompile))
+    assert read_marker(item_with(request, always)).is_known
+
+
+def test_a_bad_mark_is_refused_before_the_first_test(tmp_path: Path):
+    suite = "def test_before(): run(right)\n@pytest.mark.ctk(off='no')\ndef test_it(): pass"
     run = run_suite(tmp_path, suite)
-    assert sentence in run.output and "test_before" not in run.results, run.output
+    assert "::test_it: off= of the mark ctk takes True or False, not 'no'" in run.output
+    assert "test_before" not in run.results, run.output
     assert run.code == pytest.ExitCode.INTERRUPTED
 
 
@@ -164,7 +194,8 @@ def test_a_target_replaces_each_backend_with_a_name(tmp_path: Path):
                and name != "test_default")  # fmt: skip
 
 
-def test_a_diagnosis_names_the_culprit(tmp_path: Path):
+def test_a_diagnosis_names_the_culprit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WARM_CHILDREN", "1")
     run = run_suite(tmp_path, BROKEN, "--ctk=check", "--ctk-diagnose", "--ctk-seconds=120")
     assert run.blamed == {"test_pass"}, run.output
     found = run.results["test_pass"].properties
@@ -188,18 +219,25 @@ def test_a_crash_leaves_the_outcome_of_the_test(tmp_path: Path):
 
 
 def test_a_worker_that_crashes_names_its_compile(tmp_path: Path):
+    """One worker: the second, in its place, runs the rest."""
     pytest.importorskip("xdist")
-    run = run_suite(tmp_path, ENDS, "-p", "xdist", "-n", "2")
-    assert "worker 'gw" in run.output and "the process ends while compiling it" in run.output
-    assert {"test_before", "test_after"} <= run.blamed
+    suite = f"{ENDS}\n@pytest.mark.xfail(raises=ctk.WrongCompile)\ndef test_known(): run(wrong, 6)"
+    workers = ["-p", "xdist", "--dist=load", f"--tx=popen//python={warm_python()}"]
+    run = run_suite(tmp_path, f"import ctk\n{suite}", *workers)
+    assert "worker 'gw0' crashed" in run.output, run.output
+    assert "the process ends while compiling it" in run.output
+    assert run.blamed == {"test_before", "test_after"}
+    assert run.results["test_before"].properties["ctk_target"] == "backends:wrong"
+    assert run.results["test_known"].outcome == "skipped"
+    assert outcomes(run.out)["test_known"].known
 
 
 def test_a_time_limit_names_the_compile(tmp_path: Path):
     pytest.importorskip("pytest_timeout")
-    run = run_suite(tmp_path, HANG, "-p", "pytest_timeout", "--timeout=5")
+    run = run_suite(tmp_path, HANG, "-p", "pytest_timeout", "--timeout=300")
     assert run.blamed == {"test_hang"}, run.output
     assert "a time limit ends the test while compiling it" in run.output
-    assert outcomes(run.out)["test_hang"].signature.kind == "timeout"  # type: ignore[union-attr]
+    assert outcomes(run.out)["test_hang"].kind == "timeout"
 
 
 def test_a_debugger_opens_at_the_failure(tmp_path: Path):

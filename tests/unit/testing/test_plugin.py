@@ -210,12 +210,3 @@ def test_only_graphs_that_fail_are_kept(kinds: SuiteRun):
     folders = {Path(each.properties.get("ctk_folder", "")) for each in kinds.results.values()}
     failing = {each for each in saved if read_manifest(each).signature is not None}
     assert saved == failing and len(folders & saved) >= len(BLAMED) - 3
-
-
-def test_workers_of_xdist_give_the_same(tmp_path: Path):
-    pytest.importorskip("xdist")
-    part = "test_wrong or test_shared or test_known or test_refused or test_setup or test_unit"
-    run = run_suite(tmp_path, KINDS, "-p", "xdist", "-n", "2", "--dist", "worksteal", "-k", part)
-    parts = part.split(" or ")
-    expected = {each for each in BLAMED if any(name in each for name in parts)}
-    assert len(expected) > 7 and run.blamed == expected, run.output
