@@ -51,13 +51,13 @@ class LateCalls:
 
     Attributes:
         graph: The captured graph, which names the results.
-        lacks_loss: Whether a condition asks for a loss, and no result can be it.
+        without_loss: A condition on a loss, if no result can be one.
     """
 
     options: WatchOptions
     graph: GraphModule
     conditions: tuple[Condition, ...] = ()
-    lacks_loss: bool = False
+    without_loss: Condition | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _met: frozenset[Condition] = frozenset()
     _written: list[bool] | None = None
@@ -99,7 +99,7 @@ class LateCalls:
                 is_met = found[condition.kind]
             else:
                 loss = self._find_loss(flat)
-                self.lacks_loss = loss is None
+                self.without_loss = condition if loss is None else None
                 is_met = loss is not None and condition.is_exceeded(float(loss.detach()))
             if is_met:
                 yield condition

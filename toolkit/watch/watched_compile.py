@@ -176,8 +176,8 @@ class _Watch:
         live = before or watched.case_with(args)
         result = self._call_and_report(compiled, args, live, watched, call.number)
         met = compute_guarded(lambda: late.newly_met(result), f"reading the results of {call}")
-        if late.lacks_loss:
-            why = f"no result is a scalar, as {late.options.check_when} needs (CTK_CHECK_WHEN)"
+        if late.without_loss is not None:
+            why = f"no result is a scalar, as {late.without_loss} needs (CTK_CHECK_WHEN)"
             watched.session.add_unchecked(watched.case.name, why)
         if before is None or met is None:
             late.conditions = ()  # logged once
