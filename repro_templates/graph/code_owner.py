@@ -16,9 +16,21 @@ def is_foreign(module: str | None) -> bool:
 
 def is_users(module: ModuleType) -> bool:
     """Return whether a module is the user's own: a file that is not installed."""
+    return _is_users_file(module) is True and not is_foreign(module.__name__)
+
+
+def is_of_package(module: str | None) -> bool:
+    """Return whether a module is foreign, or a file of an installed package.
+
+    The global names of its definitions are state of the process, as the monitor of a progress bar.
+    """
+    return is_foreign(module) or _is_users_file(sys.modules.get(module or "")) is False
+
+
+def _is_users_file(module: ModuleType | None) -> bool | None:
+    """Return whether the file of a module is not installed; None if it has no file."""
     parts = Path(getattr(module, "__file__", None) or "").parts
-    is_installed = not parts or not {"site-packages", "dist-packages"}.isdisjoint(parts)
-    return not is_installed and not is_foreign(module.__name__)
+    return {"site-packages", "dist-packages"}.isdisjoint(parts) if parts else None
 
 
 def is_raised_by_statement(trace: TracebackType | None) -> bool:

@@ -8,9 +8,11 @@
 Read are the model and its arguments; the attributes of modules and of objects of the user's own
 classes; the objects that functions among them (and the methods of those classes) name. Two calls,
 in eager and compiled, begin from the same state and must leave the same. Objects of torch and
-Python, files, and state that only C++ knows are not read.
+Python (`os.environ` too, where compilers write), files, and state that only C++ knows are not read,
+nor the functions and classes of installed packages.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
@@ -22,7 +24,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from ctk.compiler.fx.clone import clone_value, is_freed
-from ctk.repro_templates.graph.code_owner import is_foreign, is_users
+from ctk.repro_templates.graph.code_owner import is_foreign, is_of_package, is_users
 from ctk.repro_templates.numbers.layout import has_memory
 from ctk.repro_templates.numbers.plain_parts import take_apart
 from ctk.repro_templates.program.program_nested import Leaf, as_value, items_of, leaves_of
@@ -95,12 +97,12 @@ def _state_items(value: Any) -> list[tuple[str, object]] | None:
     if isinstance(value, FunctionType):
         if (inner := wrapped(value)) is not None:
             return [("", inner)]
-        return None if is_foreign(value.__module__) else list(_function_items(value))
+        return None if is_of_package(value.__module__) else list(_function_items(value))
     if isinstance(value, type):
-        return None if is_foreign(value.__module__) else list(_class_items(value))
+        return None if is_of_package(value.__module__) else list(_class_items(value))
     if isinstance(value, torch.Generator):
         return [(".generator", value.get_state())]
-    if isinstance(value, ModuleType):
+    if isinstance(value, (ModuleType, type(os.environ))):
         return None
     items = items_of(value)
     if items is not None and isinstance(value, Mapping):
@@ -155,7 +157,7 @@ def _global(value: object) -> object:
 def _class_items(kind: type) -> Iterator[tuple[str, object]]:
     """Yield the state of the user's classes: their attributes, and the names in their methods."""
     for each in kind.__mro__:
-        if is_foreign(each.__module__):
+        if is_of_package(each.__module__):
             continue
         for name, value in vars(each).items():
             inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value

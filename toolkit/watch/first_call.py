@@ -3,7 +3,7 @@
 The first call of each graph is checked, and its later calls in compared calls (whole_call.py).
 
 The program is not affected: the check runs on copies of all state that the graph can reach
-(state_copy.py). Four kinds of graphs:
+(state_copy.py). Five kinds of graphs:
 
 1. It reaches its inputs only, as for a model, whose parameters Dynamo makes inputs: the compiled
    graph itself is called with copies.
@@ -15,6 +15,8 @@ The program is not affected: the check runs on copies of all state that the grap
    as eager does is checked.
 4. Its first call differs from later ones (TorchScript on a GPU profiles it, then fuses, with other
    roundings): a twin is checked, so that the program's first call is still the first.
+5. DDPOptimizer made it, one of several graphs of a frame: torch compiles their backward graphs in
+   the order in which the program needs them, so a check may not. A twin is checked.
 
 A compiled graph that is a Python function of the user may keep state, such as a count of its calls:
 the check restores it (python_state.py), so that the program's own call finds it as it was.
@@ -120,6 +122,7 @@ def check_call(
     compiled: Callable[..., object],
     *,
     log: CompileLog | None = None,
+    own_compile: bool = False,
 ) -> CheckedCall:
     """Run a graph in eager and compiled, and compare. Never raises: a failing check is a `note`.
 
@@ -129,23 +132,25 @@ def check_call(
     Args:
         log: The events of its compile, calls included, to check every pass; None: only compare
             results.
+        own_compile: Check a twin, also where the compiled graph itself could be called.
     """
     try:
         with without_saved_tensor_hooks(), keep_state([compiled]):
-            return _check(case, subject, compiled, log)
+            return _check(case, subject, None if own_compile else compiled, log)
     except Exception as error:  # an error of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)
         return CheckedCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
 
 
 def _check(
-    case: Case, subject: Subject, compiled: Callable[..., object], log: CompileLog | None
+    case: Case, subject: Subject, compiled: Callable[..., object] | None, log: CompileLog | None
 ) -> CheckedCall:
+    """Compare a compiled graph with eager, or a twin of it: for None, and where it is needed."""
     eager = run_eager(case)
     if eager.run is None:
         said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""
         return CheckedCall(note=f"the graph itself raises in eager ({said})")
-    if _needs_twin(case, subject, eager):
+    if compiled is None or _needs_twin(case, subject, eager):
         recorder = Recorder(keep_calls=log is not None)
         log = recorder.log if log is not None else None
         twin = dataclasses.replace(case, config=subject.config)

@@ -6,7 +6,7 @@
 
 A fork copies all state: tensors, Python variables, and state in C++. Forks cannot affect the
 program: they have one thread, and their files lead to the null device. Processes with several
-threads or with CUDA in use cannot be forked (`find_obstacle`).
+threads, with CUDA in use, or in a group with others cannot be forked (`find_obstacle`).
 """
 
 import contextlib
@@ -48,6 +48,8 @@ def find_obstacle() -> str:
         return "this system cannot fork a process"
     if torch.cuda.is_initialized():
         return "a process that uses CUDA cannot be forked"
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return "a rank of a process group cannot be forked"
     others = {*threading.enumerate()} - {threading.current_thread()}
     if others - inductor.compiler_threads():
         return "a process with several threads cannot be forked"

@@ -43,6 +43,7 @@ from ctk.compiler.torch_compat.aot.autograd import (
     without_saved_tensor_hooks,
 )
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.fake.fake_tensors import is_fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Event, Recorder
 from ctk.toolkit.compile_log.trace.writing import write_trace
@@ -112,6 +113,7 @@ class _Watch:
         self._state: State = "compiling"
         self._lock = threading.Lock()  # held by the thread that prepares the first call
         self._catches_exceptions = False  # whether exceptions of the running call are caught here
+        self._is_part = False  # whether DDPOptimizer made it: one graph of several in a frame
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
         """Compile the graph; return the function that replaces it in the program."""
@@ -142,6 +144,9 @@ class _Watch:
     def _call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         if self._state == "eager" or are_graphs_in_eager():
             return self._watched.case.graph(*args)
+        if any(map(is_fake, args)):  # DDPOptimizer asks for the strides of the results
+            self._is_part = True
+            return compiled(*args)
         if self._state == "first call":
             return self._first_call(compiled, args)
         return self._later_call(compiled, args)
@@ -329,7 +334,11 @@ class _Watch:
         case = watched.case
         with self._catch_exceptions():
             result = check_call(
-                dataclasses.replace(before, modes=modes), watched.subject, compiled, log=log
+                dataclasses.replace(before, modes=modes),
+                watched.subject,
+                compiled,
+                log=log,
+                own_compile=self._is_part,
             )
         if not result.note:
             watched.session.add_checked()

@@ -60,7 +60,8 @@ def custom_operators() -> tuple[OpOverload, ...]:
     """Return the custom operators of this process that have a kernel of their own."""
     names = (str(name) for name in torch._C._dispatch_get_all_op_names())
     own = (name for name in names if name.partition("::")[0] not in _NOT_CUSTOM)
-    return tuple(_operator_of(name) for name in own if _has_own_kernel(name))
+    found = (_find_operator(name) for name in own if _has_own_kernel(name))
+    return tuple(operator for operator in found if operator is not None)
 
 
 def arguments_of(
@@ -116,10 +117,15 @@ def _has_kernel(name: str, device: str) -> bool:
     return computed(name, device) and not has(name, _COMPOSITE)
 
 
-def _operator_of(name: str) -> OpOverload:
+def _find_operator(name: str) -> OpOverload | None:
+    """Return the operator of a name; None if a library has a kernel for it, but declares none.
+
+    torchao implements its CUDA operators where the library that declares them is absent.
+    """
     namespace, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    operators = getattr(getattr(torch.ops, namespace), packet, None)
+    return getattr(operators, overload or "default", None)
 
 
 def _argument_of(declared: Any) -> Argument:

@@ -54,7 +54,8 @@ def name_of(function: object) -> str | None:
     names = [getattr(function, "__qualname__", None), getattr(function, "__name__", None)]
     if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
         return f"{module}.{names[0]}"  # made in C, so torch's own
-    return next((f"{module}.{name}" for name in names if _look_up(module, name) is function), None)
+    texts = (name for name in names if isinstance(name, str))  # `torch.ops` has any attribute
+    return next((f"{module}.{name}" for name in texts if _look_up(module, name) is function), None)
 
 
 def describe(function: object) -> str:

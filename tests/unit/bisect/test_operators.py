@@ -250,3 +250,11 @@ def test_a_fault_that_no_result_shows_is_a_note(program, target, fault) -> None:
 
 def test_a_healthy_operator_has_no_note() -> None:
     assert check_case(case_of(healthy)).notes == ()
+
+
+def test_a_kernel_without_a_declaration_is_passed_over() -> None:
+    """As torchao has kernels for operators that a library declares which is not installed."""
+    library = torch.library.Library("kept_half", "IMPL")
+    library.impl("undeclared", lambda x: x, "CPU")
+    assert find_operator_faults(case_of(healthy)) == ()
+    library._destroy()

@@ -20,7 +20,7 @@ TRAINED = ("GPT2", "T5", "Mixtral")
 @pytest.fixture
 def transformers() -> Any:
     """The package, if it is installed."""
-    why = "needs the package transformers: pip install -e '.[models]'"
+    why = "needs the package transformers: pip install -e '.[ecosystem]'"
     return pytest.importorskip("transformers", reason=why)
 
 

@@ -6,6 +6,7 @@ import torch
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.runtime.functions import function_of, name_of
 from ctk.compiler.runtime.helpers import fitted, required
+from ctk.compiler.torch_compat.fx import functions
 
 aten = torch.ops.aten
 
@@ -37,3 +38,8 @@ def test_what_has_no_name_is_refused(function):
 def test_an_operator_that_is_not_there_is_refused_by_name(name):
     with pytest.raises(ArtifactError, match="is not registered in this process"):
         function_of(name)
+
+
+def test_a_module_with_any_attribute_has_a_name_or_none():
+    """`torch.ops` makes a namespace of each attribute, `__qualname__` included."""
+    assert isinstance(functions.name_of(torch.ops), str | None)

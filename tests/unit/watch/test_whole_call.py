@@ -1,5 +1,6 @@
 """Calls compared end to end: what Dynamo does wrong is seen though each graph is right."""
 
+import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.progress import BarColumn as Column
 from torch._inductor.async_compile import AsyncCompile
 
 from ctk.compiler.errors import MiscompileError
@@ -210,3 +212,41 @@ def test_without_a_check_nothing_is_compared(tmp_path):
     with install(dump=tmp_path, check="off") as hooks:
         torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
     assert hooks.session.failures == []
+
+
+class Configured(torch.nn.Module):
+    """Holds the environment, and an object of an installed package."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.environment, self.bar = os.environ, Column()
+
+    def forward(self, x):
+        return x + 1
+
+
+def changes_the_process(gm, example_inputs):
+    os.environ["CTK_TEST_OF_A_COMPILER"] = "1"
+    Column.made_by_a_compiler = True
+    return gm.forward
+
+
+def test_the_environment_and_classes_of_packages_are_not_state_of_a_program(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTK_TEST_OF_A_COMPILER", "0")
+    monkeypatch.setattr(Column, "made_by_a_compiler", False, raising=False)
+    with watching(tmp_path) as hooks:
+        torch.compile(Configured(), backend=changes_the_process)(torch.ones(2))
+    assert hooks.session.failures == []
+    assert (hooks.session.calls.whole, dict(hooks.session.calls.by_graph)) == (1, {})
+
+
+def test_a_rank_of_a_group_is_compared_graph_by_graph(tmp_path):
+    torch.distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with watching(tmp_path) as hooks:
+            torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
+    finally:
+        torch.distributed.destroy_process_group()
+    assert hooks.session.failures == []
+    group = "a rank of a process group cannot be forked"
+    assert dict(hooks.session.calls.by_graph) == {group: 1}
