@@ -18,14 +18,14 @@ BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
 WORKERS ?= 2
 DAGRE := 3.1.3
-FAST := not slow and not gpu and not ray and not browser
+FAST := not slow and not gpu and not ray and not browser and not ecosystem
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifacts cache_folder codegen execution fx \
   importers lowering packages partition pipeline targets torch_compat repro/test_hard_repros.py watch/test_whole_call.py)
 BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu test-browser vendor lint format docs release-notes bench clean distclean
+.PHONY: help setup demo demo-inductor test test-path test-newest test-slow test-ray test-gpu test-browser test-ecosystem vendor lint format docs release-notes bench clean distclean
 
 help: ## Show this list
 	@echo "usage: make TARGET [TORCH=$(NEWEST)] [PYTHON=python3.12]"
@@ -36,7 +36,7 @@ setup: $(STAMP) ## Create .venv and install ctk and its tools into it (done by t
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("make: ctk needs Python 3.11 or newer, this is %d.%d; try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(filter-out $(PINNED),$(TORCH)),-E -e '/^(triton|setuptools)==/d') constraints.txt > $(PINS)
+	@sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(filter-out $(PINNED),$(TORCH)),-E -e '/^(triton|setuptools|torchvision)==/d') constraints.txt > $(PINS)
 	@echo "make: installing torch $(TORCH), then ctk and its tools (a few minutes the first time)"
 	@$(PIP) torch==$(TORCH)
 	@$(PIP) --editable ".[dev,docs]"
@@ -75,7 +75,7 @@ test-newest: ## Run demo and test-path with the newest release of torch that is 
 	@$(MAKE) --no-print-directory demo test-path TORCH=$(NEWEST)
 
 test-slow: $(STAMP) ## Run the tests marked slow
-	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu and not ray and not browser"
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu and not ray and not browser and not ecosystem"
 
 test-ray: $(STAMP) ## Run the tests marked ray, on a cluster of this machine (installs the extra [ray])
 	@$(PIP) --editable ".[dev,ray]"
@@ -87,6 +87,10 @@ test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
 test-browser: $(STAMP) ## Run the tests marked browser, in Chromium or Chrome (installs the extra [browser])
 	@$(PIP) --editable ".[dev,browser]"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+test-ecosystem: $(STAMP) ## Run the tests marked ecosystem: Lightning, transformers, ... (installs the extra [ecosystem])
+	@$(PIP) --editable ".[dev,ecosystem]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ecosystem tests/ecosystem
 
 vendor: ## Fetch dagre, which lays out graphs of pages, again by npm
 	@rm -rf build/vendor && npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/vendor @dagrejs/dagre@$(DAGRE)

@@ -3,7 +3,7 @@
 python -m benchmarks.false_alarms [--target ctk --target inductor] [--device cpu] [NAME ...]
 
 An alarm is any answer but "no failure", and a step that is reported as wrong behind right results.
-Programs of packages that are not installed are listed as left out (the extra `models` has them).
+Programs of packages that are not installed are listed as left out (the extra `ecosystem` has them).
 """
 
 import argparse

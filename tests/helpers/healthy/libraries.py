@@ -14,7 +14,7 @@ from tests.helpers.healthy.base import Call, Healthy
 from tests.helpers.transformer_models import MODELS, VOCABULARY, Model, build
 
 PACKAGES = ("transformers", "timm", "torchvision")
-"""Of the extra `models`."""
+"""Of the extra `ecosystem`."""
 
 LLAMA = next(model for model in MODELS if model.name == "Llama")
 MISTRAL = next(model for model in MODELS if model.name == "Mistral")
