@@ -5,6 +5,7 @@
     constants.safetensors  values of its constants
     inputs.json            the inputs: numbers, and how tensors lie in memory (`tensors`)
     inputs.safetensors     values of the inputs that were stored
+    places.json            lines of the program, and modules, of its nodes (`places`)
     sources/               the user's own passes or backend, as they were
 
 Repros and dumps of passes put their files beside these.
@@ -43,6 +44,7 @@ from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_target
 from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
+from ctk.toolkit.case.graphs.places import PLACES, Places
 from ctk.toolkit.case.graphs.process_groups import groups_of, replace_missing
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.case.inputs import (
@@ -145,6 +147,8 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
         if stored:
             save_arrays(folder / name, stored)
     write(folder / TEXT, _text(case, manifest))
+    if (places := Places.of(case.graph)).nodes:
+        write(folder / PLACES, write_document(places))
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): file_record(path) for path in written}
     manifest = dataclasses.replace(manifest, files=files)
@@ -258,6 +262,9 @@ def _graph_and_inputs(
     try:
         arrays = _arrays(folder, CONSTANTS, manifest)
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
+        if PLACES in manifest.files:
+            places = read_document(Places, folder / PLACES, next_step=_NEXT, limit=GRAPH_NBYTES)
+            places.restore(graph)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
         stored = {**_arrays(folder, VALUES, manifest), **linked_arrays(folder, manifest, packed)}
         return graph, unpack_inputs(packed, stored, graph, device)

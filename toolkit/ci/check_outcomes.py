@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ctk.toolkit.case.graphs.places import place_of
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.ci.accuracy import measure_worst_ulp
 from ctk.toolkit.ci.outcome import Outcome, identity_of, write_outcome
 from ctk.toolkit.compile_log.check import Finding
-from ctk.toolkit.compile_log.trace.places import place_of
 from ctk.toolkit.operations.check import CheckReport, GraphCheck
 
 

@@ -141,16 +141,8 @@ def save_case(
     if known is not None and folder is None:
         note = "by the watch of the program, with its arguments before the call"
         return SavedCase(known, command_on("diagnose", known), note)
-    if isinstance(args, str | Path):
-        raise ProgramError(
-            f"save_case: the arguments of the call are {str(args)!r}; pass a tuple of them, such "
-            "as (x,), and name the folder by folder="
-        )
-    if not callable(subject):
-        raise ProgramError(
-            f"save_case: a value of type {type(subject).__name__} is no model or function; pass "
-            "the compiled model, with the arguments of its call"
-        )
+    if isinstance(args, str | Path) or not callable(subject):
+        raise _misuse(subject, args)
     parts = take_apart(subject)
     function = parts[0] if parts is not None else subject
     compiler = _find_subject(parts[1] if parts is not None else None, target)
@@ -158,6 +150,18 @@ def save_case(
         cases = _capture(function, args, kwargs, compiler)
         signature = _signature_of(error)
         return _save_failing(cases, signature, folder, inputs or "full", overwrite=overwrite)
+
+
+def _misuse(subject: object, args: object) -> ProgramError:
+    if not callable(subject):
+        return ProgramError(
+            "save_case takes a compiled model or function with the arguments of its call, not a "
+            f"value of type {type(subject).__name__}"
+        )
+    return ProgramError(
+        f"save_case: the arguments of the call are {str(args)!r}; pass a tuple of them, such as "
+        "(x,), and name the folder by folder="
+    )
 
 
 def _place_of_case(args: Inputs | str | Path, folder: str | Path | None) -> str | Path:

@@ -46,8 +46,8 @@ from ctk.toolkit.case.formats.plain_text import REASON_LENGTH
 from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.formats.scrub import scrub_line
 from ctk.toolkit.case.graphs.graph_lines import graph_diff, graph_lines
+from ctk.toolkit.case.graphs.places import module_of
 from ctk.toolkit.compile_log.recorder import Event
-from ctk.toolkit.compile_log.trace.places import module_of
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ctk.toolkit.case.formats.files import append_line
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH
 from ctk.toolkit.case.formats.schema import document, encode
 from ctk.toolkit.case.formats.scrub import scrub_line
-from ctk.toolkit.compile_log.trace.places import relative_place
+from ctk.toolkit.case.graphs.places import relative_place
 
 FRAMES = "frames.jsonl"
 MOST_FRAMES = 2_000

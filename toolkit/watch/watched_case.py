@@ -21,11 +21,11 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import NOT_SAVED
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.graphs.places import place_of
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.compile_log.trace.places import place_of
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.importers.plain_case import plain_case
 from ctk.toolkit.importers.program import replace_symbols

@@ -13,6 +13,7 @@ import torch
 import ctk
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import KernelId, KernelRecord, StageRecord
+from ctk.toolkit.case.graphs.places import shorten_path
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.trace import reading, writing
 from ctk.toolkit.compile_log.trace.document import (
@@ -25,7 +26,6 @@ from ctk.toolkit.compile_log.trace.document import (
     TraceStep,
 )
 from ctk.toolkit.compile_log.trace.graph_table import GraphTable
-from ctk.toolkit.compile_log.trace.places import shorten_path
 from ctk.toolkit.compile_log.trace.reading import read_trace
 from ctk.toolkit.compile_log.trace.writing import make_trace, write_trace
 from ctk.toolkit.operations.check import GraphCheck

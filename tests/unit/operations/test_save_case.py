@@ -169,7 +169,7 @@ def test_a_backend_without_a_name_is_refused():
 def test_a_text_in_place_of_arguments_is_refused():
     with pytest.raises(ProgramError, match="pass a tuple"):
         ctk.save_case(torch.relu, "folder")
-    with pytest.raises(ProgramError, match="a value of type int is no model or function"):
+    with pytest.raises(ProgramError, match="not a value of type int"):
         ctk.save_case(3, (torch.ones(2),))  # type: ignore[arg-type]  # on purpose
 
 

@@ -10,8 +10,8 @@ from ctk.compiler.fx.types import type_text, value_of
 from ctk.compiler.fx.walk import graphs_by_path
 from ctk.toolkit.case.formats.limits import TRACE_NODES
 from ctk.toolkit.case.graphs.graph_lines import node_line
+from ctk.toolkit.case.graphs.places import module_of, place_of
 from ctk.toolkit.compile_log.trace.document import TraceEdit, TraceGraph, TraceNode
-from ctk.toolkit.compile_log.trace.places import module_of, place_of
 
 Nodes = tuple[TraceNode, ...]
 

@@ -15,6 +15,7 @@ from ctk.toolkit.case.failure import FailureOrigin, Signature
 from ctk.toolkit.case.formats.checked_types import InnerPath, Line
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import document, read_document, write_document
+from ctk.toolkit.case.graphs.places import Places
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.operations.report.diagnosis import (
@@ -51,7 +52,8 @@ class CulpritRecord:
         evidence: The measured mismatch or the exception, one line.
         excerpt: The lines of the generated kernel that compute the first wrong value, below the
             kernel's id; none where that is not known.
-        line: `FILE:LINE` of the user's program that is to blame; empty where a graph shows more.
+        line: `FILE:LINE` of the user's program: of the last captured node, or the line to blame
+            where no graph shows the failure; empty if unknown.
         alternatives: Other suspects (`stage/name`) without any one of which alone the case passes
             too, and which nothing shows to be innocent; none for a unique culprit.
         proof: The counterfactual in words, where more is left out than the culprit names.
@@ -300,10 +302,16 @@ def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> CulpritRecord:
         captured_nodes=culprit.captured,
         evidence=culprit.evidence,
         excerpt=tuple(culprit.excerpt.splitlines()),
-        line=culprit.line,
+        line=culprit.line or _line_of(culprit.captured, diagnosis.case),
         alternatives=culprit.alternatives,
         proof=culprit.proof,
     )
+
+
+def _line_of(names: Sequence[str], case: Case | None) -> str:
+    """Return the place of the last of some nodes that has one; empty if unknown."""
+    places = Places.of(case.graph).nodes if case is not None else {}
+    return next((places[name][0] for name in reversed(names) if name in places), "")
 
 
 def _minimal(diagnosis: Diagnosis) -> MinimalRecord | None:

@@ -156,6 +156,8 @@ def _culprit_lines(culprit: CulpritRecord, record: Record) -> list[str]:
     if culprit.captured_nodes:
         from_nodes = list_names(culprit.captured_nodes, most=_NAMED)
         lines.append(f"from       {from_nodes} of the captured graph")
+    if culprit.line:
+        lines.append(f"line       {culprit.line}")
     if culprit.evidence:
         lines.append(f"evidence   {culprit.evidence}")
     if culprit.excerpt:

@@ -1,24 +1,76 @@
 """The place of a node in the user's program: `FILE:LINE`, and the path of the module around it.
 
-Both are metadata that Dynamo writes and that dispatch and most passes keep. A case that was loaded
-from a folder has none.
+Both are metadata that Dynamo writes and that dispatch and most passes keep. A case on disk has them
+in a file of its own, which no result depends on:
+
+    places.json    {"nodes": {"relu": ["net.py:12", "encoder.layers.0"]}}
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from torch.fx import Node
+import torch
+from pydantic import AfterValidator
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.torch_compat.dynamo.capture_reasons import LIBRARIES, TORCH
 from ctk.compiler.usercode.python_files import working_folder
+from ctk.toolkit.case.formats.checked_types import Line
+from ctk.toolkit.case.formats.plain_text import quote_value
+from ctk.toolkit.case.formats.schema import document
+
+PLACES = "places.json"
 
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.M)
 _ROOT = re.compile(r"L\['(\w+)'\]\.?")
 _MODELS = ("self", "fn")
 _INDEX = re.compile(r"\[['\"]?(\w+)['\"]?\]")
+
+
+_PLACE = re.compile(r'[^"\\]*:\d{1,7}|')
+
+
+def _check_place(text: str) -> str:
+    if _PLACE.fullmatch(text):
+        return text
+    raise ValueError(f"{quote_value(text)} is not FILE:LINE")
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The document `places.json`: place and module of each node that has one, by its name.
+
+    A node of a subgraph is named with the path of the subgraph: `body.relu`.
+    """
+
+    nodes: Mapping[Line, tuple[Annotated[Line, AfterValidator(_check_place)], Line]]
+
+    @classmethod
+    def of(cls, gm: GraphModule) -> "Places":
+        """Return the places of the nodes of a graph and its subgraphs."""
+        found = ((name, (place_of(node), module_of(node))) for name, node in _named_nodes(gm))
+        return cls({name: known for name, known in found if any(known)})
+
+    def restore(self, gm: GraphModule) -> None:
+        """Give the places to the nodes of a graph, as metadata of Dynamo."""
+        for name, node in _named_nodes(gm):
+            place, module = self.nodes.get(name, ("", ""))
+            if place:
+                file, _, line = place.rpartition(":")
+                node.meta["stack_trace"] = f'  File "{file}", line {line}, in forward\n'
+            if module:
+                node.meta["nn_module_stack"] = {module: (module, torch.nn.Module)}
+
+
+def _named_nodes(gm: GraphModule) -> Iterator[tuple[str, Node]]:
+    for path, module in gm.named_modules():
+        if isinstance(module, GraphModule):
+            yield from ((f"{path}.{node.name}".strip("."), node) for node in module.graph.nodes)
 
 
 def place_of(node: Node) -> str:
