@@ -27,7 +27,7 @@ from ctk.compiler.pipeline import compile_fx as compile_fx
 from ctk.compiler.rewriting.base import Pass as Pass
 from ctk.compiler.rewriting.rewriter import Rewriter as Rewriter
 from ctk.toolkit.bug_report.bug_report import bug_report as bug_report
-from ctk.toolkit.bug_report.parts import BugReport as BugReport
+from ctk.toolkit.bug_report.issue_text import BugReport as BugReport
 from ctk.toolkit.case.case import Case as Case
 from ctk.toolkit.case.judgement import Verdict as Verdict
 from ctk.toolkit.case.store import load_case as load_case

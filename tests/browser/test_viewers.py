@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.pages.trace_sections import find_focus, trace_sections
-from ctk.toolkit.page.page import Answers, Page, Step
+from ctk.toolkit.page.page import Answers, Page
 from ctk.toolkit.page.rendering import frame, render
 from tests.browser.conftest import Open
 from tests.helpers.made_traces import made_trace
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.browser
 def page_of(layers: int = 4, per_layer: int = 24, *, kernel: bool = False) -> Page:
     trace = made_trace(layers, per_layer, kernel=kernel)
     focus = find_focus(trace)
-    steps = (Step("ctk diagnose net.py", "the culprit with its proof"),)
+    steps = (NextStep("ctk diagnose net.py", "the culprit with its proof"),)
     return Page(
         "graph0",
         "wrong",

@@ -1,6 +1,5 @@
 """Traces of made-up compiles of any size: a transformer whose fold of a scale goes wrong."""
 
-import math
 import random
 from functools import partial
 
@@ -8,6 +7,7 @@ from ctk.toolkit.compile_log.trace.document import (
     Trace,
     TraceEdit,
     TraceError,
+    TraceErrorSize,
     TraceGraph,
     TraceKernel,
     TraceNode,
@@ -64,9 +64,9 @@ def transformer(layers: int = 4, per_layer: int = 24) -> tuple[TraceNode, ...]:
 
 
 def error(name: str, before: float, after: float | None) -> TraceError:
-    size = after if after is not None else math.inf
-    absolute = None if after is None else size * 6e-8
-    return TraceError(name, name, "float32", before, after, before * 6e-8, absolute, 0.0, absolute)
+    absolute = None if after is None else after * 6e-8
+    sizes = TraceErrorSize(before, before * 6e-8, 0.0), TraceErrorSize(after, absolute, absolute)
+    return TraceError(name, name, "float32", *sizes)
 
 
 def made_trace(layers: int = 4, per_layer: int = 24, *, kernel: bool = False) -> Trace:

@@ -213,7 +213,7 @@ LINES: dict[str, list[dict[str, Any]]] = {
     "frames.jsonl": [
         {
             "event": "frame", "compile": "0/0", "function": "f", "place": "a.py:1",
-            "resumed": True, "seconds": 1.0, "operations": 2, "breaks": ["a call"], "guard": "x",
+            "resumed": True, "seconds": 1.0, "breaks": ["a call"], "guard": "x",
         }
     ],
 }  # fmt: skip

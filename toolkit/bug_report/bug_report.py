@@ -19,12 +19,11 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.installed_torch import warn_if_untested
 from ctk.toolkit.bug_report.ablation import Ablations
 from ctk.toolkit.bug_report.environment import collect_versions
-from ctk.toolkit.bug_report.issue_text import write_issue
+from ctk.toolkit.bug_report.issue_text import BugReport, write_issue
 from ctk.toolkit.bug_report.labels import guilty_first, name_issue
 from ctk.toolkit.bug_report.ownership import find_other_owner
-from ctk.toolkit.bug_report.parts import BugReport, IssueRepro
 from ctk.toolkit.bug_report.regression_test import regression_test
-from ctk.toolkit.bug_report.script_check import check_script, readable
+from ctk.toolkit.bug_report.script_check import CheckedScript, check_script, readable
 from ctk.toolkit.bug_report.short_script import (
     NoShortForm,
     ShortProgram,
@@ -43,7 +42,6 @@ from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
 from ctk.toolkit.repro.verified import write_verified_repro
 
 ABLATION_SECONDS = 300.0
-"""Longest time of the questions about backends and their parts."""
 
 MOST_CHARACTERS = 20_000
 """Of a script in the text of an issue, which GitHub limits to 65,536; a longer one is attached."""
@@ -54,6 +52,7 @@ def bug_report(
     *,
     trust: bool = False,
     timeout_seconds: float | None = None,
+    ablation_seconds: float = ABLATION_SECONDS,
     say: Say = silent,
 ) -> BugReport:
     """Write the issue for a failure: its smallest case runs again, in processes of its own.
@@ -62,6 +61,7 @@ def bug_report(
         folder: That of `diagnose` or `minify`, or a case with a failure.
         trust: Whether the user trusts the author of the folder: its code runs.
         timeout_seconds: Longest that one question may take; None for the default.
+        ablation_seconds: Longest time of the questions about backends and their parts.
 
     Raises:
         CaseError: There is no failure in the folder.
@@ -70,20 +70,22 @@ def bug_report(
     warn_if_untested()
     subject = read_subject(Path(folder).expanduser(), trust=trust)
     if subject.case is None:
-        return _report(subject, None, say)
+        return _report(subject, None, ablation_seconds, say)
     options = AskOptions(trust=trust, timeout_seconds=timeout_seconds)
     with open_subject(str(subject.folder), None, options) as it:
-        return _report(subject, it.executor, say)
+        return _report(subject, it.executor, ablation_seconds, say)
 
 
-def _report(subject: IssueSubject, executor: Executor | None, say: Say) -> BugReport:
+def _report(
+    subject: IssueSubject, executor: Executor | None, ablation_seconds: float, say: Say
+) -> BugReport:
     """Make the parts in order; each runs the case or the script again."""
     say("run the repro in a clean process")
     program, repro = _find_repro(subject)
     ablation = torch = None
     if subject.case is not None and executor is not None:
         culprit = subject.culprit.where if subject.culprit is not None else ""
-        end = time.monotonic() + ABLATION_SECONDS
+        end = time.monotonic() + ablation_seconds
         ablation = Ablations(subject.case, executor, say, end, culprit).run()
         say("ask torch's own comparison")
         torch = ask_torch(subject.case) if repro.shows else None
@@ -108,14 +110,14 @@ def _report(subject: IssueSubject, executor: Executor | None, say: Say) -> BugRe
     return replace(report, body=write_issue(report))
 
 
-def _find_repro(subject: IssueSubject) -> tuple[ShortProgram | None, IssueRepro]:
+def _find_repro(subject: IssueSubject) -> tuple[ShortProgram | None, CheckedScript]:
     """Return the short script if it shows the failure; else the full one, to be attached."""
     why = ""
     try:
         for program in _short_forms(subject):
             run = check_script(program.script, subject.signature)
             if run.shows:
-                return program, IssueRepro(program.script, run.output, shows=True)
+                return program, run
             why = f"a short script does not show the failure: {run.why}"
     except NoShortForm as reason:
         why = str(reason)
@@ -135,7 +137,7 @@ def _short_forms(subject: IssueSubject) -> list[ShortProgram]:
     return found
 
 
-def _full_repro(subject: IssueSubject, why: str) -> IssueRepro:
+def _full_repro(subject: IssueSubject, why: str) -> CheckedScript:
     """Run the full script; that of a case is written again, because a file may be changed."""
     case = subject.case
     files = tuple(attachments(subject.folder))
@@ -150,7 +152,7 @@ def _full_repro(subject: IssueSubject, why: str) -> IssueRepro:
     return _attached(program_text(case), run, files, why)
 
 
-def _attached(text: str, run: ReproRun, files: tuple[Path, ...], why: str) -> IssueRepro:
+def _attached(text: str, run: ReproRun, files: tuple[Path, ...], why: str) -> CheckedScript:
     cut = text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}\n# [...]"
     shows = run.outcome == "reproduced"
-    return IssueRepro(cut, readable(run.output), shows, files, why)
+    return CheckedScript(cut, readable(run.output), shows, why, files)

@@ -9,13 +9,17 @@ headings when its form is sent.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ctk.compiler.errors import count_of
 from ctk.toolkit.bug_report.ablation import Ablation
-from ctk.toolkit.bug_report.labels import phrase_of
+from ctk.toolkit.bug_report.labels import Naming, phrase_of
 from ctk.toolkit.bug_report.markdown import code, cut_log, details, fence, table
-from ctk.toolkit.bug_report.parts import BugReport
+from ctk.toolkit.bug_report.script_check import CheckedScript
 from ctk.toolkit.bug_report.short_script import COMPARED
+from ctk.toolkit.bug_report.similar import Query
+from ctk.toolkit.bug_report.subject import IssueSubject
+from ctk.toolkit.bug_report.torch_verdict import TorchVerdict
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.operations.report.as_json import CulpritRecord, OptionRecord, Record
 from ctk.toolkit.operations.report.phrases import MEANINGS, PLACES, phrase_left_out
@@ -24,6 +28,31 @@ from ctk.toolkit.repro.script import literal
 
 HEADINGS = ("🐛 Describe the bug", "Error logs", "Versions")
 _NAMED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class BugReport:
+    """One failure as an issue for PyTorch.
+
+    Attributes:
+        body: The issue as Markdown, with the fields of PyTorch's torch.compile form.
+        other_owner: Who else is responsible, as Markdown; empty for a bug of PyTorch.
+        torch: The verdict of `torch._dynamo.utils.same`; None where no results are compared.
+        ablation: None for a whole program, whose layer the diagnosis has.
+        test: None where the repro is not short.
+        queries: Searches for the same issue, the strictest first.
+    """
+
+    subject: IssueSubject
+    naming: Naming
+    repro: CheckedScript
+    versions: str
+    other_owner: str = ""
+    torch: TorchVerdict | None = None
+    ablation: Ablation | None = None
+    test: CheckedScript | None = None
+    queries: tuple[Query, ...] = ()
+    body: str = ""
 
 
 def write_issue(report: BugReport) -> str:
@@ -163,7 +192,7 @@ def _test(report: BugReport) -> Iterator[str]:
     test = report.test
     if test is None:
         return
-    state = test.problem or "it fails now, and passes without a compiler"
+    state = test.why or "it fails now, and passes without a compiler"
     yield details(f"Regression test ({state})", fence(test.text, "python"))
 
 

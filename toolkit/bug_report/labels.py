@@ -24,54 +24,72 @@ from ctk.toolkit.operations.report.as_json import CulpritRecord
 from ctk.toolkit.processes.commands import describe_exit
 from ctk.toolkit.targets import target_of
 
-SILENT = "module: correctness (silent)"
 TITLE_LENGTH = 120
 _NAMED = 3
 
-_OF_KIND: Mapping[FailureKind, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("accuracy", "shape", "stride", "structure", "alias", "requires-grad", "state"), (SILENT,)
-    ),
-    "nan": (SILENT, "module: NaNs and Infs"),
-    "dtype": (SILENT, "module: type promotion"),
-    "missing-error": ("module: error checking",),
-    "signal": ("module: crash",),
-    "exit": ("module: crash",),
-    "memory": ("module: memory usage",),
-    "peak-memory": ("module: memory usage",),
-    "slow": ("module: performance",),
-    "slow-compile": ("module: compile-time",),
-}
+_SILENT = ("module: correctness (silent)",)
 
-_PHRASES: Mapping[FailureKind, str] = {
-    "compile-error": "{exception} while compiling",
-    "runtime-error": "compiled code raises {exception}",
-    "missing-error": "compiled code does not raise the {exception} of eager",
-    "other-error": "compiled code raises another exception than eager",
-    "signal": "compiled code is killed by {signal}",
-    "exit": "compiled code ends the process",
-    "timeout": "compile or compiled code hangs",
-    "memory": "compile or compiled code needs too much memory",
-    "accuracy": "wrong result",
-    "nan": "NaN or Inf at other places than in eager",
-    "dtype": "result has another dtype than in eager",
-    "shape": "result has another shape than in eager",
-    "stride": "result has other strides than in eager",
-    "structure": "other number or nesting of results than in eager",
-    "alias": "results alias other tensors than in eager",
-    "requires-grad": "requires_grad of a result differs from eager",
-    "state": "state after the call differs from eager",
-    "slow": "compiled code is slower than eager",
-    "peak-memory": "compiled code needs more memory than eager",
-    "slow-compile": "compile takes too long",
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of failure in an issue.
+
+    Attributes:
+        phrase: As a title names it.
+        labels: Its labels.
+        symptom: Words of a search; empty: the name of the kind.
+    """
+
+    phrase: str
+    labels: tuple[str, ...] = ()
+    symptom: str = ""
+
+
+_KINDS: Mapping[FailureKind, _Kind] = {
+    "compile-error": _Kind("{exception} while compiling"),
+    "runtime-error": _Kind("compiled code raises {exception}"),
+    "missing-error": _Kind(
+        "compiled code does not raise the {exception} of eager",
+        ("module: error checking",),
+        "does not raise",
+    ),
+    "other-error": _Kind("compiled code raises another exception than eager"),
+    "signal": _Kind("compiled code is killed by {signal}", ("module: crash",), "segfault"),
+    "exit": _Kind("compiled code ends the process", ("module: crash",)),
+    "timeout": _Kind("compile or compiled code hangs", (), "hang"),
+    "memory": _Kind("compile or compiled code needs too much memory", ("module: memory usage",)),
+    "accuracy": _Kind("wrong result", _SILENT, "wrong result"),
+    "nan": _Kind(
+        "NaN or Inf at other places than in eager", (*_SILENT, "module: NaNs and Infs"), "nan"
+    ),
+    "dtype": _Kind("result has another dtype than in eager", (*_SILENT, "module: type promotion")),
+    "shape": _Kind("result has another shape than in eager", _SILENT),
+    "stride": _Kind("result has other strides than in eager", _SILENT),
+    "structure": _Kind("other number or nesting of results than in eager", _SILENT),
+    "alias": _Kind("results alias other tensors than in eager", _SILENT),
+    "requires-grad": _Kind("requires_grad of a result differs from eager", _SILENT),
+    "state": _Kind("state after the call differs from eager", _SILENT),
+    "slow": _Kind("compiled code is slower than eager", ("module: performance",)),
+    "peak-memory": _Kind(
+        "compiled code needs more memory than eager", ("module: memory usage",), "memory"
+    ),
+    "slow-compile": _Kind("compile takes too long", ("module: compile-time",), "compile time"),
+    "oracle": _Kind("oracle"),
 }
 
 
 def phrase_of(signature: Signature) -> str:
     """Return a kind of failure as a title names it."""
     killed = describe_exit(-signature.signal).removeprefix("signal ") if signature.signal else ""
-    phrase = _PHRASES.get(signature.kind, signature.kind)
-    return phrase.format(exception=signature.exception or "exception", signal=killed)
+    return _KINDS[signature.kind].phrase.format(
+        exception=signature.exception or "exception", signal=killed
+    )
+
+
+def symptom_of(signature: Signature) -> str:
+    """Return words of a search for a kind of failure; an exception has its own name instead."""
+    kind = signature.kind
+    return _KINDS[kind].symptom or ("" if signature.exception else kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +124,7 @@ def name_issue(subject: IssueSubject, ablation: Ablation | None, other_owner: st
     title = one_line(f"[{component}] {names}{what}", TITLE_LENGTH)
     if other_owner:
         return Naming(title, component, ())
-    labels = dict.fromkeys((*parts, *_OF_KIND.get(subject.signature.kind, ()), *_more(subject)))
+    labels = dict.fromkeys((*parts, *_KINDS[subject.signature.kind].labels, *_more(subject)))
     oncall = () if "oncall: jit" in labels else ("oncall: pt2",)
     return Naming(title, component, (*oncall, *labels))
 

@@ -6,10 +6,9 @@ It fails today, and passes without a compiler: with a correct one it will pass a
 import importlib.util
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ctk.toolkit.bug_report.labels import Naming
-from ctk.toolkit.bug_report.script_check import check_script
+from ctk.toolkit.bug_report.script_check import CheckedScript, check_script
 from ctk.toolkit.bug_report.short_script import (
     HANG_SECONDS,
     ShortProgram,
@@ -20,17 +19,7 @@ NEEDS = "expecttest"
 """The package that torch's test classes import."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegressionTest:
-    """The text of a test, and why its run did not show the failure; empty if it did."""
-
-    text: str
-    problem: str = ""
-
-
-def regression_test(
-    program: ShortProgram, naming: Naming, words: tuple[str, ...]
-) -> RegressionTest:
+def regression_test(program: ShortProgram, naming: Naming, words: tuple[str, ...]) -> CheckedScript:
     """Return the test of a short program, run in a clean process.
 
     Args:
@@ -39,8 +28,8 @@ def regression_test(
     text = test_text(program, naming.owner, words)
     if importlib.util.find_spec(NEEDS) is None:
         why = f"not run: torch's test classes need {NEEDS} (pip install {NEEDS})"
-        return RegressionTest(text, why)
-    return RegressionTest(text, check_script(text, program.signature, is_test=True).why)
+        return CheckedScript(text, why=why)
+    return check_script(text, program.signature, is_test=True)
 
 
 def test_text(program: ShortProgram, owner: str, words: tuple[str, ...]) -> str:

@@ -43,22 +43,25 @@ _VALUES = ("not close", "not equal", "mismatched elements")
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptRun:
-    """A run of a script.
+class CheckedScript:
+    """A script of an issue, and its run in a clean process.
 
     Attributes:
-        output: Without secrets and paths of this machine.
-        shows: Whether it shows the failure, and does not without a compiler.
-        why: Why it does not; empty if it does.
+        text: The whole script; of an attached one, the program in it.
+        output: Of the run, without secrets and paths of this machine.
+        shows: Whether it shows the failure; a short one, only with a compiler.
+        why: Why it does not; of an attached one, why it is not short.
+        attached: The files to attach, where the script is not short.
     """
 
-    exit_code: int
-    output: str
-    shows: bool
+    text: str
+    output: str = ""
+    shows: bool = False
     why: str = ""
+    attached: tuple[Path, ...] = ()
 
 
-def check_script(text: str, signature: Signature, *, is_test: bool = False) -> ScriptRun:
+def check_script(text: str, signature: Signature, *, is_test: bool = False) -> CheckedScript:
     """Run a script or a test with and without a compiler."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
@@ -67,12 +70,11 @@ def check_script(text: str, signature: Signature, *, is_test: bool = False) -> S
         output = readable(seen.output.replace(f"{folder}{os.sep}", ""))
         if not shows(signature, seen, is_test=is_test):
             why = f"in a clean process it ends with exit code {seen.exit_code} and does not show it"
-            return ScriptRun(seen.exit_code, output, shows=False, why=why)
+            return CheckedScript(text, output, why=why)
         alone = run_repro(path, timeout_seconds=SECONDS, variables=WITHOUT_COMPILER)
     if shows(signature, alone, is_test=is_test) or (is_test and alone.exit_code):
-        why = "it fails without a compiler too"
-        return ScriptRun(seen.exit_code, output, shows=False, why=why)
-    return ScriptRun(seen.exit_code, output, shows=True)
+        return CheckedScript(text, output, why="it fails without a compiler too")
+    return CheckedScript(text, output, shows=True)
 
 
 def readable(output: str) -> str:

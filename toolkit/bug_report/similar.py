@@ -12,21 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from ctk.toolkit.bug_report.labels import guilty_first
+from ctk.toolkit.bug_report.labels import guilty_first, symptom_of
 from ctk.toolkit.bug_report.subject import IssueSubject
-from ctk.toolkit.case.failure import FailureKind
 
 REPOSITORY = "pytorch/pytorch"
 _RUN_WORDS = 6
-_SYMPTOMS: dict[FailureKind, str] = {
-    "accuracy": "wrong result",
-    "nan": "nan",
-    "signal": "segfault",
-    "timeout": "hang",
-    "missing-error": "does not raise",
-    "slow-compile": "compile time",
-    "peak-memory": "memory",
-}
 _CHANGING = re.compile(
     r"0x[0-9a-fA-F]+|(?:~|\.{3})?(?:/[\w.+@-]+)+|\w*\d[\w.]*|[\"'`][^\"'`]*[\"'`]|[^\w\s.-]"
 )
@@ -54,7 +44,7 @@ def similar_queries(subject: IssueSubject, component: str) -> tuple[Query, ...]:
     """Return the searches, the strictest first."""
     signature = subject.signature
     names = guilty_first(subject)
-    symptom = _SYMPTOMS.get(signature.kind, "" if signature.exception else signature.kind)
+    symptom = symptom_of(signature)
     what = [_word(signature.exception or ""), symptom]
     cause = subject.whole.cause if subject.whole is not None else ""
     message = stable_words(signature.message) if signature.exception else ""

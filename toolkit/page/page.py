@@ -5,25 +5,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from ctk.toolkit.case.formats.scrub import scrub
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.compile_log.trace.document import Trace
 
 Tone = Literal["wrong", "right", "unsure"]
 """The colour of the verdict; its words never depend on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A next step: a command to paste with a remark, or advice alone."""
-
-    command: str
-    remark: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> "Step":
-        """Return the step of a line as `next_steps` makes it: `command  # remark`, or advice."""
-        command, hash_, remark = text.partition("  # ")
-        is_command = bool(hash_) or text.startswith(("ctk ", "python "))
-        return cls(command, remark) if is_command else cls("", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +23,7 @@ class Answers:
     what: str
     where: str
     known: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[NextStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +124,7 @@ class Absent:
 
     kind: ClassVar = "absent"
     why: str
-    step: Step | None = None
+    step: NextStep | None = None
 
 
 @dataclass(frozen=True, slots=True)

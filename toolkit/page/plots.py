@@ -53,7 +53,7 @@ def _y(ulp: float, most: float) -> float:
 
 
 def _ulp(error: TraceError) -> float:
-    return _INFINITE if error.ulp_after is None else min(error.ulp_after, _INFINITE)
+    return _INFINITE if error.after.ulp is None else min(error.after.ulp, _INFINITE)
 
 
 def _worst(step: TraceStep) -> float:
@@ -94,7 +94,7 @@ def _dots(step: TraceStep, x: float, most: float, count: int) -> Iterator[str]:
     kind = "dot bad" if step.status == "wrong" else "dot"
     worst_first = sorted(step.errors or (), key=_ulp, reverse=True)
     for error in worst_first[:count]:
-        size = "infinite" if error.ulp_after is None else f"{error.ulp_after:.3g} ULP"
+        size = "infinite" if error.after.ulp is None else f"{error.after.ulp:.3g} ULP"
         name = escape(scrub_line(f"{error.node or error.value} after {step.id}: {size}"))
         yield (
             f'<circle class="{kind}" cx="{x:.1f}" cy="{_y(_ulp(error), most):.1f}" r="3">'

@@ -4,7 +4,6 @@ The process of the tests keeps its state: Dynamo's caches, its options, its memo
 """
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +20,6 @@ _COMMAND = "from ctk.toolkit.cli.main import main; main()"
 
 _REDUCING = 0.5
 """The share of the time in which the case is made smaller; the rest is for the bisection."""
-
-_PROGRAMS = ("ctk", "python")
-"""Programs of the steps that are commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +38,7 @@ class Diagnosed:
     def command(self) -> str:
         """The next command, without its remark; empty if there is none."""
         steps = next_steps(self.record, self.folder)
-        words = shlex.split(steps[0], comments=True) if steps else []
-        return shlex.join(words) if words and words[0] in _PROGRAMS else ""
+        return steps[0].command if steps else ""
 
 
 def diagnose_case(case: Path, out: Path, seconds: float) -> Diagnosed | str:

@@ -21,9 +21,9 @@ import shlex
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from torch.fx import GraphModule, Node
 
@@ -101,17 +101,6 @@ class DumpedStage:
     nodes: int
     modules: Mapping[str, Positive] = field(default_factory=dict[str, int])
     event: Literal["stage"] = "stage"
-
-
-@document
-@dataclass(frozen=True, slots=True)
-class DumpedError:
-    """A line of `events.jsonl` about an exception; `where` has its stage and pass or kernel."""
-
-    where: str
-    error: str
-    message: str = ""
-    event: Literal["error"] = "error"
 
 
 Dumped = TypeVar("Dumped")
@@ -199,12 +188,13 @@ class DumpWriter:
         parts = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
         head = ", ".join(dict.fromkeys(str(part) for part in parts if part is not None))
         message = scrub_line(first_line(record.error), REASON_LENGTH)
-        self._note(DumpedError(head, type(record.error).__name__, message))
+        name = type(record.error).__name__
+        self._append({"event": "error", "where": head, "error": name, "message": message})
         graph = "\n".join(graph_lines(record.graph)) if record.graph is not None else ""
         text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"
         append_text(self.folder / "errors.txt", text)
 
-    def _note(self, line: DumpedStage | DumpedPass | DumpedKernel | DumpedError) -> None:
+    def _note(self, line: DumpedStage | DumpedPass | DumpedKernel) -> None:
         facts = encode(line)
         self._append({"event": facts.pop("event"), **facts})
 
@@ -223,7 +213,7 @@ def read_dumped(kind: type[Dumped], folder: Path, file: str = EVENTS) -> list[Du
     path, found = folder / file, list[Dumped]()
     if not path.is_file():
         return found
-    name = kind.__name__.removeprefix("Dumped").lower()
+    (name,) = (each.default for each in fields(cast("Any", kind)) if each.name == "event")
     word = f'"{name}"'.encode()
     for line in read_bounded(path, EVENTS_NBYTES).splitlines():
         if word not in line or len(line) > LINE_NBYTES:

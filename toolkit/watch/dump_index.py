@@ -18,13 +18,12 @@ from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.watch.dump import (
     EVENTS,
-    DumpedError,
     DumpedKernel,
     DumpedPass,
     DumpedStage,
     read_dumped,
 )
-from ctk.toolkit.watch.frame_log import FRAMES, MOST_FRAMES, DumpedFrame, DumpedGraph
+from ctk.toolkit.watch.frame_log import FRAMES, MOST_FRAMES, DumpedFrame
 
 T = TypeVar("T")
 
@@ -35,17 +34,13 @@ class GraphEntry:
 
     Attributes:
         case: Its case on disk.
-        frame: The compile of Dynamo that it is of; None if that is not known.
         seconds: Of its passes and kernels.
-        failures: Where and how it raised, caught exceptions included.
     """
 
     case: CaseEntry
-    frame: DumpedFrame | None
     passes: tuple[DumpedPass, ...] = field(repr=False)
     kernels: tuple[DumpedKernel, ...] = field(repr=False)
     stages: tuple[DumpedStage, ...] = field(repr=False)
-    failures: tuple[DumpedError, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -118,7 +113,6 @@ class DumpIndex:
         cut: The omissions, a sentence each.
     """
 
-    root: Path
     graphs: tuple[GraphEntry, ...]
     fallbacks: tuple[Fallback, ...]
     breaks: tuple[GraphBreak, ...]
@@ -148,7 +142,6 @@ def read_dump_index(root: Path) -> DumpIndex:
         reader.cut.append(f"there are more than {walk.limit:,} folders: the others are left out")
     frames = [frame for process in reader.frames.values() for frame in process]
     return DumpIndex(
-        root=root,
         graphs=tuple(graphs),
         fallbacks=tuple(_fallbacks(graphs)),
         breaks=tuple(_breaks(reader.frames.values())),
@@ -166,33 +159,20 @@ class _Reader:
 
     frames: dict[Path, list[DumpedFrame]] = field(default_factory=dict[Path, list[DumpedFrame]])
     cut: list[str] = field(default_factory=list[str])
-    _of_graph: dict[Path, DumpedFrame] = field(default_factory=dict[Path, DumpedFrame])
 
     def graph(self, case: CaseEntry) -> GraphEntry:
         """Return the entry of a case."""
         process = case.path.parent
         if process not in self.frames:
             self.frames[process] = self._lines(DumpedFrame, process, FRAMES)
-            self._match(process)
+            if len(self.frames[process]) >= MOST_FRAMES:
+                self.cut.append(f"{process.name}: only its first {MOST_FRAMES:,} frames are kept")
         return GraphEntry(
             case,
-            self._of_graph.get(case.path),
             tuple(self._lines(DumpedPass, case.path)),
             tuple(self._lines(DumpedKernel, case.path)),
             tuple(self._lines(DumpedStage, case.path)),
-            tuple(self._lines(DumpedError, case.path)),
         )
-
-    def _match(self, process: Path) -> None:
-        """Give each graph the next unused frame of its compile: numbers repeat after a reset."""
-        by_compile: dict[str, list[DumpedFrame]] = defaultdict(list)
-        for frame in self.frames[process]:
-            by_compile[frame.compile].append(frame)
-        if len(self.frames[process]) >= MOST_FRAMES:
-            self.cut.append(f"{process.name}: only its first {MOST_FRAMES:,} frames were written")
-        for line in self._lines(DumpedGraph, process, FRAMES):
-            if by_compile[line.compile]:
-                self._of_graph[process / line.graph] = by_compile[line.compile].pop(0)
 
     def _lines(self, kind: type[T], folder: Path, file: str = EVENTS) -> list[T]:
         try:

@@ -1,6 +1,5 @@
-"""frames.jsonl beside the graphs of a process: the frames that Dynamo compiled, and their graphs.
+"""frames.jsonl beside the graphs of a process: the frames that Dynamo compiled.
 
-    {"event": "graph", "graph": "graph0", "compile": "0/0"}
     {"event": "frame", "compile": "0/0", "function": "forward", "breaks": [...], "guard": "", ...}
 
 A frame is known when its compile is over, so it is written at the next event: the first call of its
@@ -15,11 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ctk.compiler.torch_compat.dynamo.compiled_frames import (
-    CompiledFrame,
-    compiled_frames,
-    current_compile,
-)
+from ctk.compiler.torch_compat.dynamo.compiled_frames import CompiledFrame, compiled_frames
 from ctk.toolkit.case.formats.checked_types import Line, Size
 from ctk.toolkit.case.formats.files import append_line
 from ctk.toolkit.case.formats.plain_text import REASON_LENGTH
@@ -34,16 +29,6 @@ MOST_FRAMES = 2_000
 
 @document
 @dataclass(frozen=True, slots=True)
-class DumpedGraph:
-    """A graph, and the compile of Dynamo that it is of; empty if Dynamo did not call."""
-
-    graph: Line
-    compile: Line
-    event: Literal["graph"] = "graph"
-
-
-@document
-@dataclass(frozen=True, slots=True)
 class DumpedFrame:
     """One compile of a function, or of the rest of one after a graph break.
 
@@ -52,7 +37,6 @@ class DumpedFrame:
         resumed: Whether it is the rest of a function.
         breaks: Why Dynamo broke its graph.
         guard: The failed guard that made it a recompile; empty for a first compile.
-        failure: The exception that ended the compile, or an empty string.
     """
 
     compile: Line
@@ -60,10 +44,8 @@ class DumpedFrame:
     place: Line
     resumed: bool
     seconds: Size
-    operations: int
     breaks: tuple[Line, ...]
     guard: Line
-    failure: Line
     event: Literal["frame"] = "frame"
 
 
@@ -79,16 +61,14 @@ class FrameLog:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_failed: bool = False
 
-    def write(self, folder: Path, graph: str = "") -> None:
-        """Write the frames that are not written yet, and a graph whose compile begins."""
+    def write(self, folder: Path) -> None:
+        """Write the frames that are not written yet."""
         with self._lock:
             if self._has_failed:
                 return
             self._has_failed = True
             for frame in self._new_frames():
-                self._append(folder, _describe(frame))
-            if graph:
-                self._append(folder, DumpedGraph(graph, current_compile()))
+                append_line(folder / FRAMES, json.dumps(encode(_describe(frame))))
             self._has_failed = False
 
     def _new_frames(self) -> Iterator[CompiledFrame]:
@@ -99,10 +79,6 @@ class FrameLog:
                 self._written.add(key)
                 yield frame
 
-    @staticmethod
-    def _append(folder: Path, line: "DumpedGraph | DumpedFrame") -> None:
-        append_line(folder / FRAMES, json.dumps(encode(line)))
-
 
 def _describe(frame: CompiledFrame) -> DumpedFrame:
     return DumpedFrame(
@@ -111,8 +87,6 @@ def _describe(frame: CompiledFrame) -> DumpedFrame:
         place=relative_place(frame.file, frame.line),
         resumed=frame.resumed,
         seconds=round(frame.seconds, 6),
-        operations=frame.operations,
         breaks=tuple(scrub_line(text, REASON_LENGTH) for text in frame.breaks),
         guard=scrub_line(frame.guard, REASON_LENGTH),
-        failure=scrub_line(frame.failure, REASON_LENGTH),
     )

@@ -231,11 +231,11 @@ class WatchSession:
         self._note("graph", f"graph{number}")
         return f"graph{number}"
 
-    def note_frames(self, graph: str = "") -> None:
-        """Write the frames that Dynamo has compiled since, and a graph whose compile begins."""
+    def note_frames(self) -> None:
+        """Write the frames that Dynamo has compiled since."""
         folder = self.made_folder
         if folder is not None and folder.is_dir():
-            run_guarded(lambda: self._frames.write(folder, graph), "writing the frames of Dynamo")
+            run_guarded(lambda: self._frames.write(folder), "writing the frames of Dynamo")
 
     def add_failure(self, failure: Failure) -> None:
         """Record a failure."""

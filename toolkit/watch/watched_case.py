@@ -91,7 +91,7 @@ class WatchedCase:
         watched.kept = "recipe" if kept == "failing" else kept
         watched._save(case)
         if watched._can_save:
-            session.note_frames(case.name)
+            session.note_frames()
         return watched
 
     def update_modes(self) -> None:

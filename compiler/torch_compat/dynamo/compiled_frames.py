@@ -27,7 +27,6 @@ class CompiledFrame:
         started: Microseconds since the epoch.
         breaks: Why Dynamo broke its graph.
         guard: The guard of an earlier compile that failed; empty for the first compile.
-        failure: The exception that ended the compile, or an empty string.
     """
 
     compile: str
@@ -37,10 +36,8 @@ class CompiledFrame:
     resumed: bool
     started: int
     seconds: float
-    operations: int
     breaks: tuple[str, ...]
     guard: str
-    failure: str
 
 
 def compiled_frames() -> Iterator[CompiledFrame]:
@@ -51,15 +48,8 @@ def compiled_frames() -> Iterator[CompiledFrame]:
             yield _frame(metrics)
 
 
-def current_compile() -> str:
-    """Return the compile that Dynamo works on in this thread: `0/1`; empty outside of one."""
-    guards: Any = importlib.import_module("torch._guards")
-    return str(guards.CompileContext.current_compile_id() or "")
-
-
 def _frame(metrics: Any) -> CompiledFrame:
     resumed = _RESUMED.match(metrics.co_name)
-    failed = metrics.fail_type is not None
     return CompiledFrame(
         compile=str(metrics.compile_id),
         function=resumed[1] if resumed else metrics.co_name,
@@ -68,10 +58,8 @@ def _frame(metrics: Any) -> CompiledFrame:
         resumed=resumed is not None,
         started=metrics.start_time_us or 0,
         seconds=metrics.entire_frame_compile_time_s or 0.0,
-        operations=metrics.graph_op_count or 0,
         breaks=tuple(sorted(map(summarize_break, metrics.restart_reasons or ()))),
         guard=_guard(metrics.recompile_reason or ""),
-        failure=f"{metrics.fail_type}: {metrics.fail_reason}" if failed else "",
     )
 
 

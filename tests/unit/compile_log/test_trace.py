@@ -80,8 +80,8 @@ class TestSteps:
         assert wrong.mismatch.startswith("accuracy: ")
         assert [rewrite.index for rewrite in wrong.rewrites] == [1, 2]
         assert wrong.errors
-        assert wrong.errors[0].ulp_after is not None
-        assert wrong.errors[0].ulp_after > 1e6
+        assert wrong.errors[0].after.ulp is not None
+        assert wrong.errors[0].after.ulp > 1e6
 
     def test_the_steps_are_those_of_the_check_in_order(
         self, trace: Trace, checked: GraphCheck

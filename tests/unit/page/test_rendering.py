@@ -5,8 +5,7 @@ import re
 from dataclasses import replace
 from html import unescape
 
-import pytest
-
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.pages.trace_sections import find_focus, place_of, trace_sections
 from ctk.toolkit.page.page import (
     Absent,
@@ -18,14 +17,13 @@ from ctk.toolkit.page.page import (
     Page,
     Rows,
     Section,
-    Step,
     section,
 )
 from ctk.toolkit.page.plots import plot_errors
 from ctk.toolkit.page.rendering import frame, render
-from tests.helpers.made_traces import made_trace
+from tests.helpers.made_traces import error, made_trace
 
-ANSWERS = Answers("It is wrong.", "In a pass.", "By the proof.", (Step("ctk ls", "lists"),))
+ANSWERS = Answers("It is wrong.", "In a pass.", "By the proof.", (NextStep("ctk ls", "lists"),))
 
 
 def page_with(*sections: Section) -> Page:
@@ -58,7 +56,7 @@ def test_blocks() -> None:
 
 def test_an_empty_section_says_why_and_how_to_fill_it() -> None:
     text = render(
-        page_with(section("Graph", (), Absent("No compile was recorded.", Step("ctk x"))))
+        page_with(section("Graph", (), Absent("No compile was recorded.", NextStep("ctk x"))))
     )
     assert "No compile was recorded." in text and 'data-copy="ctk x"' in text
 
@@ -75,18 +73,6 @@ def test_a_frame_has_no_rights_of_its_notebook() -> None:
     text = frame(page_with())
     assert text.startswith('<iframe sandbox="allow-scripts"')
     assert unescape(text).count("<!DOCTYPE html>") == 1 and text.count('"') % 2 == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "step"),
-    [
-        ("ctk minify x  # makes it small", Step("ctk minify x", "makes it small")),
-        ("python repro.py", Step("python repro.py")),
-        ("seed the program", Step("", "seed the program")),
-    ],
-)
-def test_next_steps_are_commands_or_advice(text: str, step: Step) -> None:
-    assert Step.parse(text) == step
 
 
 def test_the_focus_is_the_first_wrong_step() -> None:
@@ -131,6 +117,6 @@ def test_a_plot_of_many_steps_is_small() -> None:
 def test_infinite_errors_have_a_place() -> None:
     (step,) = [step for step in made_trace().steps if step.status == "wrong"]
     assert step.errors is not None
-    infinite = replace(step.errors[0], ulp_after=None)
+    infinite = error("x", 1.0, None)
     svg = plot_errors([replace(step, errors=(infinite,))])
     assert "infinite" in svg and "∞" in svg

@@ -29,6 +29,7 @@ from ctk.toolkit.options import keywords_of
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ctk.toolkit.case.next_step import NextStep
     from ctk.toolkit.operations.check import CheckReport, GraphCheck
 
 SHOWN = 40
@@ -66,7 +67,7 @@ def check(
     ]
     answer = answer_of_report(found, steps, idle, history=options.history)
     answer = apply_acceptance(answer, found.judgement, options)
-    make = partial(page_of_check, found, subject) if report else None
+    make = partial(page_of_check, found, subject, tuple(steps)) if report else None
     out = Path(options.out).expanduser() if options.out is not None else None
     answer = with_live_report(answer, make, out)
     command = command_about(subject, "diagnose", options.told)
@@ -98,7 +99,7 @@ def explain_command(graph: "GraphCheck", name: str, subject: str, options: Check
 
 def answer_of_report(
     report: "CheckReport",
-    steps: Sequence[str] = (),
+    steps: "Sequence[NextStep]" = (),
     idle: Sequence[str] = (),
     *,
     history: bool = False,
@@ -111,7 +112,7 @@ def answer_of_report(
     data = {
         "graphs": [graph_data(graph, history=history) for graph in report.graphs],
         "end_to_end": document_data(report.end_to_end),
-        "next": list(steps),
+        "next": [str(step) for step in steps],
     }
     rows: list[RenderableType] = [findings_table(report)]
     if history:

@@ -13,7 +13,7 @@ from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.options import Flag
 
 if TYPE_CHECKING:
-    from ctk.toolkit.bug_report.parts import BugReport
+    from ctk.toolkit.bug_report.issue_text import BugReport
 
 REPOSITORY = "pytorch/pytorch"
 """Where the issue belongs."""
@@ -73,8 +73,8 @@ def answer_of(report: "BugReport", out: Path | None, *, similar: bool = False) -
     lines = [f"labels     {', '.join(labels)}"] * bool(labels)
     lines += [f"repro      {'short, needs torch only' if not repro.why else repro.why}"]
     lines += [f"attach     {path}" for path in repro.attached]
-    if report.test is not None and report.test.problem:
-        lines.append(f"test       {report.test.problem}")
+    if report.test is not None and report.test.why:
+        lines.append(f"test       {report.test.why}")
     if similar:
         lines += [f"similar    {query.command}" for query in report.queries]
         lines += [f"           {query.github}" for query in report.queries]
@@ -91,7 +91,7 @@ def answer_of(report: "BugReport", out: Path | None, *, similar: bool = False) -
         "shows": repro.shows,
         "script": repro.text,
         "attach": [str(path) for path in repro.attached],
-        "test": report.test and {"text": report.test.text, "problem": report.test.problem},
+        "test": report.test and {"text": report.test.text, "problem": report.test.why},
         "torch_same": report.torch and report.torch.is_same,
         "ablation": report.ablation
         and {

@@ -50,7 +50,9 @@ def ls(
     data = {
         "folder": str(root),
         "cases": [as_data(entry) for entry in entries],
-        "operations": [as_data(entry) for entry in operations],
+        "operations": [
+            as_data(entry) | {"go_on": entry.go_on and str(entry.go_on)} for entry in operations
+        ],
         "is_cut": walk.is_cut,
     }
     body: list[RenderableType] = [rows_of(root, entries)] if entries else []

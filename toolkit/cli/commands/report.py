@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
@@ -13,7 +13,7 @@ from ctk.toolkit.cli.shell.options import argument
 from ctk.toolkit.options import Flag
 
 if TYPE_CHECKING:
-    from ctk.toolkit.page.page import Page, Step
+    from ctk.toolkit.page.page import Page
 
 WithReport = Annotated[
     bool,
@@ -70,25 +70,23 @@ def with_folder_report(answer: Answer, folder: Path | None, *, is_wanted: bool) 
 
 
 def with_live_report(
-    answer: Answer, make: "Callable[[tuple[Step, ...]], Page] | None", out: Path | None = None
+    answer: Answer, make: "Callable[[], Page] | None", out: Path | None = None
 ) -> Answer:
     """Return an answer with a page that is made of a live result.
 
     Args:
-        make: Makes the page from the next steps of the answer; None: no page is wanted.
+        make: Makes the page; None: no page is wanted.
         out: The folder of the page; None for a new file here.
     """
     from ctk.toolkit.case.formats.files import free_path
     from ctk.toolkit.operations.pages.folder_page import REPORT, write_page
-    from ctk.toolkit.page.page import Step
 
     if make is None:
         return answer
-    lines = cast("list[str]", answer.data.get("next", []))
     path = out / REPORT if out is not None else free_path(Path(REPORT))
 
     def write() -> Path:
-        write_page(make(tuple(map(Step.parse, lines))), path)
+        write_page(make(), path)
         return path
 
     return _with_page(answer, write)

@@ -20,6 +20,7 @@ from ctk.toolkit.operations.options import ReproOptions
 from ctk.toolkit.options import keywords_of
 
 if TYPE_CHECKING:
+    from ctk.toolkit.case.next_step import NextStep
     from ctk.toolkit.operations.repro import GraphRepro, ReproReport
 
 
@@ -37,7 +38,7 @@ def repro(subject: SubjectArgument, options: ReproOptions) -> Answer:
     return apply_acceptance(answer_of(found, steps), found.judgement, options)
 
 
-def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
+def answer_of(found: "ReproReport", steps: "Sequence[NextStep]") -> Answer:
     """Return the answer; the most severe judgement makes the first line, `steps` the last ones."""
     judgement = found.judgement
     judged = [(graph.case, graph.judgement) for graph in found.graphs]
@@ -59,7 +60,7 @@ def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
     data = {
         "graphs": [graph_data(graph) for graph in found.graphs],
         "end_to_end": document_data(whole),
-        "next": list(steps),
+        "next": [str(step) for step in steps],
     }
     body = (*shown, *lines, *evidence_lines(whole), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(judgement), headline, data, body)

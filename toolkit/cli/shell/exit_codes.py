@@ -7,6 +7,7 @@ from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.judgement import Judgement
+    from ctk.toolkit.case.next_step import NextStep
     from ctk.toolkit.end_to_end.answer import EndToEnd
     from ctk.toolkit.options import AskOptions
 
@@ -66,7 +67,7 @@ def steps_after(
     whole: "EndToEnd | None",
     subject: str,
     options: "AskOptions",
-) -> list[str]:
+) -> "list[NextStep]":
     """Return what to do next, about the same subject with the same options."""
     from ctk.toolkit.operations.report.next_steps import after_a_look
 

@@ -64,26 +64,35 @@ class TraceGraph:
 
 @document
 @dataclass(frozen=True, slots=True)
+class TraceErrorSize:
+    """Error of a value against float64; null: infinite.
+
+    Attributes:
+        ulp: The largest over the elements, in units in the last place of its dtype.
+        abs: The largest absolute error.
+        rms: The root of the mean square.
+    """
+
+    ulp: Size | None
+    abs: Size | None
+    rms: Size | None
+
+
+@document
+@dataclass(frozen=True, slots=True)
 class TraceError:
-    """Error of one value before and after a step, against float64; null: infinite.
+    """Error of one value before and after a step.
 
     Attributes:
         value: A node, `output.N` or `input.N`.
         node: The node behind it, in the graph after the step.
-        ulp_before: The largest over the elements, in units in the last place of `dtype`.
-        abs_before: The largest absolute error.
-        rms_before: The root of the mean square.
     """
 
     value: Line
     node: Line | None
     dtype: Line
-    ulp_before: Size | None
-    ulp_after: Size | None
-    abs_before: Size | None
-    abs_after: Size | None
-    rms_before: Size | None
-    rms_after: Size | None
+    before: TraceErrorSize
+    after: TraceErrorSize
 
 
 @document

@@ -22,6 +22,7 @@ from ctk.toolkit.case.formats.scrub import scrub_line
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.error_history import (
     ErrorChange,
+    ErrorSize,
     measure_steps,
     sort_by_growth,
 )
@@ -32,6 +33,7 @@ from ctk.toolkit.compile_log.trace.document import (
     FILE,
     Trace,
     TraceError,
+    TraceErrorSize,
     TraceKernel,
     TraceRewrite,
     TraceStep,
@@ -304,18 +306,12 @@ def _rewrites(records: Iterable[RewriteRecord]) -> tuple[TraceRewrite, ...]:
 
 
 def _error(change: ErrorChange) -> TraceError:
-    before, after = change.before, change.after
-    return TraceError(
-        value=change.value,
-        node=change.node,
-        dtype=change.dtype,
-        ulp_before=_finite(before.max_ulp),
-        ulp_after=_finite(after.max_ulp),
-        abs_before=_finite(before.max_abs),
-        abs_after=_finite(after.max_abs),
-        rms_before=_finite(before.rms),
-        rms_after=_finite(after.rms),
-    )
+    before, after = map(_size, (change.before, change.after))
+    return TraceError(change.value, change.node, change.dtype, before, after)
+
+
+def _size(error: ErrorSize) -> TraceErrorSize:
+    return TraceErrorSize(*map(_finite, (error.max_ulp, error.max_abs, error.rms)))
 
 
 def _finite(number: float) -> float | None:

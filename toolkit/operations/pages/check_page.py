@@ -1,23 +1,31 @@
 """The page of a check, from its live report: the graph with the most severe judgement in full."""
 
+from shlex import quote
+
 from ctk.compiler.errors import count_of
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.compile_log.trace.document import Trace
 from ctk.toolkit.operations.check import CheckReport, GraphCheck
 from ctk.toolkit.operations.pages.compile_page import (
     findings_section,
     how_known,
-    what_fails,
     where_wrong,
 )
-from ctk.toolkit.operations.pages.sentences import BADGES, sentence, tone_of
+from ctk.toolkit.operations.pages.sentences import (
+    BADGES,
+    sentence,
+    tone_of,
+    what_fails,
+    where_of_program,
+)
 from ctk.toolkit.operations.pages.trace_sections import find_focus, find_trace, trace_sections
-from ctk.toolkit.operations.report.phrases import PLACES, VERDICTS
-from ctk.toolkit.page.page import Answers, Facts, Focus, Page, Rows, Section, Step, section
+from ctk.toolkit.operations.report.phrases import VERDICTS
+from ctk.toolkit.page.page import Answers, Facts, Focus, Page, Rows, Section, section
 
-_NO_STEPS = "The compile has no steps to show: it did not run to its end in this process."
+_NO_STEPS = "The compile has no steps to show, because it did not end in this process."
 
 
-def page_of_check(report: CheckReport, subject: str, steps: tuple[Step, ...] = ()) -> Page:
+def page_of_check(report: CheckReport, subject: str, steps: tuple[NextStep, ...] = ()) -> Page:
     """Return the page of a check.
 
     Args:
@@ -31,13 +39,16 @@ def page_of_check(report: CheckReport, subject: str, steps: tuple[Step, ...] = (
     trace = _trace_of(graph)
     focus = find_focus(trace) if trace is not None else Focus()
     signature = seen.signature if seen.fails else None
+    again = NextStep(f"ctk check {quote(subject)} --out DIR", "without --isolate")
     return Page(
         subject=subject,
         tone=tone,
         badge=f"{BADGES[tone]}{f': {signature.kind}' if signature is not None else ''}",
         headline=_headline(report, graph),
         answers=Answers(
-            what_fails(signature, sentence(seen.detail or VERDICTS[seen.verdict])),
+            what_fails(signature)
+            if signature is not None
+            else sentence(seen.detail or VERDICTS[seen.verdict]),
             _where(report, trace, focus),
             _known(report, trace),
             steps,
@@ -45,7 +56,7 @@ def page_of_check(report: CheckReport, subject: str, steps: tuple[Step, ...] = (
         sections=(
             _graphs(report),
             *([findings_section(trace)] if trace is not None else []),
-            *trace_sections(trace, focus, _NO_STEPS, None),
+            *trace_sections(trace, focus, _NO_STEPS, again),
         ),
         trace=trace,
         focus=focus,
@@ -69,8 +80,7 @@ def _trace_of(graph: GraphCheck | None) -> Trace | None:
 def _where(report: CheckReport, trace: Trace | None, focus: Focus) -> str:
     whole = report.end_to_end
     if whole is not None and whole.judgement.fails:
-        stage = f": {PLACES[whole.layer]}" if whole.layer is not None else ""
-        return sentence(f"{whole.where}{stage}{whole.line and f'; {whole.line}'}", is_name=True)
+        return where_of_program(whole)
     return where_wrong(trace, focus, report.judgement.signature)
 
 

@@ -11,6 +11,7 @@ from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.case_replacement import whole_case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.compile_log.trace.document import Trace, TraceStep
 from ctk.toolkit.operations.pages.case_sections import (
     environment_section,
@@ -18,7 +19,7 @@ from ctk.toolkit.operations.pages.case_sections import (
     trust_block,
 )
 from ctk.toolkit.operations.pages.reduction_sections import certificate_section, read_listing
-from ctk.toolkit.operations.pages.sentences import sentence
+from ctk.toolkit.operations.pages.sentences import sentence, what_fails
 from ctk.toolkit.operations.pages.trace_sections import (
     find_focus,
     find_trace,
@@ -26,7 +27,7 @@ from ctk.toolkit.operations.pages.trace_sections import (
     trace_sections,
 )
 from ctk.toolkit.operations.report.certificate_file import CERTIFICATE
-from ctk.toolkit.operations.report.phrases import MEANINGS, PLACES
+from ctk.toolkit.operations.report.phrases import PLACES
 from ctk.toolkit.page.page import (
     Answers,
     Block,
@@ -35,7 +36,6 @@ from ctk.toolkit.page.page import (
     Page,
     Rows,
     Section,
-    Step,
     section,
 )
 
@@ -60,11 +60,11 @@ def page_of_case(folder: Path) -> Page:
     trace, why = find_trace(folder)
     focus = find_focus(trace) if trace is not None else Focus()
     operation = "check" if signature is None else "diagnose"
-    steps = (Step(command_on(operation, folder), REMARKS[operation]),)
+    steps = (NextStep(command_on(operation, folder), REMARKS[operation]),)
     graph = read_listing(whole, "graph.py")
     more: list[Section] = [section("Case", [Code("Captured graph", graph)])] if graph else []
     if (folder / CERTIFICATE).exists():
-        more.append(certificate_section(folder, Step(command_on("minify", folder))))
+        more.append(certificate_section(folder, NextStep(command_on("minify", folder))))
     environment = environment_section(folder)
     told = f"{manifest.name} with target {manifest.target}"
     return Page(
@@ -75,14 +75,16 @@ def page_of_case(folder: Path) -> Page:
         if signature
         else f"{told}: no failure is recorded",
         answers=Answers(
-            what_fails(signature, "The case records no failure: it was not judged, or it passed."),
+            what_fails(signature)
+            if signature is not None
+            else "The case records no failure: it was not judged, or it passed.",
             where_wrong(trace, focus, signature),
             how_known(trace, "The failure was seen when the case was written."),
             steps,
         ),
         sections=(
             *([findings_section(trace)] if trace is not None else []),
-            *trace_sections(trace, focus, why, Step(command_on("check", folder) + " --report")),
+            *trace_sections(trace, focus, why, NextStep(command_on("check", folder) + " --report")),
             *more,
             *event_sections(folder),
             Section(environment.title, (*environment.blocks, *trust_block(folder))),
@@ -90,13 +92,6 @@ def page_of_case(folder: Path) -> Page:
         trace=trace,
         focus=focus,
     )
-
-
-def what_fails(signature: Signature | None, otherwise: str) -> str:
-    """Return the failure in two sentences; without one, the other text."""
-    if signature is None:
-        return otherwise
-    return f"{sentence(MEANINGS[signature.kind].partition(':')[0])} {sentence(str(signature))}"
 
 
 def where_wrong(trace: Trace | None, focus: Focus, signature: Signature | None) -> str:

@@ -4,13 +4,20 @@ from pathlib import Path
 from shlex import quote
 
 from ctk.compiler.errors import count_of
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.pages.case_sections import environment_section, trust_block
 from ctk.toolkit.operations.pages.reduction_sections import (
     certificate_section,
     reduction_section,
     repro_section,
 )
-from ctk.toolkit.operations.pages.sentences import BADGES, sentence, tone_of
+from ctk.toolkit.operations.pages.sentences import (
+    BADGES,
+    sentence,
+    tone_of,
+    what_fails,
+    where_of_program,
+)
 from ctk.toolkit.operations.pages.trace_sections import (
     find_focus,
     find_trace,
@@ -20,7 +27,7 @@ from ctk.toolkit.operations.pages.trace_sections import (
 from ctk.toolkit.operations.report.as_json import CulpritRecord, Record, read_json
 from ctk.toolkit.operations.report.as_text import facts, headline
 from ctk.toolkit.operations.report.next_steps import next_steps
-from ctk.toolkit.operations.report.phrases import MEANINGS, PLACES, VERDICTS
+from ctk.toolkit.operations.report.phrases import PLACES, VERDICTS
 from ctk.toolkit.operations.session.operation_listing import is_done
 from ctk.toolkit.oracle.answers.resume_command import other_command, resume_hint
 from ctk.toolkit.page.page import (
@@ -31,11 +38,10 @@ from ctk.toolkit.page.page import (
     Focus,
     Page,
     Section,
-    Step,
     section,
 )
 
-_IN_ANSWERS = ("next", "minimal", "repro", "cost", "code")
+_IN_ANSWERS = ("next", "minimal", "repro", "cost", "code", "")
 """Labels of the text form that the page shows at other places."""
 
 
@@ -49,7 +55,7 @@ def page_of_diagnosis(folder: Path) -> Page:
     trace, why = find_trace(folder)
     focus = find_focus(trace, record.culprit) if trace is not None else Focus()
     minimal, given = _smallest(record, folder), folder / "case"
-    again = Step(_again(folder), "records the compile")
+    again = NextStep(_again(folder), "records the compile")
     shown = given if given.is_dir() else minimal
     place = place_of(trace, focus) if trace is not None else ""
     return Page(
@@ -61,9 +67,9 @@ def page_of_diagnosis(folder: Path) -> Page:
         sections=(
             _proof(record, folder),
             *trace_sections(trace, focus, why, again),
-            reduction_section(folder, Step(_again(folder, "minify"), "reduces the case")),
+            reduction_section(folder, NextStep(_again(folder, "minify"), "reduces the case")),
             certificate_section(
-                minimal, Step(_again(folder, "minify"), "reduces the case to the end")
+                minimal, NextStep(_again(folder, "minify"), "reduces the case to the end")
             ),
             _repro(record, folder, again),
             _with_trust(environment_section(shown), shown),
@@ -81,13 +87,10 @@ def _badge(record: Record) -> str:
 
 
 def _answers(record: Record, folder: Path, place: str) -> Answers:
-    steps = [Step.parse(each) for each in next_steps(record, folder)]
+    steps = next_steps(record, folder)
     go_on = resume_hint(folder) if not is_done(record) else None
-    steps += (
-        [Step.parse(f"{go_on}  # goes on where it ended" if "  # " not in go_on else go_on)]
-        if go_on
-        else []
-    )
+    if go_on is not None:
+        steps.append(go_on if go_on.remark else NextStep(go_on.command, "goes on where it ended"))
     return Answers(_what(record), _where(record, place), _known(record, folder), tuple(steps))
 
 
@@ -97,14 +100,13 @@ def _what(record: Record) -> str:
         return sentence(record.detail or VERDICTS[record.verdict])
     if record.verdict.is_excused:
         return sentence(f"{VERDICTS[record.verdict]}; {record.detail or signature}")
-    return f"{sentence(MEANINGS[signature.kind].partition(':')[0])} {sentence(str(signature))}"
+    return what_fails(signature)
 
 
 def _where(record: Record, place: str) -> str:
     whole, culprit = record.end_to_end, record.culprit
     if whole is not None and whole.judgement.fails:
-        stage = f": {PLACES[whole.layer]}" if whole.layer is not None else ""
-        return sentence(f"{whole.where}{stage}{whole.line and f'; {whole.line}'}")
+        return where_of_program(whole)
     if culprit is None:
         fails = tone_of(record.verdict) == "wrong"
         return sentence(
@@ -149,7 +151,7 @@ def _smallest(record: Record, folder: Path) -> Path:
     return minimal if minimal.is_dir() else folder / "case"
 
 
-def _repro(record: Record, folder: Path, again: Step) -> Section:
+def _repro(record: Record, folder: Path, again: NextStep) -> Section:
     repro = record.repro
     script = folder / repro.path if repro.path is not None else None
     ran = f"{repro.clean_run}, exit code {repro.exit_code}" if repro.clean_run else "not run"

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 from ctk.compiler.errors import count_of
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.compile_log.compare import MadeRewrite, format_rewrites
 from ctk.toolkit.operations.diff import DiffReport, GraphDiff
 from ctk.toolkit.operations.pages.sentences import BADGES, sentence, tone_of
 from ctk.toolkit.operations.report.phrases import VERDICTS
+from ctk.toolkit.oracle.answers.resume_command import command_about
 from ctk.toolkit.page.page import (
     Absent,
     Answers,
@@ -16,7 +18,6 @@ from ctk.toolkit.page.page import (
     Prose,
     Rows,
     Section,
-    Step,
     section,
 )
 
@@ -24,12 +25,8 @@ SIDES = ("left", "right")
 _MOST_REWRITES = 200
 
 
-def page_of_diff(report: DiffReport, subject: str, steps: tuple[Step, ...] = ()) -> Page:
-    """Return the page of a comparison.
-
-    Args:
-        steps: The next steps.
-    """
+def page_of_diff(report: DiffReport, subject: str) -> Page:
+    """Return the page of a comparison."""
     tone = tone_of(report.judgement.verdict)
     first = next((each for each in report.graphs if not each.comparison.is_same), report.graphs[0])
     return Page(
@@ -42,10 +39,19 @@ def page_of_diff(report: DiffReport, subject: str, steps: tuple[Step, ...] = ())
             _first_difference(first),
             f"{count_of(len(report.graphs), 'graph')} compiled twice, and compared step by step. "
             "Neither side is blamed.",
-            steps,
+            tuple(_next_steps(first, subject)),
         ),
         sections=tuple(_graph_section(each) for each in report.graphs),
     )
+
+
+def _next_steps(graph: GraphDiff, subject: str) -> Iterator[NextStep]:
+    """Yield the command that finds the culprit of each side that fails."""
+    for side, case, seen in zip(SIDES, graph.cases, graph.judgements, strict=True):
+        if seen.fails:
+            options = {"target": case.target, "config": case.config}
+            remark = f"the culprit of the {side} compile"
+            yield NextStep(command_about(subject, "diagnose", options), remark)
 
 
 def _results(graph: GraphDiff) -> Iterator[str]:

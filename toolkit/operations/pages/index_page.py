@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from ctk.compiler.errors import CaseError, count_of
 from ctk.toolkit.bisect.suspects import list_names
 from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.case_listing import CaseEntry, find_cases
 from ctk.toolkit.case.formats.folder_walk import Walk
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.pages.dump_sections import dump_sections
 from ctk.toolkit.operations.pages.sentences import BADGES, sentence
 from ctk.toolkit.operations.session.operation_listing import OperationEntry, find_operations
@@ -20,7 +22,6 @@ from ctk.toolkit.page.page import (
     Prose,
     Rows,
     Section,
-    Step,
     Tone,
     section,
 )
@@ -87,10 +88,10 @@ def page_of_entries(
     counts = f"{count_of(len(entries.cases), 'case')}, {len(failing)} failing"
     if entries.operations:
         counts += f"; {count_of(len(entries.operations), 'operation')}"
-    steps: tuple[Step, ...] = ()
+    steps = (NextStep(f"ctk ls {quote(str(root))}", "lists them with age and state"),)
     if failing:
         remark = "the culprit and the smallest repro of the first failing case"
-        steps = (Step(command_on("diagnose", failing[0].path), remark),)
+        steps = (NextStep(command_on("diagnose", failing[0].path), remark),)
     return Page(
         subject=root.name or str(root),
         tone="wrong" if failing or bad else "unsure" if undecided else "right",
@@ -157,7 +158,7 @@ def _operation_rows(
             _link(each.path, root, pages),
             each.state,
             each.answer or "; ".join(each.problems),
-            each.go_on or "",
+            str(each.go_on or ""),
         )
         for each in operations[:MOST]
     )

@@ -23,7 +23,6 @@ from ctk.toolkit.page.page import (
     Page,
     Rows,
     Section,
-    Step,
     Tone,
     section,
 )
@@ -47,7 +46,7 @@ def page_of_journal(folder: Path) -> Page:
     is_done, go_on = is_ended(folder), resume_hint(folder)
     text = COMMAND if is_done else BEGUN
     subject = header.subject or "a command"
-    steps = (Step.parse(go_on),) if go_on else ()
+    steps = (go_on,) if go_on else ()
     return Page(
         subject=subject,
         tone="unsure",
@@ -69,7 +68,7 @@ def _page_of_versions(folder: Path, header: Header) -> Page:
     good = [name for name, answer in answers if answer.is_bad is False]
     tone: Tone = "wrong" if bad else "right" if good else "unsure"
     reason = next((answer.reason for _, answer in answers if answer.is_bad), "")
-    go_on = resume_hint(folder) if not is_ended(folder) else None
+    go_on = resume_hint(folder)
     subject, script = header.subject or "a script", folder / REPRO_FOLDER / REPRO
     return Page(
         subject=subject,
@@ -80,7 +79,7 @@ def _page_of_versions(folder: Path, header: Header) -> Page:
             sentence(reason or "no release fails"),
             sentence(_between(bad, good)),
             f"{count_of(len(answers), 'release')} ran the same script.",
-            (Step.parse(go_on),) if go_on else (),
+            (go_on,) if go_on else (),
         ),
         sections=(
             section("Releases", _release_rows(answers), Absent("No release was asked yet.")),

@@ -9,6 +9,7 @@ from ctk.compiler.errors import CaseError, count_of
 from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
 from ctk.toolkit.case.formats.limits import TEXT_NBYTES
 from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,
     NEIGHBOUR,
@@ -31,7 +32,6 @@ from ctk.toolkit.page.page import (
     Prose,
     Rows,
     Section,
-    Step,
     section,
 )
 
@@ -40,7 +40,7 @@ _CARRIED = "# ----------"
 """Begins the line of a repro script from which on it holds code of ctk."""
 
 
-def reduction_section(folder: Path, again: Step) -> Section:
+def reduction_section(folder: Path, again: NextStep) -> Section:
     """Return the section with the plot of a reduction, and the contribution of each step."""
     lines = read_history(folder)
     if len(lines) < 2:
@@ -88,7 +88,7 @@ def _contributions(lines: Sequence[Answered]) -> tuple[Block, ...]:
     return (*blocks, table)
 
 
-def certificate_section(minimal: Path, again: Step) -> Section:
+def certificate_section(minimal: Path, again: NextStep) -> Section:
     """Return the section with the refused edits of the smallest case, and the neighbour."""
     if not (minimal / CERTIFICATE).exists():
         why = "No certificate was written: no reduction has ended here."
@@ -128,7 +128,7 @@ def _neighbour(minimal: Path, record: CertificateRecord) -> Iterable[Block]:
             yield Code(label, text)
 
 
-def repro_section(script: Path | None, root: Path, how: str, again: Step | None) -> Section:
+def repro_section(script: Path | None, root: Path, how: str, again: NextStep | None) -> Section:
     """Return the section with the repro script.
 
     Args:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError, count_of
 from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.compile_log.trace.document import FILE, Trace, TraceStep
 from ctk.toolkit.compile_log.trace.reading import read_trace
 from ctk.toolkit.operations.report.as_json import CulpritRecord
@@ -17,7 +18,6 @@ from ctk.toolkit.page.page import (
     Picture,
     Prose,
     Section,
-    Step,
     StepsView,
     section,
 )
@@ -71,7 +71,7 @@ def place_of(trace: Trace, focus: Focus) -> str:
 
 
 def trace_sections(
-    trace: Trace | None, focus: Focus, why: str, again: Step | None
+    trace: Trace | None, focus: Focus, why: str, again: NextStep | None
 ) -> tuple[Section, ...]:
     """Return the sections Graph, Steps, Kernel and Errors; without a trace one with the reason.
 
@@ -146,4 +146,6 @@ def _error_blocks(trace: Trace) -> tuple[Block, ...]:
 def _no_errors(trace: Trace) -> Absent:
     if any(step.errors is not None for step in trace.steps):
         return Absent("No measured step changed the error of a value.")
-    return Absent("The errors of the steps were not measured.", Step("ctk check CASE --history"))
+    return Absent(
+        "The errors of the steps were not measured.", NextStep("ctk check CASE --history")
+    )

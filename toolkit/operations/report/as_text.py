@@ -41,54 +41,51 @@ _NAMED = 12
 
 def summary(record: Record, folder: Path) -> list[str]:
     """Return the diagnosis in a folder for people, the answer on the first line."""
-    lines = [headline(record), *_answer_lines(record)]
-    lines += [f"also       {_one_line(culprit)}" for culprit in record.also]
-    lines += [f"hidden     {_one_line(step)}: {step.evidence}" for step in record.hidden]
-    lines += [_option_line(option) for option in record.options]
-    lines += [f"excluded   {each}" for each in record.excluded]
-    if record.kept is not None:
-        lines.append(f"cache      {record.kept.line}")
-    lines += _minimal_lines(record, folder)
-    if record.left:
-        lines.append(f"left       {', '.join(record.left)}; --thorough goes on")
-    if record.state != "finished":
-        lines.append(f"state      {record.state}: it goes on, or was ended before it was done")
-    if record.flakiness is not None:
-        lines.append(f"flaky      {record.flakiness}")
-    lines += [
-        f"also seen  {one_line(str(other.signature), REASON_LENGTH)}; "
-        f"ctk repro {quote(str(folder / other.case))}"
-        for other in record.others
-    ]
-    lines += [f"problem    {with_log(problem, folder)}" for problem in record.problems]
-    lines.append(f"cost       {_cost(record)}")
-    return lines + [f"next       {step}" for step in next_steps(record, folder)]
+    return [headline(record), *(f"{label:<10} {text}" for label, text in facts(record, folder))]
 
 
 def facts(record: Record, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of each line below the answer."""
-    for line in summary(record, folder)[1:]:
-        yield line[:10].strip(), line[11:]
+    yield from _answer(record)
+    yield from (("also", _one_line(culprit)) for culprit in record.also)
+    yield from (("hidden", f"{_one_line(step)}: {step.evidence}") for step in record.hidden)
+    yield from (("option", _option(option)) for option in record.options)
+    yield from (("excluded", each) for each in record.excluded)
+    if record.kept is not None:
+        yield "cache", record.kept.line
+    yield from _minimal(record, folder)
+    if record.left:
+        yield "left", f"{', '.join(record.left)}; --thorough goes on"
+    if record.state != "finished":
+        yield "state", f"{record.state}: it goes on, or was ended before it was done"
+    if record.flakiness is not None:
+        yield "flaky", str(record.flakiness)
+    for other in record.others:
+        seen = one_line(str(other.signature), REASON_LENGTH)
+        yield "also seen", f"{seen}; ctk repro {quote(str(folder / other.case))}"
+    yield from (("problem", with_log(problem, folder)) for problem in record.problems)
+    yield "cost", _cost(record)
+    yield from (("next", str(step)) for step in next_steps(record, folder))
 
 
-def _answer_lines(record: Record) -> Iterator[str]:
+def _answer(record: Record) -> Iterator[tuple[str, str]]:
     """Yield the failure, its place, and the proof."""
     if record.verdict.is_excused:
-        yield f"difference {record.signature}"
+        yield "difference", str(record.signature)
     elif record.signature is not None:
-        yield f"failure    {record.signature}"
-        yield f"meaning    {MEANINGS[record.signature.kind]}"
+        yield "failure", str(record.signature)
+        yield "meaning", MEANINGS[record.signature.kind]
     if record.end_to_end is not None and record.end_to_end.judgement.fails:
-        yield from _end_to_end_lines(record.end_to_end, record)
+        yield from _end_to_end(record.end_to_end)
     elif record.culprit is not None:
-        yield from _culprit_lines(record.culprit, record)
+        yield from _culprit(record.culprit, record)
     elif record.verdict is Verdict.PASSES:
-        yield from [f"compared   {record.detail}"] * bool(record.detail)
+        yield from [("compared", record.detail)] * bool(record.detail)
     elif record.verdict is not Verdict.REPRODUCES:
         why = record.detail or record.reason
-        yield from [f"why        {why}"] * bool(why)
+        yield from [("why", why)] * bool(why)
     elif record.reason:
-        yield f"culprit    unknown: {record.reason}"
+        yield "culprit", f"unknown: {record.reason}"
 
 
 def _cost(record: Record) -> str:
@@ -129,13 +126,14 @@ def headline(record: Record) -> str:
     return f"{what} fails because of {culprits}{only} ({proof})"
 
 
-def _end_to_end_lines(whole: EndToEnd, record: Record) -> Iterator[str]:
-    yield f"layer      {whole.where}"
+def _end_to_end(whole: EndToEnd) -> Iterator[tuple[str, str]]:
+    yield "layer", whole.where
     if whole.layer is not None:
-        yield f"stage      {PLACES[whole.layer]}"
-    yield from [f"call       number {whole.call} of the program"] * bool(whole.call)
-    yield from [f"line       {whole.line}"] * bool(whole.line)
-    yield from (f"evidence   {each}" for each in whole.evidence)
+        yield "stage", PLACES[whole.layer]
+    if whole.call:
+        yield "call", f"number {whole.call} of the program"
+    yield from [("line", whole.line)] * bool(whole.line)
+    yield from (("evidence", each) for each in whole.evidence)
 
 
 def _one_line(culprit: CulpritRecord) -> str:
@@ -143,30 +141,25 @@ def _one_line(culprit: CulpritRecord) -> str:
     return in_one_line(culprit.where, culprit.rewrite, place, culprit.nodes)
 
 
-def _culprit_lines(culprit: CulpritRecord, record: Record) -> list[str]:
-    label = label_of(culprit.where, is_kernel=culprit.kind == "kernel")
-    lines = [f"{label:<10} {culprit.where}", f"stage      {PLACES[culprit.stage]}"]
+def _culprit(culprit: CulpritRecord, record: Record) -> Iterator[tuple[str, str]]:
+    yield label_of(culprit.where, is_kernel=culprit.kind == "kernel"), culprit.where
+    yield "stage", PLACES[culprit.stage]
     if culprit.rewrite is not None:
-        lines.append(
-            f"rewrite    number {culprit.rewrite} of the compile "
-            f"({culprit.index_in_pass} of {culprit.rewrites_in_pass} in this pass): {culprit.rule}"
-        )
+        place = f"{culprit.index_in_pass} of {culprit.rewrites_in_pass} in this pass"
+        yield "rewrite", f"number {culprit.rewrite} of the compile ({place}): {culprit.rule}"
     if culprit.nodes:
-        lines.append(f"nodes      {list_names(culprit.nodes, most=_NAMED)}")
+        yield "nodes", list_names(culprit.nodes, most=_NAMED)
     if culprit.captured_nodes:
-        from_nodes = list_names(culprit.captured_nodes, most=_NAMED)
-        lines.append(f"from       {from_nodes} of the captured graph")
+        yield "from", f"{list_names(culprit.captured_nodes, most=_NAMED)} of the captured graph"
     if culprit.line:
-        lines.append(f"line       {culprit.line}")
+        yield "line", culprit.line
     if culprit.evidence:
-        lines.append(f"evidence   {culprit.evidence}")
-    if culprit.excerpt:
-        lines.append(f"code       {culprit.excerpt[0]}")
-        lines += [f"           {line}" for line in culprit.excerpt[1:]]
+        yield "evidence", culprit.evidence
+    yield from zip(("code", *[""] * len(culprit.excerpt)), culprit.excerpt, strict=False)
     proof = _proof(record, culprit) if record.confirmed else f"none: {record.reason}"
-    lines.append(f"proof      {proof} (found by {record.found_by})")
-    lines += [f"or         {each}; without it alone it passes too" for each in culprit.alternatives]
-    return lines
+    yield "proof", f"{proof} (found by {record.found_by})"
+    for each in culprit.alternatives:
+        yield "or", f"{each}; without it alone it passes too"
 
 
 def _proof(record: Record, culprit: CulpritRecord) -> str:
@@ -178,19 +171,18 @@ def _proof(record: Record, culprit: CulpritRecord) -> str:
     return culprit.proof or record.reason or f"{how} the case passes"
 
 
-def _option_line(option: OptionRecord) -> str:
+def _option(option: OptionRecord) -> str:
     shows = "passes" if option.verdict.is_no_failure else "fails in another way"
-    return f"option     it {shows} {option_words(option.option, option.value)}"
+    return f"it {shows} {option_words(option.option, option.value)}"
 
 
-def _minimal_lines(record: Record, folder: Path) -> list[str]:
-    minimal, repro, lines = record.minimal, record.repro, list[str]()
+def _minimal(record: Record, folder: Path) -> Iterator[tuple[str, str]]:
+    minimal, repro = record.minimal, record.repro
     if (program := record.program) is not None:
         stopped = "the fewest statements" if program.left == ("expressions",) else "stopped early"
         unfinished = "" if program.finished else f" ({stopped})"
         after = count_of(program.statements_after, "statement")
-        sizes = f"{program.statements_before} -> {after}"
-        lines.append(f"minimal    {sizes} of the program{unfinished}")
+        yield "minimal", f"{program.statements_before} -> {after} of the program{unfinished}"
     if minimal is not None:
         reason = minimal.stopped_by
         stopped = ending(reason, minimal.unfinished) if reason else "not yet done"
@@ -200,10 +192,9 @@ def _minimal_lines(record: Record, folder: Path) -> list[str]:
         after = count_of(record.call_nodes.after or 0, "call node")
         place = str((folder / repro.path).parent) if repro.path is not None else str(folder)
         named = ", ".join(minimal.nodes) if len(minimal.nodes) <= _NAMED else place
-        lines.append(f"minimal    {record.call_nodes.before} -> {after}{unfinished}: {named}")
+        yield "minimal", f"{record.call_nodes.before} -> {after}{unfinished}: {named}"
         if minimal.other_failure is not None:
-            lines.append(f"its own    {minimal.other_failure}; another failure than the case's")
+            yield "its own", f"{minimal.other_failure}; another failure than the case's"
     if repro.path is not None:
         ran = f"{repro.clean_run}, exit code {repro.exit_code}" if repro.clean_run else "not run"
-        lines.append(f"repro      {folder / repro.path} ({ran})")
-    return lines
+        yield "repro", f"{folder / repro.path} ({ran})"

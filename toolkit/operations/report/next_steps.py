@@ -1,6 +1,6 @@
 """The commands to run after a diagnosis, ready to paste.
 
-They are built from single words, never copied: a folder may be from another user.
+Commands are built from single words, never copied: a folder may be from another user.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from shlex import quote
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.report.as_json import Record
 from ctk.toolkit.operations.report.phrases import INTERRUPTED
 from ctk.toolkit.oracle.answers.resume_command import command_about, other_command
@@ -16,8 +17,8 @@ from ctk.toolkit.repro.run import Outcome
 from ctk.toolkit.targets import target_of
 
 
-def next_steps(record: Record, folder: Path) -> list[str]:
-    """Return what to do next, the most useful first; each is a command with a remark, or advice."""
+def next_steps(record: Record, folder: Path) -> list[NextStep]:
+    """Return the next steps, the most useful first."""
     if record.verdict is Verdict.REPRODUCES and record.signature is not None:
         return [*_see_it(record, folder, record.signature), *_go_round(record)]
     return _advice(record.verdict, is_program=True)
@@ -25,7 +26,7 @@ def next_steps(record: Record, folder: Path) -> list[str]:
 
 def after_a_look(
     judgement: Judgement, subject: str, options: Mapping[str, object], *, is_program: bool
-) -> list[str]:
+) -> list[NextStep]:
     """Return the next steps after a command that only detects a failure.
 
     Args:
@@ -38,12 +39,12 @@ def after_a_look(
     is_deadly = judgement.signature is not None and judgement.signature.is_deadly
     isolate = {"isolate": True} if is_deadly and options.get("isolate") is None else {}
     command = command_about(subject, "diagnose", {**options, **isolate})
-    return [f"{command}  # the culprit with its proof, and the smallest repro"]
+    return [NextStep(command, "the culprit with its proof, and the smallest repro")]
 
 
-def _advice(verdict: Verdict, *, is_program: bool) -> list[str]:
+def _advice(verdict: Verdict, *, is_program: bool) -> list[NextStep]:
     is_told = verdict in _ADVICE and (is_program or verdict is not Verdict.PASSES)
-    return [_ADVICE[verdict]] if is_told else []
+    return [NextStep("", _ADVICE[verdict])] if is_told else []
 
 
 _ADVICE = {
@@ -70,36 +71,37 @@ _REMARKS: Mapping[Outcome | None, str] = {
 """Why a repro script is not the next step."""
 
 
-def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
+def _see_it(record: Record, folder: Path, signature: Signature) -> list[NextStep]:
     """Return how to see the failure again, or how to get the smallest program that shows it."""
     repro = record.repro
     if repro.path is not None and repro.clean_run == "reproduced":
-        return [f"python {quote(str(folder / repro.path))}  # shows it again"]
+        return [NextStep(f"python {quote(str(folder / repro.path))}", "shows it again")]
     if repro.path is not None:
         again = folder / repro.path
         is_cut = repro.clean_run is None and INTERRUPTED in record.problems
         remark = INTERRUPTED if is_cut else _REMARKS[repro.clean_run]
-        asked = f"ctk repro {quote(str(again.parent))}  # {remark}"
-        return [asked, _ONLY_THERE] if repro.clean_run == "not reproduced" else [asked]
+        step = NextStep(f"ctk repro {quote(str(again.parent))}", remark)
+        is_elsewhere = repro.clean_run == "not reproduced"
+        return [step, NextStep("", _ONLY_THERE)] if is_elsewhere else [step]
     if record.state != "finished":
         return []  # a command resumes it
     smaller = other_command(folder, "diagnose" if record.culprit is None else "minify")
     if smaller is None:
         return []
     isolate = "" if "--isolate" in smaller or not signature.is_deadly else " --isolate"
-    return [f"{smaller}{isolate}  # the smallest program that shows it, as a script"]
+    return [NextStep(f"{smaller}{isolate}", "the smallest program that shows it, as a script")]
 
 
-def _go_round(record: Record) -> list[str]:
+def _go_round(record: Record) -> list[NextStep]:
     """Return how to run the program without the culprits."""
     culprits = [each for each in (record.culprit, *record.also) if each is not None]
     whole = record.end_to_end
     if whole is not None and whole.judgement.fails:
         is_dynamo = whole.layer == "dynamo" and whole.line
         said = f"torch.compiler.disable on the function around {whole.line} keeps it in eager"
-        return [said] if is_dynamo else []
+        return [NextStep("", said)] if is_dynamo else []
     names = list(dict.fromkeys(culprit.where for culprit in culprits))
     setting = target_of(record.target).spell_disable(names) if record.confirmed else ""
     plural = "those passes" if len(names) > 1 else "that pass"
     said = f"with {setting} in its environment a program does without {plural}"
-    return [said] if setting else []
+    return [NextStep("", said)] if setting else []

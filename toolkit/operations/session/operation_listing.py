@@ -11,6 +11,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.operations.report.as_json import FILE, Record, read_json
 from ctk.toolkit.operations.report.as_text import headline
 from ctk.toolkit.operations.session.running_operation import Done
@@ -36,7 +37,7 @@ class OperationEntry:
     answer: str
     problems: tuple[str, ...] = ()
     age_seconds: float = 0.0
-    go_on: str | None = None
+    go_on: NextStep | None = None
 
 
 def find_operations(walk: Walk) -> list[OperationEntry]:

@@ -13,6 +13,7 @@ from typing import Literal, cast
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.admission import trust_option
+from ctk.toolkit.case.next_step import NextStep
 from ctk.toolkit.options import CALLS
 from ctk.toolkit.oracle.answers.journal import (
     JOURNAL,
@@ -47,7 +48,7 @@ def resume_command(header: Header, folder: Path, more: Mapping[str, object] | No
     return shlex.join([*words, "--out", str(folder), "--resume"])
 
 
-def resume_hint(folder: Path) -> str | None:
+def resume_hint(folder: Path) -> NextStep | None:
     """Return the command that resumes a folder on disk; None without a readable journal.
 
     A damaged journal is an error when it is resumed. The folder may come from another person: a
@@ -57,13 +58,15 @@ def resume_hint(folder: Path) -> str | None:
     if header is None:
         return None
     if "command" in header.options:
-        return f"ctk bisect-pass --command … --out {shlex.quote(str(folder))} --resume  # as it was"
+        words = f"ctk bisect-pass --command … --out {shlex.quote(str(folder))} --resume"
+        return NextStep(words, "as it was")
     if "oracle" in header.options:
         where = shlex.join([header.subject or "…", "--out", str(folder), "--resume"])
-        return f"ctk {header.operation} {where} …  # with the oracle, as it was"
+        return NextStep(f"ctk {header.operation} {where} …", "with the oracle, as it was")
     command = resume_command(header, folder)
     needs_trust = bool(header.subject and trust_option(Path(header.subject).expanduser()))
-    return f"{command}  # and --trust, if you trust who made the case" if needs_trust else command
+    remark = "and --trust, if you trust who made the case" if needs_trust else ""
+    return NextStep(command, remark)
 
 
 def other_command(folder: Path, operation: OperationName) -> str | None:

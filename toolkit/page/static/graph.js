@@ -116,7 +116,7 @@ const isCulprit = (at) => data.focus.nodes.includes(view.nodes[at].name) || view
 
 function classesOf(at) {
   const error = view.errors.get(view.nodes[at].name);
-  const names = ["node", error ? `e${classOf(ulpOf(error.ulp_after))}` : view.nodes[at].op === "placeholder" ? "input" : "plain"];
+  const names = ["node", error ? `e${classOf(ulpOf(error.after.ulp))}` : view.nodes[at].op === "placeholder" ? "input" : "plain"];
   if (isCulprit(at)) names.push("culprit");
   if (at === view.selected) names.push("selected");
   return names.join(" ");
@@ -124,11 +124,11 @@ function classesOf(at) {
 
 function drawNode(box) {
   const node = view.nodes[box.at], error = view.errors.get(node.name);
-  const label = [node.name, targetOf(node), node.value, error && `error ${figure(error.ulp_after)} ULP`, isCulprit(box.at) && data.focus.label].filter(Boolean).join(", ");
+  const label = [node.name, targetOf(node), node.value, error && `error ${figure(error.after.ulp)} ULP`, isCulprit(box.at) && data.focus.label].filter(Boolean).join(", ");
   const group = element("svg:g", { class: classesOf(box.at), "data-at": box.at, tabindex: 0, role: "button", "aria-label": label, transform: `translate(${box.x.toFixed(1)} ${box.y.toFixed(1)})` });
   const isTall = box.height > 30;
   const most = Math.floor((box.width - 20) / 7);
-  const number = error ? figure(error.ulp_after) : "";
+  const number = error ? figure(error.after.ulp) : "";
   group.append(element("svg:rect", { width: box.width, height: box.height, rx: 5 }));
   group.append(element("svg:text", { class: "name", x: 9, y: isTall ? 18 : 17 }, cut(node.name, most - (number ? number.length + 1 : 0))));
   if (isTall) group.append(element("svg:text", { class: "op", x: 9, y: 34 }, shortOp(node)));
@@ -201,8 +201,8 @@ function showDetails(at) {
   rows.push(["program", [node.place || "place not known"]]);
   if (node.module) rows.push(["module", [node.module]]);
   if (error) {
-    rows.push(["error before", [`${figure(error.ulp_before)} ULP, ${figure(error.abs_before)} absolute`]]);
-    rows.push(["error after", [element("span", { class: `chip e${classOf(ulpOf(error.ulp_after))}` }, `${figure(error.ulp_after)} ULP`), ` ${figure(error.abs_after)} absolute`]]);
+    rows.push(["error before", [`${figure(error.before.ulp)} ULP, ${figure(error.before.abs)} absolute`]]);
+    rows.push(["error after", [element("span", { class: `chip e${classOf(ulpOf(error.after.ulp))}` }, `${figure(error.after.ulp)} ULP`), ` ${figure(error.after.abs)} absolute`]]);
   } else rows.push(["error", [whyNoError(node)]]);
   if (node.name === view.step.node && view.step.mismatch) rows.push(["wrong", [view.step.mismatch]]);
   rows.push(["operands", list(operands[at])], ["users", list(users[at])]);

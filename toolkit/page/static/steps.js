@@ -66,7 +66,7 @@ function errorTable(step) {
   const chip = (ulp) => element("td", { class: "number" }, element("span", { class: `chip e${classOf(ulpOf(ulp))}` }, figure(ulp)));
   const rows = step.errors.slice(0, 60).map((each) => element("tr", {},
     element("td", {}, each.node ?? each.value), element("td", {}, each.dtype),
-    chip(each.ulp_before), chip(each.ulp_after), element("td", { class: "number" }, figure(each.abs_after))));
+    chip(each.before.ulp), chip(each.after.ulp), element("td", { class: "number" }, figure(each.after.abs))));
   const columns = ["value", "dtype", "ULP before", "ULP after", "abs after"];
   return element("div", { class: "scroll values", tabindex: 0, role: "region", "aria-label": "Values that changed" },
     element("table", {}, element("caption", {}, `Values that changed: ${step.errors.length}. Errors are against float64.`),
