@@ -1,9 +1,9 @@
 """Every command in the documents is run, and every line shown below it must come out.
 
-A document's ```console and ```python blocks run in order in one folder that holds a copy of
-`examples/`, so that a later command can use what an earlier one wrote. In a console block a line
-`$ command` is run by bash, with the lines `> ` that continue it; `# exits N` at its end is the
-exit code that it must have (0 when absent); the lines below must appear in stdout or stderr in
+A document's ```console and ```python blocks run in order in one folder, with a copy of `examples/`
+if they name it, so that a later command can use what an earlier one wrote. In a console block a
+line `$ command` is run by bash, with the lines `> ` that continue it; `# exits N` at its end is
+the exit code that it must have (0 when absent); the lines below must appear in stdout or stderr in
 that order, where `…` stands for any text. `make` targets are CI's own work: here they must only
 exist. Blocks of another language (```sh) are for what cannot be run here, such as installing: the
 options of `ctk` must exist. `docs/how-to/ecosystem.md` has tests of its own (tests/ecosystem).
@@ -57,10 +57,11 @@ def test_missing_line_is_noticed() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_commands_of_document(document: Path, tmp_path: Path) -> None:
-    shutil.copytree(
-        ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    for step in steps_of(document.read_text(encoding="utf-8")):
+    steps = steps_of(document.read_text(encoding="utf-8"))
+    if any("examples" in step.command for step in steps):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=ignore)
+    for step in steps:
         if step.command.startswith("make"):
             check_make(step.command)
         else:

@@ -184,17 +184,18 @@ def _component(subject: IssueSubject, ablation: Ablation | None) -> tuple[str, t
             "dispatch": ("aotdispatch", ("module: aotdispatch",)),
             "export": ("export", ("oncall: export",)),
         }.get(whole.layer or "", (subject.target_name, _of_target(target)))
-    where = culprit.where if culprit is not None else ""
-    if where.startswith("dispatch/decompose."):
+    stage = culprit.stage if culprit is not None else ""
+    step = culprit.pass_.partition(".")[0] if culprit is not None and stage == "dispatch" else ""
+    if step == "decompose":
         return "decomposition", ("module: decompositions", *_of_target(target))
-    if where.startswith(("dispatch/meta.", "operator/")):
+    if step == "meta" or stage == "operator":
         return "fake tensor", ("module: fakeTensor", "module: pt2-dispatcher")
-    if where.startswith("dispatch/functionalize"):
+    if step.startswith("functionalize"):
         return "functionalization", ("module: functionalization", "module: pt2-dispatcher")
     first = ablation.backend if ablation is not None else None
     if first == "eager":
         return "dynamo", ("module: dynamo",)
-    if where.startswith("dispatch/") or (first or "").startswith("aot_eager"):
+    if stage == "dispatch" or (first or "").startswith("aot_eager"):
         return "aotdispatch", ("module: aotdispatch", "module: pt2-dispatcher")
     return subject.target_name, _of_target(target)
 

@@ -155,25 +155,22 @@ _FREEZES_FIRST = tuple(
 )
 
 
-def compile_steps(log: CompileLog, *, is_whole: bool = False) -> Iterator[CompileStep]:
-    """Yield the steps of one compile in the order of the pipeline.
+def compile_steps(log: CompileLog) -> Iterator[CompileStep]:
+    """Yield the steps of one compile that may change a value, in the order of the pipeline."""
+    return (step for step in every_step(log) if step.before is not step.after)
+
+
+def every_step(log: CompileLog) -> Iterator[CompileStep]:
+    """Yield the steps of one compile in the order of the pipeline, stages and idle passes too.
 
     The order is that of the data, not of the events: the backward graph is compiled before the
     forward kernel runs, but reads values that this kernel saved.
-
-    Args:
-        is_whole: Also yield the stages and the idle passes, which change no value.
     """
     stages = [record.stage for record in log.stages()]
     # Inductor freezes the graph from dispatch; ctk freezes after its own passes.
     freezes_first = "frozen" in stages and "forward" not in stages[: stages.index("frozen")]
     order = _FREEZES_FIRST if freezes_first else _ORDER
-    steps = (each for each in _in_event_order(log) if is_whole or not _is_idle(each))
-    yield from sorted(steps, key=partial(_rank, order))
-
-
-def _is_idle(step: CompileStep) -> bool:
-    return step.before is step.after
+    yield from sorted(_in_event_order(log), key=partial(_rank, order))
 
 
 def _rank(order: Sequence[str], step: CompileStep) -> int:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.bug_report import bug_report as module
 from ctk.toolkit.bug_report.bug_report import bug_report
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.cli.commands.issue import answer_of
+from ctk.toolkit.cli.shell.answer import ExitCode
 from tests.helpers.cli import BROKEN_PASS, GOOD, ctk
 from tests.helpers.hostile import Craft
 from tests.unit.bug_report.test_short_script import relu_case
@@ -16,11 +17,12 @@ from tests.unit.bug_report.test_short_script import relu_case
 HOSTILE = "``` \n</details>\n@everyone <img src=x>\x1b[2J"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the parts that other tests cover and that take most of the time."""
-    monkeypatch.setattr(module, "collect_versions", lambda: "PyTorch version: 1")
-    monkeypatch.setattr(module, "ABLATION_SECONDS", 0.0)
+@pytest.fixture(scope="module")
+def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("diagnosed")
+    (folder / "net.py").write_text(GOOD + BROKEN_PASS)
+    assert ctk("diagnose", folder / "net.py", "--out", folder / "out").code == 1
+    return folder / "out"
 
 
 @pytest.fixture
@@ -45,10 +47,8 @@ def test_the_text_has_the_fields_of_the_form(folder: Path, tmp_path: Path) -> No
     assert str(tmp_path) not in body
 
 
-def test_a_case_of_ctk_attaches_its_full_repro(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(GOOD + BROKEN_PASS)
-    out = tmp_path / "out"
-    assert ctk("diagnose", tmp_path / "net.py", "--out", out).code == 1
+def test_a_case_of_ctk_attaches_its_full_repro(diagnosed: Path) -> None:
+    out = diagnosed
     assert ctk("issue", out).code == 2  # its pass is code
     said = ctk("issue", out, "--trust")
     assert said.code == 1
@@ -80,10 +80,9 @@ def test_a_bisection_writes_no_case(tmp_path: Path) -> None:
     assert "bisect-pass writes none; next: ctk minify" in said.err
 
 
-def test_a_strangers_program_does_not_run(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(GOOD + BROKEN_PASS)
+def test_a_strangers_program_does_not_run(diagnosed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ctk("diagnose", tmp_path / "net.py", "--out", out)
+    shutil.copytree(diagnosed, out)
     shutil.rmtree(out / "minimal")
     (out / "minimal").mkdir()
     (out / "minimal" / "program.py").write_text("raise SystemExit('it ran')\n")
@@ -111,10 +110,12 @@ def test_a_failure_that_is_gone_is_not_to_be_filed(folder: Path) -> None:
     manifest = folder / "manifest.json"
     data = json.loads(manifest.read_text()) | {"config": {}}
     manifest.write_text(json.dumps(data))
-    report = bug_report(folder)
+    report = bug_report(folder, ablation_seconds=0.0)
     assert not report.repro.shows
     assert "did not show the failure again" in report.body
-    said = ctk("issue", folder)
-    assert said.code == 125
-    assert said.out.startswith("cannot tell: it did not fail again: [inductor] relu: wrong result")
-    assert "gh issue create" not in said.out
+    answer = answer_of(report, None)
+    assert answer.exit_code is ExitCode.CANNOT_TELL
+    assert answer.headline.startswith(
+        "cannot tell: it did not fail again: [inductor] relu: wrong result"
+    )
+    assert "gh issue create" not in "\n".join(map(str, answer.body))

@@ -1,5 +1,6 @@
 """The traces that operations write: of the given case and of the smallest, and if they cannot."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,22 +35,30 @@ def wrong_passes(folder: Path) -> list[str]:
     return [step.id for step in steps if step.status == "wrong" and step.kind == "pass"]
 
 
-def test_diagnose_writes_both(broken: Path, tmp_path: Path) -> None:
-    found = ctk.diagnose(broken, out=tmp_path / "out")
+@pytest.fixture(scope="module")
+def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("diagnosed")
+    path = write(folder, "broken.py", PROGRAM + BROKEN_PASS)
+    found = ctk.diagnose(path, out=folder / "out")
     assert found.problems == ()
-    assert wrong_passes(tmp_path / "out") == wrong_passes(tmp_path / "out/minimal") == [CULPRIT]
-    whole, small = (read_trace(tmp_path / "out" / name) for name in ("", "minimal"))
+    return folder
+
+
+def test_diagnose_writes_both(diagnosed: Path) -> None:
+    out = diagnosed / "out"
+    assert wrong_passes(out) == wrong_passes(out / "minimal") == [CULPRIT]
+    whole, small = read_trace(out), read_trace(out / "minimal")
     assert len(small.nodes_of(0)) < len(whole.nodes_of(0))
-    assert ctk.load_case(tmp_path / "out/minimal", trust=True).signature is not None
+    assert ctk.load_case(out / "minimal", trust=True).signature is not None
 
 
 def test_a_resumed_operation_keeps_its_trace_or_compiles_once_more(
-    broken: Path, tmp_path: Path
+    diagnosed: Path, tmp_path: Path
 ) -> None:
-    ctk.diagnose(broken, out=tmp_path / "out")
+    shutil.copytree(diagnosed / "out", tmp_path / "out")
     before = (tmp_path / "out" / FILE).read_bytes()
     (tmp_path / "out/minimal" / FILE).unlink()
-    ctk.diagnose(broken, out=tmp_path / "out", resume=True)
+    ctk.diagnose(diagnosed / "broken.py", out=tmp_path / "out", resume=True)
     assert (tmp_path / "out" / FILE).read_bytes() == before
     again = read_trace(tmp_path / "out/minimal")
     assert CULPRIT in [step.id for step in again.steps]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from html import unescape
 
 from ctk.toolkit.case.next_step import NextStep
+from ctk.toolkit.compile_log.trace.document import TraceError, TraceStep
 from ctk.toolkit.operations.pages.trace_sections import find_focus, place_of, trace_sections
 from ctk.toolkit.page.page import (
     Absent,
@@ -19,7 +20,7 @@ from ctk.toolkit.page.page import (
     Section,
     section,
 )
-from ctk.toolkit.page.plots import plot_errors
+from ctk.toolkit.page.plots import MOST_DOTS, plot_errors
 from ctk.toolkit.page.rendering import frame, render
 from tests.helpers.made_traces import error, made_trace
 
@@ -86,7 +87,8 @@ def test_the_focus_is_the_first_wrong_step() -> None:
 
 def test_the_sections_of_a_kernel_mark_its_wrong_line() -> None:
     trace = made_trace(kernel=True)
-    kernel = trace_sections(trace, find_focus(trace), "", None)[2]
+    parts = trace_sections(trace, find_focus(trace), "", None)
+    (kernel,) = (part for part in parts if part.title == "Kernel")
     (source,) = (block for block in kernel.blocks if isinstance(block, Code) and block.marked)
     marked = [line for line, mark in source.lines if mark]
     assert marked == ["        out[i] = in1[i] + in0[i];"]
@@ -98,9 +100,16 @@ def test_without_a_trace_one_section_says_so() -> None:
     assert [part.title for part in parts] == ["Compile"]
 
 
+def sorted_errors(step: TraceStep) -> list[TraceError]:
+    return sorted(step.errors or (), key=lambda each: -(each.after.ulp or 0.0))
+
+
 def test_the_plot_of_errors() -> None:
-    svg = plot_errors(made_trace().steps)
-    assert svg.count("<circle") == 8 + 36 + 4
+    steps = made_trace().steps
+    svg = plot_errors(steps)
+    names = re.findall(r"<title>(\S+) after (\S+):", svg)
+    errors = [error for step in steps for error in sorted_errors(step)[:MOST_DOTS]]
+    assert len(names) == len(errors) and {node for node, _ in names} == {e.node for e in errors}
     assert "joint/fold_scale_into_add</text>" in svg
     numbers = [float(y) for y in re.findall(r'cy="([-\d.]+)"', svg)]
     assert all(20 <= number <= 260 for number in numbers)

@@ -28,7 +28,7 @@ from ctk.toolkit.compile_log.error_history import (
 )
 from ctk.toolkit.compile_log.kernel_source import find_lines
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
+from ctk.toolkit.compile_log.steps import CompileStep, every_step
 from ctk.toolkit.compile_log.trace.document import (
     FILE,
     Trace,
@@ -133,7 +133,7 @@ class _Builder:
 
     def _list_steps(self) -> list[CompileStep]:
         """Return the steps, those of findings outside of the log first."""
-        steps = [*compile_steps(self.log, is_whole=True)]
+        steps = [*every_step(self.log)]
         known = {_key(step) for step in steps}
         others = [each.step for key, each in self.findings.items() if key not in known]
         return [*others, *steps]

@@ -94,7 +94,12 @@ def _known(report: CheckReport, trace: Trace | None) -> str:
 
 def _graphs(report: CheckReport) -> Section:
     rows = tuple(
-        (each.case.name, VERDICTS[each.judgement.verdict], _told(each), "; ".join(each.notes))
+        (
+            each.case.name,
+            VERDICTS[each.judgement.verdict],
+            _first_wrong_of(each),
+            "; ".join(each.notes),
+        )
         for each in report.graphs
     )
     wrong = frozenset(at for at, each in enumerate(report.graphs) if each.judgement.fails)
@@ -103,12 +108,12 @@ def _graphs(report: CheckReport) -> Section:
     whole = report.end_to_end
     if whole is None:
         return section("Graphs", [table])
-    told = [("whole program", VERDICTS[whole.judgement.verdict])]
-    told += [("evidence", each) for each in whole.evidence]
-    return section("Graphs", [table, Facts(tuple(told))])
+    rows_of_program = [("whole program", VERDICTS[whole.judgement.verdict])]
+    rows_of_program += [("evidence", each) for each in whole.evidence]
+    return section("Graphs", [table, Facts(tuple(rows_of_program))])
 
 
-def _told(graph: GraphCheck) -> str:
+def _first_wrong_of(graph: GraphCheck) -> str:
     if graph.wrong:
         return f"{graph.wrong[0].where} at {graph.wrong[0].what}"
     return str(graph.judgement.signature or "") if graph.judgement.fails else ""

@@ -66,14 +66,14 @@ def page_of_case(folder: Path) -> Page:
     if (folder / CERTIFICATE).exists():
         more.append(certificate_section(folder, NextStep(command_on("minify", folder))))
     environment = environment_section(folder)
-    told = f"{manifest.name} with target {manifest.target}"
+    subject = f"{manifest.name} with target {manifest.target}"
     return Page(
         subject=manifest.name,
         tone="wrong" if signature is not None else "unsure",
         badge=f"fails: {signature.kind}" if signature is not None else "no failure recorded",
-        headline=f"{told} fails ({signature.kind})"
+        headline=f"{subject} fails ({signature.kind})"
         if signature
-        else f"{told}: no failure is recorded",
+        else f"{subject}: no failure is recorded",
         answers=Answers(
             what_fails(signature)
             if signature is not None
@@ -131,7 +131,7 @@ def findings_section(trace: Trace) -> Section:
 
 def _findings(steps: Sequence[TraceStep]) -> list[Block]:
     rows = tuple(
-        (step.id, step.status or "not checked", f"{step.compared:,}", _told(step))
+        (step.id, step.status or "not checked", f"{step.compared:,}", _difference_of(step))
         for step in steps[:_MOST_STEPS]
     )
     wrong = frozenset(at for at, step in enumerate(steps) if step.status == "wrong")
@@ -139,5 +139,5 @@ def _findings(steps: Sequence[TraceStep]) -> list[Block]:
     return [Rows("Each step, compared with eager", columns, rows, wrong, frozenset({2}))]
 
 
-def _told(step: TraceStep) -> str:
+def _difference_of(step: TraceStep) -> str:
     return f"{step.node}: {step.mismatch}" if step.mismatch else step.reason

@@ -116,22 +116,24 @@ def _where(record: Record, place: str) -> str:
 
 
 def _where_sentences(culprit: CulpritRecord, place: str) -> list[str]:
-    said = [sentence(f"{culprit.where}: {PLACES[culprit.stage]}", is_name=True)]
+    sentences = [sentence(f"{culprit.where}: {PLACES[culprit.stage]}", is_name=True)]
     if culprit.rewrite is not None:
-        said.append(sentence(f"rewrite {culprit.rewrite}, {culprit.rule}"))
+        sentences.append(sentence(f"rewrite {culprit.rewrite}, {culprit.rule}"))
     if culprit.nodes:
         names = ", ".join(culprit.nodes[:4])
-        said.append(f"Nodes {names}{' …' if len(culprit.nodes) > 4 else ''}.")
-    return [*said, *([f"Program line {place}."] if place else [])]
+        sentences.append(f"Nodes {names}{' …' if len(culprit.nodes) > 4 else ''}.")
+    return [*sentences, *([f"Program line {place}."] if place else [])]
 
 
 def _known(record: Record, folder: Path) -> str:
     rows = dict(facts(record, folder))
     known = rows.get("proof") or record.detail or record.reason or rows.get("evidence")
-    said = [sentence(known or VERDICTS[record.verdict])]
+    sentences = [sentence(known or VERDICTS[record.verdict])]
     if record.excluded:
-        said.append(f"{count_of(len(record.excluded), 'other cause')} excluded, see the proof.")
-    return " ".join(said)
+        sentences.append(
+            f"{count_of(len(record.excluded), 'other cause')} excluded, see the proof."
+        )
+    return " ".join(sentences)
 
 
 def _proof(record: Record, folder: Path) -> Section:

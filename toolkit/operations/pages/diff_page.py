@@ -56,20 +56,24 @@ def _next_steps(graph: GraphDiff, subject: str) -> Iterator[NextStep]:
 
 def _results(graph: GraphDiff) -> Iterator[str]:
     for side, seen in zip(SIDES, graph.judgements, strict=True):
-        told = str(seen.signature) if seen.fails and seen.signature else VERDICTS[seen.verdict]
-        yield sentence(f"{side}: {told}")
+        result = str(seen.signature) if seen.fails and seen.signature else VERDICTS[seen.verdict]
+        yield sentence(f"{side}: {result}")
 
 
 def _first_difference(graph: GraphDiff) -> str:
     comparison = graph.comparison
     if comparison.is_same:
         return "The two compiles are the same, step by step."
-    said: list[str] = []
+    sentences: list[str] = []
     if (first := comparison.graph) is not None:
-        said.append(f"The graphs first differ after {first.left} (left) and {first.right} (right).")
+        sentences.append(
+            f"The graphs first differ after {first.left} (left) and {first.right} (right)."
+        )
     if (value := comparison.value) is not None:
-        said.append(f"The values first differ at {value.node or value.value} after {value.step}.")
-    return " ".join(said) or "The same graphs and values, by other rewrites."
+        sentences.append(
+            f"The values first differ at {value.node or value.value} after {value.step}."
+        )
+    return " ".join(sentences) or "The same graphs and values, by other rewrites."
 
 
 def _graph_section(graph: GraphDiff) -> Section:

@@ -60,8 +60,8 @@ def describe(folder: Path) -> OperationEntry:
     try:
         record = read_json(folder)
     except CaseError as error:
-        said = one_line(first_line(error))
-        return OperationEntry(folder, "unreadable", "", (said,), age)
+        problem = one_line(first_line(error))
+        return OperationEntry(folder, "unreadable", "", (problem,), age)
     state = "unfinished" if record.state == "finished" and not is_done(record) else record.state
     return OperationEntry(
         folder, state, headline(record), record.problems, age, None if is_done(record) else go_on
