@@ -5,7 +5,6 @@
 GitHub shows ten annotations of a step, so a longer list ends with the number of the others.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -76,7 +75,7 @@ def _quality(group: Group, place: Place) -> Mapping[str, object]:
     return {
         "description": one_line(sentence_of(group)),
         "check_name": f"ctk: {group.rule}",
-        "fingerprint": hashlib.sha256(group.first.key.encode()).hexdigest(),
+        "fingerprint": group.first.digest,
         "severity": "major",
         "location": {"path": place.path, "lines": {"begin": place.line or 1}},
     }

@@ -10,6 +10,7 @@ written by `--write-baseline`, which keeps the links; people add them.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -62,14 +63,12 @@ class KnownFailure:
     culprit: Line | None
     tests: tuple[Line, ...]
 
-    def covers(self, outcome: Outcome) -> bool:
-        """Return whether an outcome is this failure.
+    def resembles(self, outcome: Outcome) -> bool:
+        """Return whether an outcome of another identity may be this failure.
 
         Without a culprit on one side (on a slow machine the time for a bisection may run out), a
         failure of the same kind in the same test is taken for it.
         """
-        if outcome.key == self.identity:
-            return True
         is_alike = (outcome.target, outcome.kind) == (self.target, self.kind)
         is_open = self.culprit is None or outcome.culprit is None
         return is_alike and is_open and outcome.test in self.tests
@@ -103,10 +102,11 @@ class Baseline:
     schema: Literal[1] = SCHEMA
 
     def find(self, outcome: Outcome) -> KnownFailure | None:
-        """Return the entry that covers a failure; of several, an equal identity first."""
-        covering = [entry for entry in self.failures if entry.covers(outcome)]
-        same = [entry for entry in covering if entry.identity == outcome.key]
-        return next(iter(same or covering), None)
+        """Return the entry of a failure: one of its identity, else one that it resembles."""
+        key = outcome.key
+        same = (entry for entry in self.failures if entry.identity == key)
+        alike = (entry for entry in self.failures if entry.resembles(outcome))
+        return next(chain(same, alike), None)
 
     @property
     def by_test(self) -> dict[tuple[str, str], Accuracy]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ctk.toolkit.case.graphs.places import place_of
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.ci.accuracy import measure_worst_ulp
-from ctk.toolkit.ci.outcome import Outcome, identity_of, write_outcome
+from ctk.toolkit.ci.outcome import Outcome, write_outcome
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.operations.check import CheckReport, GraphCheck
 
@@ -28,15 +28,9 @@ def list_outcomes(
         yield replace(outcome, worst_ulp=worst)
     whole = report.end_to_end
     if whole is not None and (whole.judgement.fails or not report.graphs):
-        yield _outcome(
-            whole.judgement,
-            subject,
-            whole.target,
-            culprit=whole.where if whole.judgement.fails else None,
-            place=whole.line,
-            command=command,
-            confirmed=whole.confirmed,
-        )
+        outcome = _outcome(whole.judgement, subject, whole.target, command)
+        found = {"culprit": whole.where, "place": whole.line, "confirmed": whole.confirmed}
+        yield replace(outcome, **found) if outcome.fails else outcome
 
 
 def write_outcomes(report: CheckReport, subject: str, command: str) -> None:
@@ -48,19 +42,15 @@ def write_outcomes(report: CheckReport, subject: str, command: str) -> None:
 
 
 def _outcome_of_graph(graph: GraphCheck, subject: str, command: str) -> Outcome:
-    seen = graph.judgement.signature
-    raised_in = seen.where if seen is not None and seen.exception is not None else None
-    return replace(
-        _outcome(
-            graph.judgement,
-            f"{subject}: {graph.case.name}",
-            graph.case.target,
-            culprit=graph.wrong[0].where if graph.wrong else raised_in,
-            place=_find_place(graph.wrong[0]) if graph.wrong else "",
-            command=command,
-        ),
-        graphs=1,
-    )
+    test = f"{subject}: {graph.case.name}"
+    outcome = replace(_outcome(graph.judgement, test, graph.case.target, command), graphs=1)
+    if outcome.fails and graph.wrong:
+        first = graph.wrong[0]
+        return replace(outcome, culprit=first.where, place=_find_place(first))
+    seen = outcome.signature
+    if outcome.fails and seen is not None and seen.exception is not None:
+        return replace(outcome, culprit=seen.where)
+    return outcome
 
 
 def _find_place(finding: Finding) -> str:
@@ -78,18 +68,8 @@ def _find_place(finding: Finding) -> str:
     return ""
 
 
-def _outcome(
-    judgement: Judgement,
-    test: str,
-    target: str,
-    *,
-    culprit: str | None,
-    place: str = "",
-    command: str = "",
-    confirmed: bool = False,
-) -> Outcome:
+def _outcome(judgement: Judgement, test: str, target: str, command: str) -> Outcome:
     seen = judgement.signature
-    is_failure = judgement.fails and seen is not None
     said = str(seen) if seen is not None and not judgement.is_excused else judgement.detail
     return Outcome(
         test=test,
@@ -97,12 +77,6 @@ def _outcome(
         verdict=judgement.verdict,
         headline=f"{test} with target {target}: {said or judgement.verdict.value}",
         signature=seen,
-        identity=identity_of(seen, target=target, test=test, culprit=culprit)
-        if is_failure and seen is not None
-        else "",
-        culprit=culprit if is_failure else None,
-        confirmed=confirmed,
-        place=place,
-        command=command if is_failure else "",
+        command=command if judgement.fails else "",
         seconds=judgement.seconds or 0.0,
     )

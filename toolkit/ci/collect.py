@@ -15,7 +15,7 @@ from ctk.toolkit.case.formats.folder_walk import Walk, require_folder
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest
-from ctk.toolkit.ci.outcome import FILE, Outcome, identity_of, read_outcome
+from ctk.toolkit.ci.outcome import FILE, Outcome, read_outcome
 from ctk.toolkit.operations.report.as_json import FILE as DIAGNOSIS
 from ctk.toolkit.operations.report.as_json import Record, read_json
 from ctk.toolkit.operations.report.as_text import headline
@@ -75,7 +75,7 @@ def _outcome_of(folder: Path, root: Path, files: set[str]) -> Outcome | None:
     """Return the outcome of a diagnosis or of a failing case; None of another case."""
     name = folder.relative_to(root).as_posix() if folder != root else folder.resolve().name
     if DIAGNOSIS in files:
-        return _outcome_of_diagnosis(read_json(folder), folder, name)
+        return outcome_of_record(read_json(folder), name, folder)
     case = read_manifest(folder)
     if case.signature is None:
         return None
@@ -85,31 +85,26 @@ def _outcome_of(folder: Path, root: Path, files: set[str]) -> Outcome | None:
         verdict=Verdict.REPRODUCES,
         headline=f"{case.name} with target {case.target} fails: {case.signature}",
         signature=case.signature,
-        identity=identity_of(case.signature, target=case.target, test=name),
         command=f"ctk diagnose {quote(str(folder))}",
         folder=".",
         graphs=1,
     )
 
 
-def _outcome_of_diagnosis(record: Record, folder: Path, name: str) -> Outcome:
+def outcome_of_record(record: Record, test: str, folder: Path) -> Outcome:
+    """Return the outcome of a diagnosis in a folder, which is also the folder of `outcome.json`."""
     whole, culprit = record.end_to_end, record.culprit
     where = whole.where if whole is not None and whole.judgement.fails else None
     where = culprit.where if where is None and culprit is not None else where
     line = whole.line if whole is not None and whole.line else culprit.line if culprit else ""
-    seen, rule = record.signature, culprit.rule if culprit else ""
-    fails = seen is not None and record.verdict in (Verdict.REPRODUCES, Verdict.DIFFERENT)
     return Outcome(
-        test=name,
+        test=test,
         target=record.target,
         verdict=record.verdict,
         headline=headline(record),
-        signature=seen,
-        identity=identity_of(seen, target=record.target, test=name, culprit=where, rule=rule)
-        if seen is not None and fails
-        else "",
+        signature=record.signature,
         culprit=where,
-        rule=rule,
+        rule=culprit.rule if culprit else "",
         confirmed=record.confirmed,
         place=line,
         command=f"ctk report {quote(str(folder))}",

@@ -34,8 +34,6 @@ class Outcome:
         test: Node id of the test, or the subject as it was named.
         headline: The answer in one sentence.
         signature: The observed failure; null if there is none.
-        identity: Equal for two outcomes only if they show the same failure (`identity_of`); empty
-            if there is none.
         culprit: `STAGE/PASS`, or the kernel; null if unknown.
         rule: The rule of the guilty rewrite; empty if unknown.
         confirmed: Whether the case passes without the culprit alone.
@@ -56,7 +54,6 @@ class Outcome:
     verdict: Verdict
     headline: Line
     signature: Signature | None = None
-    identity: Line = ""
     culprit: Line | None = None
     rule: Line = ""
     confirmed: bool = False
@@ -87,7 +84,20 @@ class Outcome:
     @property
     def key(self) -> str:
         """The identity of the failure; of an undecided test its verdict and name."""
-        return self.identity or f"{self.target}: {self.kind}: in {self.test}"
+        if not self.fails or self.signature is None:
+            return f"{self.target}: {self.kind}: in {self.test}"
+        return identity_of(
+            self.signature,
+            target=self.target,
+            test=self.test,
+            culprit=self.culprit,
+            rule=self.rule,
+        )
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the key, for formats that want a fingerprint."""
+        return hashlib.sha256(self.key.encode()).hexdigest()
 
 
 def identity_of(

@@ -6,7 +6,6 @@ is suppressed, with the link of its issue. Losses of accuracy are left out: they
 Code scanning refuses a result without a location, so without a place the name of the test is one.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -54,7 +53,6 @@ def _plain(text: str) -> str:
 
 
 def _result(group: Group, index: int) -> Mapping[str, object]:
-    digest = hashlib.sha256(group.first.key.encode()).hexdigest()
     result: dict[str, object] = {
         "ruleId": one_line(group.rule),
         "ruleIndex": index,
@@ -63,7 +61,7 @@ def _result(group: Group, index: int) -> Mapping[str, object]:
         "locations": [_location(group.place or Place(one_line(group.tests[0])))],
         "partialFingerprints": {
             "ctkIdentity/v1": group.first.key,
-            "primaryLocationLineHash": f"{digest[:16]}:1",
+            "primaryLocationLineHash": f"{group.first.digest[:16]}:1",
         },
         "properties": {"tests": list(group.tests), "target": group.first.target},
     }

@@ -18,7 +18,8 @@ from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.ci.outcome import FILE, Outcome, identity_of, write_outcome
+from ctk.toolkit.ci.collect import outcome_of_record
+from ctk.toolkit.ci.outcome import FILE, Outcome, write_outcome
 from ctk.toolkit.processes.link import Work
 from ctk.toolkit.testing.diagnosis import Diagnosed, diagnose_case
 from ctk.toolkit.testing.options import Marker, SuiteOptions
@@ -210,9 +211,6 @@ def _end_of_process(case: str, work: Work, target: str, kind: FailureKind) -> Fa
 
 def _with_failure(outcome: Outcome, failure: Failure, folder: Path) -> Outcome:
     target = failure.target or outcome.target
-    identity = ""
-    if failure.signature is not None:
-        identity = identity_of(failure.signature, target=target, test=outcome.test)
     command = f"pytest --ctk=check {shlex.quote(outcome.test)}"
     if failure.is_saved and not failure.advice:
         deadly = failure.signature is not None and failure.signature.is_deadly
@@ -223,7 +221,6 @@ def _with_failure(outcome: Outcome, failure: Failure, folder: Path) -> Outcome:
         verdict=Verdict.REPRODUCES,
         headline=_one_line(f"{failure.graph} fails with target {target}: {failure.summary}"),
         signature=failure.signature,
-        identity=identity,
         place=failure.place,
         command=command,
         folder=_relative(failure.folder, folder),
@@ -231,30 +228,17 @@ def _with_failure(outcome: Outcome, failure: Failure, folder: Path) -> Outcome:
 
 
 def _with_diagnosis(outcome: Outcome, diagnosed: Diagnosed, folder: Path) -> Outcome:
-    record = diagnosed.record
-    culprit = record.culprit
-    outcome = replace(outcome, folder=_relative(diagnosed.folder, folder))
-    outcome = replace(outcome, command=diagnosed.command or outcome.command)
-    if culprit is None:
-        return outcome
-    proof = "confirmed" if record.confirmed else "not confirmed"
-    identity = outcome.identity
-    if outcome.signature is not None:
-        identity = identity_of(
-            outcome.signature,
-            target=outcome.target,
-            test=outcome.test,
-            culprit=culprit.where,
-            rule=culprit.rule,
-        )
+    """Return the outcome with the culprit; without one the failure stays the one of the test."""
+    found = outcome_of_record(diagnosed.record, outcome.test, diagnosed.folder)
+    if found.culprit is None or not found.fails:
+        found = outcome
     return replace(
-        outcome,
-        headline=_one_line(f"{outcome.headline}; because of {culprit.where} ({proof})"),
-        identity=identity,
-        culprit=culprit.where,
-        rule=culprit.rule,
-        confirmed=record.confirmed,
-        place=culprit.line or outcome.place,
+        found,
+        place=found.place or outcome.place,
+        command=diagnosed.command or outcome.command,
+        folder=_relative(diagnosed.folder, folder),
+        seconds=outcome.seconds,
+        graphs=outcome.graphs,
     )
 
 

@@ -18,7 +18,7 @@ import pytest
 from ctk.compiler.errors import CtkError, count_of
 from ctk.toolkit.processes.link import Work
 from ctk.toolkit.testing.options import Marker, SuiteOptions, read_marker
-from ctk.toolkit.testing.suite_watch import NOTHING, Seen, SuiteWatch
+from ctk.toolkit.testing.suite_watch import SuiteWatch
 
 if TYPE_CHECKING:
     from ctk.toolkit.testing.judged_test import Blame, JudgedTest
@@ -41,7 +41,6 @@ class WatchPlugin:
     watch: SuiteWatch = field(init=False)
     running: tuple[str, str, Marker] | None = None
     test: "JudgedTest | None" = None
-    before: Seen = NOTHING
     blamed: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -175,8 +174,7 @@ class WatchPlugin:
         """Judge the phase that ends; None unless something fails in it."""
         if not self.watch.is_installed or self.options.mode != "check":
             return None
-        test, seen = self._open_test(), self.watch.look()
-        new, self.before = seen.since(self.before), seen
+        test, new = self._open_test(), self.watch.take()
         if item is not None and self.options.diagnose and new.failures:
             _stop_timer(item)
         return test.judge(new, error, seconds)

@@ -27,6 +27,7 @@ from ctk.toolkit.testing.options import Marker, SuiteOptions
 from ctk.toolkit.watch.child_start import BOOK, DYNAMO, WatchWhenNeeded
 
 if TYPE_CHECKING:
+    from ctk.toolkit.watch.children import Children
     from ctk.toolkit.watch.hooks import Installed
     from ctk.toolkit.watch.watch_session import Failure, Scope
 
@@ -46,11 +47,12 @@ class WorkLink(Link):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Everything that was seen since the start of the process; a difference belongs to a test.
+    """Everything that was seen in a test, or in a part of it.
 
     Attributes:
         graphs: Number of graphs that were compiled.
         compared: Number of calls of graphs and functions that were compared with eager.
+        unchecked: The graphs with a call that was not, each with the reason.
         target: The last target that compiled or was called.
     """
 
@@ -58,19 +60,7 @@ class Seen:
     compared: int = 0
     failures: tuple["Failure", ...] = ()
     unchecked: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
     target: str = ""
-
-    def since(self, before: "Seen") -> "Seen":
-        """Return the events after `before`."""
-        return Seen(
-            self.graphs - before.graphs,
-            self.compared - before.compared,
-            self.failures[len(before.failures) :],
-            self.unchecked[len(before.unchecked) :],
-            self.log[len(before.log) :],
-            self.target,
-        )
 
     def plus(self, other: "Seen") -> "Seen":
         """Return the events of two parts of a test, in this order."""
@@ -79,7 +69,6 @@ class Seen:
             self.compared + other.compared,
             (*self.failures, *other.failures),
             (*self.unchecked, *other.unchecked),
-            (*self.log, *other.log),
             other.target,
         )
 
@@ -99,10 +88,9 @@ class SuiteWatch(Closeable):
     on_work: OnWork
     _installed: "Installed | None" = None
     _scope: tuple[str, Marker] = ("", Marker())
-    _failures: "list[Failure]" = field(default_factory=list["Failure"])
-    _taken: int = 0
-    _log: list[str] = field(default_factory=list[str])
-    _children: "ChildrenSeen" = field(default_factory=lambda: ChildrenSeen())
+    _starts: tuple[int, int, int, int] = (0, 0, 0, 0)
+    _children: "Children | None" = None
+    _nbytes: int = 0
     _undo: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -134,22 +122,34 @@ class SuiteWatch(Closeable):
         if self._installed is not None:
             self._set_scope()
 
-    def look(self) -> Seen:
-        """Return everything that was seen so far."""
+    def take(self) -> Seen:
+        """Return everything that was seen since the last call."""
         if self._installed is None:
             return NOTHING
-        session, children = self._installed.session, self._children
-        self._failures += session.failures[self._taken :]
-        self._taken = len(session.failures)
-        self._failures += children.read(Path(session.book))
+        session, children = self._installed.session, self._read_children()
+        compared = session.checked + session.calls.whole
+        compared += children.checked + children.calls.whole
+        graphs = session.graphs + children.graphs
+        ends = (graphs, compared, len(session.failures), len(children.failures))
+        starts, self._starts = self._starts, ends
         return Seen(
-            session.graphs + children.graphs,
-            session.checked + session.calls.whole + children.compared,
-            tuple(self._failures),
-            tuple(f"{graph}: {why}" for graph, why in session.unchecked.items()),
-            tuple(self._log),
+            graphs - starts[0],
+            compared - starts[1],
+            (*session.failures[starts[2] : ends[2]], *children.failures[starts[3] :]),
+            tuple(f"{graph}: {why}" for graph, why in session.take_unchecked().items()),
             session.target,
         )
+
+    def _read_children(self) -> "Children":
+        """Return the results of the child processes, read again when their book has grown."""
+        from ctk.toolkit.watch.children import read_children
+
+        assert self._installed is not None
+        book = Path(self._installed.session.book)
+        nbytes = (book / BOOK).stat().st_size
+        if self._children is None or nbytes != self._nbytes:
+            self._children, self._nbytes = read_children(book), nbytes
+        return self._children
 
     def _install(self) -> None:
         try:
@@ -172,7 +172,7 @@ class SuiteWatch(Closeable):
         )
         self._undo.callback(self._remove_passing)
         self._undo.callback(installed.uninstall)
-        self._undo.enter_context(_keep_log(self._log))
+        self._undo.enter_context(_silence_log())
         installed.session.book = str(
             self._undo.enter_context(watch_children(installed.session.options))
         )
@@ -197,30 +197,8 @@ class SuiteWatch(Closeable):
         assert self._installed is not None
         dumps = self._installed.session.made_folder
         if self.options.mode == "check" and dumps is not None:
-            remove_others(dumps, {failure.folder for failure in self._failures})
-
-
-@dataclass(slots=True)
-class ChildrenSeen:
-    """The results of the child processes of the tests, read again when their book has grown."""
-
-    graphs: int = 0
-    compared: int = 0
-    _failures: int = 0
-    _nbytes: int = 0
-
-    def read(self, folder: Path) -> "tuple[Failure, ...]":
-        """Read the book of a run; return the failures that are new."""
-        from ctk.toolkit.watch.children import read_children
-
-        nbytes = (folder / BOOK).stat().st_size
-        if nbytes == self._nbytes:
-            return ()
-        children = read_children(folder)
-        new = children.failures[self._failures :]
-        self.graphs, self.compared = children.graphs, children.checked + children.calls.whole
-        self._failures, self._nbytes = len(children.failures), nbytes
-        return new
+            failures = self._installed.session.failures
+            remove_others(dumps, {failure.folder for failure in failures})
 
 
 def remove_others(dumps: Path, kept: Collection[Path]) -> None:
@@ -237,16 +215,15 @@ def _compiler(scope: "Scope") -> tuple[object, ...]:
 
 
 @contextmanager
-def _keep_log(lines: list[str]) -> Generator[None]:
-    """Keep the log of ctk, without a trace of it in the logs and streams of the tests."""
+def _silence_log() -> Generator[None]:
+    """Keep the log of ctk out of the logs and streams of the tests."""
 
-    def keep(record: logging.LogRecord) -> bool:
-        lines.append(record.getMessage())
+    def drop(record: logging.LogRecord) -> bool:
         return False
 
     logger = logging.getLogger("ctk")
-    logger.addFilter(keep)
+    logger.addFilter(drop)
     try:
         yield
     finally:
-        logger.removeFilter(keep)
+        logger.removeFilter(drop)

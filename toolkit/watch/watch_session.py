@@ -260,6 +260,12 @@ class WatchSession:
         with self._lock:
             self.unchecked[graph] = why
 
+    def take_unchecked(self) -> dict[str, str]:
+        """Return `unchecked`, and begin a new one."""
+        with self._lock:
+            taken, self.unchecked = self.unchecked, {}
+        return taken
+
     def add_call(self, part: CallPart, why: str = "") -> None:
         """Count a call of a compiled callable.
 

@@ -55,7 +55,7 @@ def test_a_bisection_out_of_time_does_not_make_a_known_failure_new(slow_side: st
     unknown = failing(culprit=None, rule="", confirmed=False)
     pair = (unknown, failing()) if slow_side == "baseline" else (failing(), unknown)
     assert counts(report(baseline(pair[0]), pair[1])) == (0, 1, 0, 0, 0)
-    other_test = replace(pair[1], test="t.py::new", identity="other")
+    other_test = replace(pair[1], test="t.py::new")
     assert counts(report(baseline(pair[0]), other_test))[0] == 1
     other_kind = failing(culprit=None, rule="", signature=Signature("nan"))
     assert counts(report(baseline(failing()), other_kind))[0] == 1

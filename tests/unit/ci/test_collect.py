@@ -48,9 +48,9 @@ def test_a_diagnosis_and_a_failing_case_count_by_their_folder(tmp_path: Path) ->
     diagnosed, case = found["found"], found["my dumps/graph0"]
     assert (diagnosed.culprit, diagnosed.rule) == ("joint/cse#2", "merge")
     assert diagnosed.confirmed
-    assert diagnosed.identity == "ctk: accuracy: joint/cse: merge"
+    assert diagnosed.key == "ctk: accuracy: joint/cse: merge"
     assert found["healthy"].verdict is Verdict.PASSES
-    assert case.identity == "ctk: accuracy: in my dumps/graph0"
+    assert case.key == "ctk: accuracy: in my dumps/graph0"
     assert case.command == f"ctk diagnose '{tmp_path}/my dumps/graph0'"
 
 
@@ -110,4 +110,4 @@ def test_a_failure_of_a_diagnosis_without_a_culprit_is_of_its_folder(tmp_path: P
     (tmp_path / "d").mkdir()
     write_json(diagnosis, tmp_path / "d")
     (found,) = collect_outcomes(tmp_path).outcomes
-    assert found.identity == "ctk: runtime-error: KeyError: m:f: in d"
+    assert found.key == "ctk: runtime-error: KeyError: m:f: in d"

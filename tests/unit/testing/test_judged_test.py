@@ -1,6 +1,7 @@
 """A test of several phases: its outcome is the first failure that it does not expect."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ WRONG = Signature("accuracy", output="out0")
 
 @pytest.fixture
 def test(tmp_path: Path) -> JudgedTest:
-    options = SuiteOptions("check", "", tmp_path / "out", True, 60.0, 4)
+    options = SuiteOptions("check", "", tmp_path / "out", False, 60.0, 4)
     return JudgedTest("t.py::a", "t.py:1", Marker(), options)
 
 
@@ -55,6 +56,7 @@ def test_a_later_phase_keeps_the_diagnosis(test: JudgedTest, monkeypatch: pytest
         return Diagnosed(out, read_json(out))
 
     monkeypatch.setattr(judged_test, "diagnose_case", diagnose)
+    test.options = replace(test.options, diagnose=True)
     assert judge(test, "graph0") is not None
     diagnosed = outcome(test)
     assert diagnosed.confirmed and diagnosed.culprit == "joint/cse"
@@ -62,7 +64,7 @@ def test_a_later_phase_keeps_the_diagnosis(test: JudgedTest, monkeypatch: pytest
         test.note_work("case", work, None, "ctk")
     assert judge(test) is None
     after = outcome(test)
-    assert (after.culprit, after.identity) == (diagnosed.culprit, diagnosed.identity)
+    assert (after.culprit, after.key) == (diagnosed.culprit, diagnosed.key)
     assert (after.graphs, after.seconds) == (2, 1.0)
     assert judge(test, "graph1") is not None
     assert outcome(test).headline == diagnosed.headline and len(asked) == 1

@@ -203,7 +203,7 @@ def test_a_diagnosis_names_the_culprit(tmp_path: Path, monkeypatch: pytest.Monke
     assert read_json(Path(found["ctk_folder"])).confirmed
     assert "because of joint/negate_relu (confirmed)" in run.output
     outcome = outcomes(run.out)["test_pass"]
-    assert outcome.confirmed and outcome.identity.startswith("ctk: accuracy: joint/negate_relu: ")
+    assert outcome.confirmed and outcome.key.startswith("ctk: accuracy: joint/negate_relu: ")
     assert outcome.command.startswith("python ") and outcome.command in run.output
 
 
