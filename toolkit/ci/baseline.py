@@ -102,7 +102,7 @@ class Baseline:
     schema: Literal[1] = SCHEMA
 
     def find(self, outcome: Outcome) -> KnownFailure | None:
-        """Return the entry of a failure: one of its identity, else one that it resembles."""
+        """Return the entry of a failure, by its identity, else by resemblance."""
         key = outcome.key
         same = (entry for entry in self.failures if entry.identity == key)
         alike = (entry for entry in self.failures if entry.resembles(outcome))

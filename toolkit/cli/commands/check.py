@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 
 from ctk.toolkit.ci.options import BaselineOptions
-from ctk.toolkit.cli.commands.ci_summary import answer_of_comparison
 from ctk.toolkit.cli.commands.report import WithReport, with_live_report
 from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.shell.ci_answer import answer_of_comparison
 from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
     apply_acceptance,
