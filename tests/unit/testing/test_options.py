@@ -194,6 +194,14 @@ def test_a_target_replaces_each_backend_with_a_name(tmp_path: Path):
                and name != "test_default")  # fmt: skip
 
 
+def test_a_target_is_read_once_torch_is_imported(tmp_path: Path):
+    """The first compile of the process imports Dynamo, which imports Inductor in circles."""
+    suite = "def test_first(): torch.compile(f)(torch.ones(3))"
+    run = run_suite(tmp_path, suite, "--ctk=check", "--ctk-target=aot_eager", python=sys.executable)
+    assert run.code == 0, run.output
+    assert outcomes(run.out)["test_first"].target == "aot_eager"
+
+
 def test_a_diagnosis_names_the_culprit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WARM_CHILDREN", "1")
     run = run_suite(tmp_path, BROKEN, "--ctk=check", "--ctk-diagnose", "--ctk-seconds=120")
