@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctk.compiler.errors import WrongCompile, count_of
@@ -64,7 +64,6 @@ class JudgedTest:
     mark: Marker
     options: SuiteOptions
     total: Seen = NOTHING
-    failing: list[Failure] = field(default_factory=list[Failure])
     seconds: float = 0.0
     _work: tuple[str, Work, str] | None = None
     _ended: tuple[BaseException, Failure] | None = None
@@ -103,12 +102,11 @@ class JudgedTest:
         failing = [each for each in new.failures if fails_test(each, error)]
         if self._ended is not None and self._ended[0] is error:
             failing.append(self._ended[1])
-        if not (new.graphs or new.compared or failing or self._has_pending):
+        if not (new.graphs or new.compared or new.unchecked or failing or self._has_pending):
             return None
         self._has_pending = False
-        first = self._written if self.failing else None
+        first = self._written if self._written is not None and self._written.fails else None
         is_new = bool(failing) and (first is None or bool(first.known))
-        self.failing += failing
         diagnosed = self._diagnose(failing[0]) if is_new else ""
         outcome = self._outcome(failing, diagnosed if isinstance(diagnosed, Diagnosed) else None)
         if first is None or is_new:
@@ -124,7 +122,9 @@ class JudgedTest:
 
     def forget_pending(self) -> None:
         """Remove the outcome of a process that ends here, for it was interrupted by the user."""
-        if self._has_pending:
+        if self._has_pending and self._written is not None:
+            self._write(self._written)
+        elif self._has_pending:
             (self.folder / FILE).unlink(missing_ok=True)
 
     def _diagnose(self, failure: Failure) -> Diagnosed | str:

@@ -9,7 +9,7 @@ import pytest
 from ctk.toolkit.bisect.culprit import Culprit, Search
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.ci.outcome import Outcome, read_outcome
+from ctk.toolkit.ci.outcome import FILE, Outcome, read_outcome
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.operations.report.as_json import read_json, write_json
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
@@ -86,6 +86,22 @@ def test_a_partly_compared_test_names_the_rest(test: JudgedTest):
     assert outcome(test).headline == (
         "1 call compared with eager: no failure; not compared: graph1: its inputs cannot be copied"
     )
+
+
+def test_a_call_that_could_not_be_compared_is_no_verdict(test: JudgedTest):
+    test.judge(Seen(unchecked=("graph0: its inputs cannot be copied",)), None, 0.5)
+    assert outcome(test).verdict is Verdict.INVALID
+    assert outcome(test).headline == "not compared: graph0: its inputs cannot be copied"
+
+
+def test_an_interrupt_keeps_the_failure_of_an_earlier_phase(test: JudgedTest):
+    test.note_work("case", Work("compiling it", ""), None, "ctk")
+    test.forget_pending()
+    assert not (test.folder / FILE).exists()
+    judge(test, "graph0")
+    test.note_work("case", Work("compiling it", ""), None, "ctk")
+    test.forget_pending()
+    assert outcome(test).headline.startswith("graph0 fails")
 
 
 def test_hostile_texts_are_one_printable_line(test: JudgedTest):
