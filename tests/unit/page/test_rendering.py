@@ -14,6 +14,7 @@ from ctk.toolkit.page.page import (
     Bars,
     Code,
     Facts,
+    Focus,
     Link,
     Page,
     Rows,
@@ -92,6 +93,14 @@ def test_the_sections_of_a_kernel_mark_its_wrong_line() -> None:
     (source,) = (block for block in kernel.blocks if isinstance(block, Code) and block.marked)
     marked = [line for line, mark in source.lines if mark]
     assert marked == ["        out[i] = in1[i] + in0[i];"]
+    lowering = TraceStep("lowered/lower.aten.add.Tensor", "pass", "lowered", None, 0)
+    guilty = replace(trace, steps=(*trace.steps, lowering))
+    (shown,) = (
+        part
+        for part in trace_sections(guilty, Focus(len(trace.steps), (), "culprit"), "", None)
+        if part.title == "Kernel"
+    )
+    assert shown.blocks == kernel.blocks
 
 
 def test_without_a_trace_one_section_says_so() -> None:

@@ -85,7 +85,7 @@ def trace_sections(
     cut = tuple(Prose(f"Left out: {each}") for each in trace.cut)
     graph = section("Graph", (GraphView(),) if _has_graph(step) else (), _no_graph(step))
     steps = section("Steps", (StepsView(_changes(trace, step)), *cut))
-    kernel = section("Kernel", _kernel_blocks(step), _no_kernel(step))
+    kernel = section("Kernel", _kernel_blocks(_kernel_step(trace, step)), _no_kernel(step))
     errors = section("Errors", _error_blocks(trace), _no_errors(trace))
     return graph, steps, kernel, errors
 
@@ -106,6 +106,14 @@ def _changes(trace: Trace, step: TraceStep) -> Code | None:
     lines = [*difflib.unified_diff(before, after, lineterm="", n=_CONTEXT)][2:]
     text = "\n".join(lines[:_MOST_LINES])
     return Code(f"Changes of {step.id}", text, is_diff=True)
+
+
+def _kernel_step(trace: Trace, step: TraceStep) -> TraceStep:
+    """Return a step; for a lowering the first wrong kernel, which has its code."""
+    if step.kernel is not None or not step.id.startswith("lowered/"):
+        return step
+    wrong = (each for each in trace.steps if each.kernel is not None and each.status == "wrong")
+    return next(wrong, step)
 
 
 def _kernel_blocks(step: TraceStep) -> tuple[Block, ...]:
