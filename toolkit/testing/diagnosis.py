@@ -11,9 +11,11 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.admission import trust_option
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.as_json import Record, read_json
 from ctk.toolkit.operations.report.as_text import summary
 from ctk.toolkit.operations.report.next_steps import next_steps
+from ctk.toolkit.operations.report.phrases import VERDICTS
 from ctk.toolkit.processes.commands import run_command_group
 
 _COMMAND = "from ctk.toolkit.cli.main import main; main()"
@@ -57,7 +59,10 @@ def diagnose_case(case: Path, out: Path, seconds: float) -> Diagnosed | str:
         environ={**os.environ, "PYTHONPATH": path},
     )
     try:
-        return Diagnosed(out, read_json(out))
+        found = Diagnosed(out, read_json(out))
+        if found.record.verdict is Verdict.REPRODUCES:
+            return found
+        return f"alone, in a process of its own, {VERDICTS[found.record.verdict]}"
     except CaseError:
         if ended.exceeded is not None:
             return f"its diagnosis found nothing in {seconds:g} s (--ctk-seconds)"
