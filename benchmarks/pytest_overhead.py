@@ -6,7 +6,7 @@ Pairs of runs of pytest, in turn, and the median of the differences, pair by pai
 2. Run of these tests: with the plugin off, and with `--ctk=check`: no test compiles.
 3. Run of tests that compile (aot_eager, one graph and call each): off, and with `--ctk=check`.
 
-    python benchmarks/pytest_overhead.py [--pairs 7]
+    python -m benchmarks.pytest_overhead [--pairs 7]
 """
 
 import argparse
