@@ -6,9 +6,10 @@ raises, has values up to the raising node. A step after which nothing raises is 
 It vetoes nothing, so it proves nothing; `bisect` does that with a counterfactual.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -106,6 +107,37 @@ class ValuesAround:
         return node_of(self.step, name)
 
 
+class _RoundedRuns:
+    """The values of a graph under other roundings, one run for each rounding.
+
+    A run is made when it is needed, and kept for the other values of the step, up to `_NBYTES`.
+
+    Args:
+        rerun: Returns the values of the graph; takes the roundings as `around`.
+        names: The values to yield.
+    """
+
+    _NBYTES = 1 << 30
+
+    def __init__(self, rerun: Callable[..., Values], names: Collection[str]) -> None:
+        self._rerun, self._names = rerun, names
+        self._kept: list[Values] = []
+        self._room = self._NBYTES
+
+    def __iter__(self) -> Iterator[Values]:
+        for number in range(1, RUNS + 1):
+            if number <= len(self._kept):
+                yield self._kept[number - 1]
+                continue
+            values = self._rerun(around=random_rounding(number))
+            found = {name: values[name] for name in self._names if name in values}
+            tensors = (each for each in found.values() if isinstance(each, torch.Tensor))
+            self._room -= sum(tensor.nbytes for tensor in tensors)
+            if self._room >= 0:
+                self._kept.append(found)
+            yield found
+
+
 class Checker:
     """Runs the graphs of one log; caches values, because `after` a step is `before` the next."""
 
@@ -118,6 +150,8 @@ class Checker:
         self._wrong_kernels: set[KernelId] = set()
         self._error: object = _NOT_RUN
         self._has_wrong_decomposition = False
+        self._rounded: Iterable[Values] = ()
+        self._undetermined: tuple[CompileStep, frozenset[str]] | None = None
 
     def check(self, step: CompileStep) -> Finding:
         """Return the finding on one step; a graph that cannot run makes it unknown."""
@@ -175,17 +209,19 @@ class Checker:
         ran = self._run_before(step)
         before = ran.values
         after, names, after_error = self._after(step, before)
-        compared = 0
-        for name in names:
-            compared += 1
-            if identical(before[name], after[name]):
-                continue  # most values: the reference is computed only when one differs
+        differing = [
+            (number, name)
+            for number, name in enumerate(names, 1)
+            if not identical(before[name], after[name])
+        ]
+        self._rounded = _RoundedRuns(partial(self._rerun, step), {name for _, name in differing})
+        for compared, name in differing:
             exact = self._run_before(step, torch.float64).values.get(name)
             rows = TABLE[step.numerics]
             mismatch = compare_values(name, before[name], after[name], exact, rows)
             if mismatch is not None and not self._is_excused(step, name, mismatch, before, after):
                 return Finding(step, "wrong", mismatch, node_of(step, name), compared)
-        return _check_error(step, ran.error, after_error, compared)
+        return _check_error(step, ran.error, after_error, len(names))
 
     def _check_dispatch(
         self, step: CompileStep, counterparts: Mapping[str, Sequence[str]]
@@ -271,15 +307,13 @@ class Checker:
         Those of the operators inside of the step: a sum that cancels has no order of its own.
         """
         exact = self._run_before(step, torch.float64).values.get(name)
-        numbers = range(1, RUNS + 1)
-        runs = (self._rerun(step, around=random_rounding(number)) for number in numbers)
 
         def compare(covered: Values) -> tuple[Mismatch, ...]:
             found = compare_values(name, value, covered[name], exact, TABLE[step.numerics])
             return (found,) if found is not None else ()
 
         try:
-            seen = cover_values({name: (value, other)}, runs, compare)
+            seen = cover_values({name: (value, other)}, iter(self._rounded), compare)
         except _CannotRun:  # the program raises with other roundings
             return False
         return seen is not None and not seen.left
@@ -289,12 +323,16 @@ class Checker:
 
         The nodes of one kernel of many run without the draws before them.
         """
+        if self._undetermined is not None and self._undetermined[0] is step:
+            return self._undetermined[1]
         unwritten = unwritten_nodes(step.before)
         runs = [self._rerun(step, dict.fromkeys(unwritten, spoil))] if unwritten else []
         if step.kind == "kernel" and step.inputs is not None:
             runs.append(self._rerun(step, more=1))
         found = [find_undetermined_values(values, others) for others in runs if others]
-        return frozenset[str]().union(*found)
+        names = frozenset[str]().union(*found)
+        self._undetermined = step, names
+        return names
 
     def _rerun(
         self,

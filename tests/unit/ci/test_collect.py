@@ -1,5 +1,6 @@
 """Collecting outcomes: those of a run, diagnoses and failing cases without one, damaged files."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -41,7 +42,10 @@ def test_outcomes_in_the_order_of_their_folders(tmp_path: Path) -> None:
 def test_a_diagnosis_and_a_failing_case_count_by_their_folder(tmp_path: Path) -> None:
     write_diagnosis(tmp_path / "found")
     write_diagnosis(tmp_path / "healthy", Verdict.PASSES)
-    save_case(linear_case(signature=WRONG), tmp_path / "my dumps" / "graph0")
+    failing_case = linear_case(signature=WRONG, graph=copy.deepcopy(linear_case().graph))
+    last = [node for node in failing_case.graph.graph.nodes if node.op != "output"][-1]
+    last.meta["stack_trace"] = '  File "net.py", line 7, in forward\n'
+    save_case(failing_case, tmp_path / "my dumps" / "graph0")
     save_case(linear_case(), tmp_path / "my dumps" / "graph1")
     found = {each.test: each for each in collect_outcomes(tmp_path).outcomes}
     assert found.keys() == {"found", "healthy", "my dumps/graph0"}
@@ -51,6 +55,7 @@ def test_a_diagnosis_and_a_failing_case_count_by_their_folder(tmp_path: Path) ->
     assert diagnosed.key == "ctk: accuracy: joint/cse: merge"
     assert found["healthy"].verdict is Verdict.PASSES
     assert case.key == "ctk: accuracy: in my dumps/graph0"
+    assert case.place == "net.py:7"
     assert case.command == f"ctk diagnose '{tmp_path}/my dumps/graph0'"
 
 

@@ -56,6 +56,11 @@ class Places:
         found = ((name, (place_of(node), module_of(node))) for name, node in _named_nodes(gm))
         return cls({name: known for name, known in found if any(known)})
 
+    @property
+    def last(self) -> str:
+        """The place of the last node that has one; empty if none has."""
+        return next((place for place, _ in reversed(self.nodes.values()) if place), "")
+
     def restore(self, gm: GraphModule) -> None:
         """Give the places to the nodes of a graph, as metadata of Dynamo."""
         for name, node in _named_nodes(gm):
