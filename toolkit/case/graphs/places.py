@@ -59,7 +59,7 @@ class Places:
     @property
     def last(self) -> str:
         """The place of the last node that has one; empty if none has."""
-        return next((place for place, _ in reversed(self.nodes.values()) if place), "")
+        return next((place for place, _ in [*self.nodes.values()][::-1] if place), "")
 
     def restore(self, gm: GraphModule) -> None:
         """Give the places to the nodes of a graph, as metadata of Dynamo."""
