@@ -48,7 +48,7 @@ def test_a_wrong_capture_is_a_failure(tmp_path):
         torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
     (failure,) = hooks.session.failures
     assert failure.summary.startswith("accuracy at call1.out0")
-    assert "layer dynamo (capture), test_whole_call.py:19" in failure.summary
+    assert "layer dynamo (capture), test_whole_call.py:21" in failure.summary
     assert '"layer": "dynamo"' in failure.folder.read_text()
 
 
