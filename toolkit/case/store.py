@@ -44,7 +44,7 @@ from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
 from ctk.toolkit.case.formats.tensor_index import TensorIndex
 from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_target
 from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
-from ctk.toolkit.case.graphs.places import PLACES, Places
+from ctk.toolkit.case.graphs.places import PLACES, Places, read_places
 from ctk.toolkit.case.graphs.process_groups import groups_of, replace_missing
 from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.case.inputs import (
@@ -263,8 +263,7 @@ def _graph_and_inputs(
         arrays = _arrays(folder, CONSTANTS, manifest)
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
         if PLACES in manifest.files:
-            places = read_document(Places, folder / PLACES, next_step=_NEXT, limit=GRAPH_NBYTES)
-            places.restore(graph)
+            read_places(folder).restore(graph)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
         stored = {**_arrays(folder, VALUES, manifest), **linked_arrays(folder, manifest, packed)}
         return graph, unpack_inputs(packed, stored, graph, device)

@@ -13,8 +13,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.formats.folder_walk import Walk, require_folder
 from ctk.toolkit.case.formats.plain_text import one_line
-from ctk.toolkit.case.formats.schema import read_document
-from ctk.toolkit.case.graphs.places import PLACES, Places
+from ctk.toolkit.case.graphs.places import PLACES, read_places
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest
 from ctk.toolkit.ci.outcome import FILE, Outcome, read_outcome
@@ -87,16 +86,11 @@ def _outcome_of(folder: Path, root: Path, files: set[str]) -> Outcome | None:
         verdict=Verdict.REPRODUCES,
         headline=f"{case.name} with target {case.target} fails: {case.signature}",
         signature=case.signature,
-        place=_last_place(folder) if PLACES in case.files else "",
+        place=read_places(folder).last if PLACES in case.files else "",
         command=f"ctk diagnose {quote(str(folder))}",
         folder=".",
         graphs=1,
     )
-
-
-def _last_place(folder: Path) -> str:
-    """Return the line of the program whose result is the last of a case's graph."""
-    return read_document(Places, folder / PLACES, next_step="write the case again").last
 
 
 def outcome_of_record(record: Record, test: str, folder: Path) -> Outcome:

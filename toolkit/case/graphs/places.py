@@ -20,8 +20,9 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.torch_compat.dynamo.capture_reasons import LIBRARIES, TORCH
 from ctk.compiler.usercode.python_files import working_folder
 from ctk.toolkit.case.formats.checked_types import Line
+from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.plain_text import quote_value
-from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.formats.schema import document, read_document
 
 PLACES = "places.json"
 
@@ -70,6 +71,16 @@ class Places:
                 node.meta["stack_trace"] = f'  File "{file}", line {line}, in forward\n'
             if module:
                 node.meta["nn_module_stack"] = {module: (module, torch.nn.Module)}
+
+
+def read_places(folder: Path) -> Places:
+    """Return the places in the folder of a case that has the file.
+
+    Raises:
+        CaseError: It is damaged.
+    """
+    next_step = "copy the folder again, or capture again with CTK_DUMP=DIR"
+    return read_document(Places, folder / PLACES, next_step=next_step, limit=GRAPH_NBYTES)
 
 
 def _named_nodes(gm: GraphModule) -> Iterator[tuple[str, Node]]:
