@@ -1,4 +1,4 @@
-"""Three operators and a pass of ours with a bug: `ctk diagnose examples/small_bug.py`.
+"""Three operators and a custom pass with a bug: `ctk diagnose examples/small_bug.py`.
 
 The pass folds the scale of a sum: `s * y + x` becomes one `add` that scales the wrong operand.
 `broken_pass.py` has the same bug in a transformer encoder.
