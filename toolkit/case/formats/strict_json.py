@@ -52,8 +52,9 @@ def read_json(path: Path, *, next_step: str, limit: int = DOCUMENT_NBYTES) -> Js
     except CaseError as error:
         raise CaseError(f"{error}, in {path.parent}; {next_step}") from error
     except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
         raise CaseError(
-            f"{path.name} in {path.parent} cannot be read ({error}); {next_step}"
+            f"{path.name} in {path.parent} cannot be read ({why}); {next_step}"
         ) from error
 
 
