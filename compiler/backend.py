@@ -4,11 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
+from ctk.compiler.cache.portable_entries import register
 from ctk.compiler.errors import InstallError
 from ctk.compiler.options.environment import read_environment
+from ctk.compiler.options.inductor_options import mode_options
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
+
+register()  # before `load_cache_artifacts`, which may precede the first compile
 
 HOOKS_GROUP = "ctk.hooks"
 
@@ -30,8 +34,8 @@ def ctk(
     Args:
         gm: Captured graph.
         example_inputs: One value per placeholder.
-        options: Options of `Config` for this compile.
-        mode: Modes of torch.compile; only `default` exists here.
+        options: Options of `Config` for this compile, or of Inductor with the same meaning.
+        mode: A mode of torch.compile, which stands for some options (`inductor_options.py`).
 
     Raises:
         ConfigError: An option, a variable or the mode is not allowed.
@@ -40,10 +44,7 @@ def ctk(
     from ctk.compiler.pipeline import compile_fx, require_supported_platform
 
     require_supported_platform()
-    if mode not in (None, "default"):
-        from ctk.compiler.errors import not_taken
-
-        raise not_taken("backend 'ctk'", mode, "the mode 'default' only")
+    options = {**mode_options(mode), **(options or {})}
     if read_environment().wants_hooks:
         return _hooks()("ctk")(gm, example_inputs, options=options)
     return compile_fx(gm, example_inputs, options)

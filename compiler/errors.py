@@ -46,6 +46,18 @@ class VerifyError(CtkError):
         self.node = node
 
 
+class RuleError(VerifyError):
+    """A function of a rule misreads its match, or returns another number of nodes.
+
+    Attributes:
+        advice: The next step for its author.
+    """
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
 class CaseError(CtkError):
     """A case folder, graph or input file cannot be read or written."""
 

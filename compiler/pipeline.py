@@ -12,36 +12,53 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
 
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from ctk.compiler.cache.whole_graph import Made, cache_of
+from ctk.compiler.cache.stored_compile import Made
+from ctk.compiler.cache.whole_graph import cache_of
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.codegen.base import BoxedCallable
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, no_data
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.dispatch.autograd import Stages, dispatch
-from ctk.compiler.dispatch.decomposition_table import decomposition_table
+from ctk.compiler.dispatch.decomposition_table import (
+    Decomposition,
+    Operator,
+    decomposition_table,
+    require_decompositions,
+)
 from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing.call import FrozenCall, fw_compiler_freezing
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.inputs import flatten_inputs
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.installed_torch import warn_if_untested
 from ctk.compiler.observe import Observer, PassId, Stage, first_line, mark_errors
-from ctk.compiler.options.config import Config, resolve
+from ctk.compiler.options.config import Config, patch, resolve
 from ctk.compiler.partition import split
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.passes import PASSES
+from ctk.compiler.phases import phase
 from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, place_errors
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
 from ctk.compiler.rewriting.stage_passes import Step, partition_options, select_passes
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.torch_compat.aot import aot_compile
+from ctk.compiler.torch_compat.dynamo import tensor_sources
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx.graphs import Boxed
 
 log = logging.getLogger("ctk.pipeline")
+
+InnerCompile = Callable[..., Callable[..., object]]
+"""Compiles a functional graph: `(gm, example_inputs, *, is_backward, is_inference)`, as Inductor's;
+the callable takes the inputs, or, if its attribute `_boxed_call` is true, the list of them."""
 
 
 def compile_fx(
@@ -49,16 +66,25 @@ def compile_fx(
     example_inputs: Sequence[object],
     config: Config | Mapping[str, object] | None = None,
     observer: Observer | None = None,
+    *,
+    inner_compile: InnerCompile | None = None,
+    config_patches: Mapping[str, object] | None = None,
+    decompositions: Mapping[Operator, Decomposition] | None = None,
 ) -> Callable[..., object]:
     """Compile a captured graph, for training if an input requires gradients, else for inference.
 
     Args:
         gm: FX graph of Dynamo, export or symbolic tracing. Not changed.
-        example_inputs: One value per placeholder: tensors (real, or fake with symbolic sizes),
-            ints, symbolic ints.
+        example_inputs: The arguments of one call: tensors (real, or fake with symbolic sizes),
+            ints, symbolic ints, and lists and dicts of them.
         config: Options of this compile: a whole `Config`, or a mapping that patches the ambient
             options.
         observer: Gets every stage, pass, rewrite and kernel, and may veto them.
+        inner_compile: Compiles the functional graphs in place of the code generators, as
+            `compile_fx_inner` does. Like `decompositions` it bypasses the persistent cache.
+        config_patches: Options that patch those of `config`.
+        decompositions: The decompositions of dispatch by operator, in place of the tables of
+            `Config.decompositions`.
 
     Returns:
         A callable with the positional arguments and the result of the graph.
@@ -71,14 +97,47 @@ def compile_fx(
     """
     require_supported_platform()
     warn_if_untested()
-    options = resolve(config)
+    options = resolve(config).patch(config_patches)
     generators(options)  # an unknown name raises: it is not a failure to fall back from
     decomposition_table(options.decompositions)  # the same
+    require_decompositions(decompositions or {})
     passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
     observer = mark_errors(observer)
     numbering = Numbering(observer, options)
-    compile_ = Compile(options, observer, passes, numbering, gm, example_inputs)
-    return attempt(options, "the compile", compile_.run, lambda: gm)
+    user = UserFunctions(inner_compile, decompositions)
+    make = partial(Compile, options, observer, passes, numbering, user=user)
+    flat = flatten_inputs(gm, example_inputs)
+    if flat is None:
+        compile_ = make(gm, example_inputs)
+        return attempt(options, "the compile", compile_.run, lambda: gm)
+    compile_ = make(flat.graph, flat.inputs)
+    return flat.call(attempt(options, "the compile", compile_.run, lambda: flat.graph))
+
+
+def _no_data_of_user() -> CompiledGraph:
+    return no_data(
+        "inner_compile returned a function without a form as data; let it return the result of "
+        "compile_fx_inner"
+    )
+
+
+def compile_fx_inner(
+    gm: GraphModule, example_inputs: Sequence[object], *, is_backward: bool = False, **_: object
+) -> BoxedCallable:
+    """Generate code for a functional graph: the default `inner_compile` of `compile_fx`.
+
+    Within an `inner_compile` it has the options of the compile.
+
+    Args:
+        gm: ATen graph with a recorded value on each node.
+        example_inputs: One value per placeholder.
+        is_backward: Whether it is the backward graph of training.
+
+    Returns:
+        A callable that takes the list of inputs, which it empties.
+    """
+    stage: Stage = "backward" if is_backward else "forward"
+    return generate(gm, example_inputs, stage, Numbering(None, resolve(None)))
 
 
 def require_supported_platform() -> None:
@@ -88,6 +147,19 @@ def require_supported_platform() -> None:
             "ctk does not run on Windows: torch.compile's CPU tool chain is not supported there. "
             "Use Linux, macOS or WSL2, or compile with backend='aot_eager'."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunctions:
+    """The functions of the user that replace parts of a compile; None for those of ctk."""
+
+    inner_compile: InnerCompile | None = None
+    decompositions: Mapping[Operator, Decomposition] | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is one."""
+        return self.inner_compile is not None or self.decompositions is not None
 
 
 @dataclass(slots=True)
@@ -100,6 +172,7 @@ class Compile:
         graph: The captured graph: the caller's, then a copy for the first two stages to change.
         inputs: Example inputs of the captured graph.
         made: The compiled graphs, by stage.
+        user: Functions of the user in place of those of ctk.
     """
 
     config: Config
@@ -109,14 +182,23 @@ class Compile:
     graph: GraphModule
     inputs: Sequence[object]
     made: dict[Stage, BoxedCallable] = field(default_factory=dict["Stage", "BoxedCallable"])
+    user: UserFunctions = UserFunctions()
     _restore: Callable[[Sequence[object]], object] | None = field(default=None, init=False)
     _frozen: FrozenCall | None = field(default=None, init=False)
+    _is_training: bool = field(default=False, init=False)
     _failures: list[str] = field(default_factory=list[str], init=False)
 
     def run(self) -> Callable[..., object]:
         """Return the captured graph compiled: from the cache, or by the stages."""
-        is_cached = self.config.cache and self.observer is None
-        cache = cache_of(self.graph, self.inputs, self.config, self.passes) if is_cached else None
+        if aot_compile.is_saving():
+            from ctk.compiler.cache.saved_function import compile_to_save  # loads Dynamo
+
+            return compile_to_save(self.graph, self.inputs, self.compile, self.outcome)
+        is_cached = self.config.cache and self.observer is None and not self.user.is_any
+        if not is_cached:
+            return self.compile()
+        with phase("cache", "key"):
+            cache = cache_of(self.graph, self.inputs, self.config, self.passes)
         return self.compile() if cache is None else cache.run(self.compile, self.outcome)
 
     def outcome(self) -> Made:
@@ -136,9 +218,12 @@ class Compile:
 
     def captured(self) -> None:
         """The captured graph, with flat outputs and a type on each node."""
-        self.graph = copy_graph_module(self.graph)
-        self._restore = flatten_outputs(self.graph)
-        _add_types(self.graph, self.inputs)
+        with phase("captured", "copy of the graph"):
+            captured, self.graph = self.graph, copy_graph_module(self.graph)
+            tensor_sources.copy_sources(captured, self.graph)
+            self._restore = flatten_outputs(self.graph)
+        with phase("captured", "types of the graph"):
+            _add_types(self.graph, self.inputs)
         enter_stage(self.graph, "captured", self.numbering, self.inputs)
 
     def pre_grad(self) -> None:
@@ -150,8 +235,11 @@ class Compile:
     def dispatch(self) -> Callable[..., object]:
         """Trace to functional ATen graphs: calls `joint` ... `backward`, or `inference`."""
         stages = Stages(self.joint, self.forward, self.backward, self.inference, self.partition)
-        table = decomposition_table(self.config.decompositions)
-        run = dispatch(self.graph, self.inputs, stages, self.numbering, table)
+        table = self.user.decompositions
+        table = decomposition_table(self.config.decompositions) if table is None else table
+        tensor_sources.name_new_attributes(self.graph)
+        with phase("dispatch", "trace"):
+            run = dispatch(self.graph, self.inputs, stages, self.numbering, table)
         restore = self._restore
         return run if restore is None else lambda *args: restore(run(*args))
 
@@ -163,10 +251,12 @@ class Compile:
         self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
     ) -> tuple[GraphModule, GraphModule]:
         """Split the joint graph in two; vetoed, at the program's own boundary."""
+        self._is_training = True
         chosen = partition_options(self.config)
         if not self.numbering.allow_pass(PassId("joint", "partition")):
             chosen = PartitionOptions(algorithm="default")
-        return split.partition(joint, joint_inputs, chosen, options)
+        with phase("joint", "partition"):
+            return split.partition(joint, joint_inputs, chosen, options)
 
     def forward(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The forward graph of training, or the graph of inference without freezing."""
@@ -199,7 +289,26 @@ class Compile:
     def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> Boxed:
         """Generate code for a graph."""
         enter_stage(graph, "lowered", self.numbering, inputs)
+        if self.user.inner_compile is not None:
+            return self._inner_compile(graph, inputs, stage)
         self.made[stage] = generate(graph, inputs, stage, self.numbering)
+        return self.made[stage]
+
+    def _inner_compile(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> Boxed:
+        """Compile a graph by the function of the user, which may return a boxed callable."""
+        assert self.user.inner_compile is not None
+        is_inference = not self._is_training and stage != "backward"
+        with patch(self.config.differences()):
+            run = self.user.inner_compile(
+                graph, inputs, is_backward=stage == "backward", is_inference=is_inference
+            )
+        if not hasattr(run, "ctk_data"):
+            is_boxed = getattr(run, "_boxed_call", False)
+            own = cast("Callable[..., Sequence[object]]", run)
+            run = as_boxed(
+                lambda args: own(args) if is_boxed else own(*args), lambda: "", _no_data_of_user
+            )
+        self.made[stage] = cast("BoxedCallable", run)
         return self.made[stage]
 
     def _transform(self, graph: GraphModule, stage: Stage, inputs: Sequence[object]) -> None:

@@ -25,6 +25,8 @@ Write and test passes
     verify_rules    try rewrite rules on drawn graphs and operands
 Compile
     compile_fx      compile a graph with the `ctk` backend
+    compile_fx_inner
+                    compile a functional graph: the default `inner_compile` of `compile_fx`
     Config, patch   its options
     freeze          make the parameters of an inference graph constants
     fw_compiler_freezing

@@ -24,6 +24,7 @@ from ctk.compiler.packages.write import aot_compile as aot_compile
 from ctk.compiler.packages.write import compile_fx_aot as compile_fx_aot
 from ctk.compiler.packages.write import write_package as write_package
 from ctk.compiler.pipeline import compile_fx as compile_fx
+from ctk.compiler.pipeline import compile_fx_inner as compile_fx_inner
 from ctk.compiler.rewriting.base import Pass as Pass
 from ctk.compiler.rewriting.rewriter import Rewriter as Rewriter
 from ctk.toolkit.bug_report.bug_report import bug_report as bug_report

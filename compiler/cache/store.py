@@ -149,6 +149,13 @@ class Store:
         """Return whether there is an entry of a key; its content is not checked."""
         return self._path(key.digest).exists()
 
+    def read(self, key: Key) -> bytes | None:
+        """Return the file of an entry, unchecked; None if there is none, or it cannot be read."""
+        try:
+            return self._path(key.digest).read_bytes()
+        except OSError:
+            return None
+
     def drop(self, key: Key, reason: str) -> None:
         """Remove the entry of a key, and note the reason."""
         self._unlink(self._path(key.digest))

@@ -14,7 +14,6 @@
    noted (`ctk cache why`); an entry that does not load is dropped and made again.
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +25,23 @@ from torch.fx import GraphModule
 from ctk.compiler.artifacts.container import Bytes, Container
 from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.key import Passes, key_parts
+from ctk.compiler.cache.portable_entries import record
 from ctk.compiler.cache.store import Store, open_store
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
-from ctk.compiler.dispatch.autograd import resume
+from ctk.compiler.cache.stored_compile import (
+    GRAPH,
+    Made,
+    json_of,
+    load_stored,
+    read_json,
+    stored_form,
+)
 from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
 from ctk.compiler.fx.outputs import restore_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage, first_line
 from ctk.compiler.options.config import Config
-from ctk.compiler.runtime.compiled_graph import CompiledGraph, load_graph
+from ctk.compiler.phases import phase
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.torch_compat.aot import aot_runtime
 from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
 from ctk.compiler.torch_compat.dynamo.dynamo_api import FloatRestart
@@ -49,23 +56,7 @@ Run = Callable[..., object]
 VARIANTS = 8
 """Limit of the entries with different guards under one key with symbolic sizes."""
 
-_FORMAT = 1
-_GRAPH = "graph.json"
 _CANNOT_LOAD = (ArtifactError, NoDataForm, *MALFORMED)
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The results of a compile besides its callable.
-
-    Attributes:
-        traced: The captured graph as AOTAutograd traced it.
-        failures: Steps that failed, and left the graph unchanged.
-    """
-
-    traced: GraphModule
-    lowered: Mapping[Stage, BoxedCallable]
-    failures: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +82,8 @@ class WholeGraph:
         Args:
             made: Called after it: returns the results to store.
         """
-        found = self.found()
+        with phase("cache", "load"):
+            found = self.found()
         if found is not None:
             return found
         with compile_lock(), self.store.lock(self.key):
@@ -105,7 +97,8 @@ class WholeGraph:
             except FloatRestart.exception():
                 self._put({"restart": sorted(FloatRestart.names() - before)}, {}, {})
                 raise
-            self.keep(recorded, made())
+            with phase("cache", "store"):
+                self.keep(recorded, made())
             return run
 
     def found(self) -> Run | None:
@@ -120,25 +113,28 @@ class WholeGraph:
                 self.store.drop(key, f"an entry cannot be loaded: {first_line(error)}")
                 return None
             if run is not None:
+                record(self.store, key)
                 return run
         return None
 
     def keep(self, recorded: aot_runtime.Recorded, made: Made) -> None:
         """Store the results of a compile, or note why they cannot be stored."""
         try:
-            members = self._members(recorded, made)
+            for stage, compiled in made.lowered.items():
+                _require_first_choice(compiled.ctk_data(), self.config, stage)
+            data, blobs = stored_form(recorded, made)
         except (ArtifactError, NoDataForm, Uncacheable) as error:
             _note_bypass(self.store, first_line(error), self.key)
         else:
-            self._put(*members, self._about(made))
+            self._put(data, blobs, self._about(made))
 
     def _put(self, data: Any, blobs: Mapping[str, Bytes], about: Mapping[str, str | int]) -> None:
         free = next((key for key in self.row if not self.store.has(key)), None)
         if free is None:
             _note_bypass(self.store, f"it has {len(self.row)} entries for other sizes", self.key)
             return
-        text = json.dumps({"format": _FORMAT, **data}).encode()
-        self.store.put(free, {_GRAPH: text, **blobs}, about)
+        if self.store.put(free, {GRAPH: json_of(data), **blobs}, about):
+            record(self.store, free)
 
     def _load(self, container: Container) -> Run | None:
         """Return the callable of an entry; None if its guards do not hold.
@@ -146,36 +142,18 @@ class WholeGraph:
         Raises:
             BaseException: Dynamo must trace again (`FloatRestart`), as the compile did.
         """
-        data = json.loads(bytes(container.members[_GRAPH]))
-        if data["format"] != _FORMAT:
-            raise ArtifactError("it has another format")
+        data = read_json(container.members)
         if "restart" in data:
             FloatRestart.ask(data["restart"], shape_guards.known_names(self.inputs))
             return None
         wrappers: Any = data["wrappers"]
         if not shape_guards.fits(wrappers["guards"], self.inputs):
             return None
-        forward = _callable_of(data["forward"], container, "forward")
-        stored = data["backward"]
-        backward = None if stored is None else _callable_of(stored, container, "backward")
-        run = resume(wrappers, self.graph, forward, backward)
+        run = load_stored(data, container.members, self.graph)
         if not shape_guards.replay(wrappers["guards"], self.inputs):
             return None
         restore = restore_of(self.graph)
         return run if restore is None else lambda *args: restore(run(*args))
-
-    def _members(self, recorded: aot_runtime.Recorded, made: Made) -> tuple[Any, dict[str, Bytes]]:
-        for failure in made.failures:
-            raise Uncacheable(failure)
-        wrappers = recorded.as_json(made.traced)
-        blobs: dict[str, Bytes] = {}
-        graphs: dict[str, Any] = {"forward": None, "backward": None}
-        for stage, compiled in made.lowered.items():
-            graph = compiled.ctk_data()
-            _require_first_choice(graph, self.config, stage)
-            graphs[stage], own = graph.stored(f"{stage}/")
-            blobs.update(own)
-        return {"wrappers": wrappers, **graphs}, blobs
 
     def _about(self, made: Made) -> dict[str, str | int]:
         devices = {each.device.type for each in self.inputs if isinstance(each, torch.Tensor)}
@@ -220,12 +198,6 @@ def _note_bypass(store: Store, reason: str, key: Key | None) -> None:
     log.info("not kept in the cache: %s", reason)
     digest, parts = ("", None) if key is None else (key.digest, key.parts)
     store.notes.tell("bypassed", digest, reason, parts)
-
-
-def _callable_of(data: Any, container: Container, name: str) -> BoxedCallable:
-    code = load_graph(data, container.members, name)
-    run = guard_count(code.function, len(data["schedule"]["inputs"]))
-    return as_boxed(run, lambda: code.text)
 
 
 def _require_first_choice(graph: CompiledGraph, config: Config, stage: Stage) -> None:

@@ -1,18 +1,24 @@
 """Run a graph as it stands, its operators one after the other, as vetoed kernels do.
 
-Some nodes of a graph run in eager as the module that `fx/extract.py` makes of them.
+Some nodes of a graph run in eager as the module that `fx/extract.py` makes of them. A graph is
+stored as a schedule of its calls (`graph_data`), and becomes a graph again (`stored_graph`).
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count
-from ctk.compiler.errors import ArtifactError
+from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.fx.walk import fetch
+from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.schedule_json import schedule_of
 from ctk.compiler.runtime.steps import Argument, Call, Ref, Schedule, Step, map_leaves
+from ctk.compiler.runtime.stored_kernels import Blobs
+from ctk.compiler.runtime.tensors import tensors_of
 
 
 def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> BoxedCallable:
@@ -37,17 +43,25 @@ def graph_data(gm: GraphModule) -> CompiledGraph:
     return CompiledGraph(schedule, constants_data(gm, schedule), "eager", [])
 
 
-def constants_data(gm: GraphModule, schedule: Schedule) -> dict[str, object]:
+def constants_data(
+    gm: GraphModule, schedule: Schedule, compiled: Mapping[str, BoxedCallable] | None = None
+) -> dict[str, object]:
     """Return the values of a schedule's constants, graphs as data.
+
+    Args:
+        compiled: Compiled graphs among the constants, by name; the others are attributes of `gm`.
 
     Raises:
         ArtifactError: A graph calls a method or a module.
     """
-    values = {name: fetch(gm, name) for name in schedule.constants.values()}
-    return {
-        name: graph_data(each) if isinstance(each, GraphModule) else each
-        for name, each in values.items()
-    }
+    found: dict[str, object] = {}
+    for name in schedule.constants.values():
+        if compiled is not None and name in compiled:
+            found[name] = compiled[name].ctk_data()
+        else:
+            value = fetch(gm, name)
+            found[name] = graph_data(value) if isinstance(value, GraphModule) else value
+    return found
 
 
 def plain_schedule(graph: Graph) -> Schedule:
@@ -73,6 +87,41 @@ def plain_schedule(graph: Graph) -> Schedule:
         else:
             raise ArtifactError(f"{node.name} is a {node.op}: it cannot be stored")
     return Schedule(tuple(inputs), tuple(steps), result, constants)
+
+
+def stored_graph(data: Json, blobs: Blobs) -> GraphModule:
+    """Return the graph of `graph_data(...).stored(...)`; it has no types.
+
+    Raises:
+        ArtifactError: It is malformed, or needs an operator that this process lacks.
+    """
+    try:
+        schedule = schedule_of(data["schedule"])
+        root: dict[str, Any] = {**tensors_of(data["constants"], blobs)}
+        root |= {name: stored_graph(each, blobs) for name, each in data["graphs"].items()}
+        return GraphModule(root, _graph_of(schedule))
+    except MALFORMED as error:
+        raise ArtifactError(f"a stored graph is malformed: {error!r}") from error
+
+
+def _graph_of(schedule: Schedule) -> Graph:
+    """Return the graph of a plain schedule; a step other than a call raises `TypeError`."""
+    graph = Graph()
+    values = {name: graph.placeholder(name) for name in schedule.inputs}
+    values |= {name: graph.get_attr(target) for name, target in schedule.constants.items()}
+
+    def node(value: Argument) -> Argument:
+        return values[value.name] if isinstance(value, Ref) else value
+
+    for step in schedule.steps:
+        if not isinstance(step, Call):
+            raise TypeError(step)
+        args, kwargs = map_leaves(step.args, node), map_leaves(step.kwargs, node)
+        values[step.name] = graph.create_node(
+            "call_function", step.function, args, kwargs, name=step.name
+        )
+    graph.output(map_leaves(schedule.result, node))
+    return graph
 
 
 def _ref(value: Argument) -> Argument:

@@ -99,7 +99,7 @@ class KernelContext:
         self.stage: Stage = stage
         self.kernels: list[ObservedKernel] = []
         self.returned = Returned()
-        self._codegen = codegen
+        self.codegen = codegen
         self.numbering = numbering
         self._copy: GraphModule | None = None
 
@@ -114,7 +114,7 @@ class KernelContext:
         The order of the calls numbers kernels of one name, so it must not depend on vetoes.
         """
         full = f"{self.stage}.{name}" if name else self.stage
-        kernel_id = self.numbering.kernel_id(self._codegen.name, full)
+        kernel_id = self.numbering.kernel_id(self.codegen.name, full)
         vetoed = not self.numbering.allow_kernel(kernel_id)
         observer = self.numbering.observer
         kernel = ObservedKernel(
@@ -131,7 +131,7 @@ class KernelContext:
         last = self.kernels[-1] if self.kernels else None
         if last is not None and last.seconds is None:
             return last.id, last.nodes[0] if len(last.nodes) == 1 else None
-        return KernelId(self._codegen.name, self.stage), None
+        return KernelId(self.codegen.name, self.stage), None
 
     def records(self, graph: GraphModule, reason: str | None) -> list[KernelRecord]:
         """Return the records of the kernels, for an observer."""
@@ -142,7 +142,7 @@ class KernelContext:
                 kernel.nodes,
                 source=_text(kernel.source),
                 ir=_text(kernel.ir),
-                suffix=self._codegen.suffix,
+                suffix=self.codegen.suffix,
                 reason=reason,
                 vetoed=kernel.vetoed,
                 seconds=kernel.seconds,

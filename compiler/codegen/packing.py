@@ -6,6 +6,8 @@ oneDNN packs it in each call then. The operators for integers take packed weight
 the graph has a call that packs, which is computed here.
 """
 
+from typing import cast
+
 import torch
 from torch.fx import GraphModule, Node
 
@@ -20,7 +22,7 @@ _PACKED = "_packed_"
 """How packed weights are called, followed by a number."""
 
 _COMPUTED = "_packed_integers_"
-"""The same for weights that a graph packs itself."""
+"""The same for weights that a graph packs itself, followed by the name of the node."""
 
 
 def with_packed_weights(gm: GraphModule) -> GraphModule:
@@ -49,16 +51,27 @@ def with_packed_weights(gm: GraphModule) -> GraphModule:
 
 def _compute_packed(gm: GraphModule) -> None:
     calls = [node for node in gm.graph.nodes if onednn.packs(node.target)]
-    for number, node in enumerate(calls):
+    for node in calls:
         if any(operand.op != "get_attr" for operand in node.all_input_nodes):
             continue
-        name = f"{_COMPUTED}{number}"
-        gm.register_buffer(name, constant_value(node), persistent=False)
-        with gm.graph.inserting_before(node):
-            constant = gm.graph.get_attr(name)
-        constant.meta.update(node.meta)
-        node.replace_all_uses_with(constant)
+        value = cast("object", constant_value(node))
+        if isinstance(value, torch.Tensor):
+            _store_packed(gm, node, value)
+            continue
+        assert isinstance(value, (list, tuple))  # of a layer with several weights
+        for item in list(node.users):
+            _store_packed(gm, item, value[item.args[1]])  # type: ignore[index]  # a getitem
         gm.graph.erase_node(node)
+
+
+def _store_packed(gm: GraphModule, node: Node, value: torch.Tensor) -> None:
+    name = f"{_COMPUTED}{node.name}"
+    gm.register_buffer(name, value, persistent=False)
+    with gm.graph.inserting_before(node):
+        constant = gm.graph.get_attr(name)
+    constant.meta.update(node.meta)
+    node.replace_all_uses_with(constant)
+    gm.graph.erase_node(node)
 
 
 def _pack(gm: GraphModule, weight: Node, settings: tuple[object, ...] | None) -> torch.Tensor:
@@ -72,14 +85,19 @@ def _pack(gm: GraphModule, weight: Node, settings: tuple[object, ...] | None) ->
 
 
 def _weight_position(node: Node) -> int:
-    if node.target in (onednn.linear(), onednn.convolution()):
+    if node.target in (onednn.linear(), *_convolutions()):
         return 1
     return 2 if node.target in (onednn.linear_binary(), onednn.convolution_binary()) else 0
+
+
+def _convolutions() -> tuple[object, ...]:
+    return onednn.convolution(), onednn.transposed_convolution()
 
 
 def _settings(node: Node) -> tuple[object, ...] | None:
     if node.target in (onednn.linear(), onednn.linear_binary()):
         return None
     first, x = _weight_position(node) + 2, tensor_of(node.args[0])
+    count = 5 if node.target is onednn.transposed_convolution() else 4
     assert x is not None  # prepack_convolution has looked
-    return (*node.args[first : first + 4], tuple(x.shape))
+    return (*node.args[first : first + count], tuple(fake.hints_of(x.shape)))

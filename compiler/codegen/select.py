@@ -17,6 +17,7 @@ from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line, is_observers
 from ctk.compiler.options.config import Config
+from ctk.compiler.phases import phase
 from ctk.compiler.rewriting.numbering import Numbering
 
 log = logging.getLogger("ctk.codegen")
@@ -69,7 +70,8 @@ def generate(
     for codegen in generators(config, gm):
         context = KernelContext(codegen, stage, numbering)
         try:
-            compiled = codegen.compile(gm, example_inputs, context)
+            with phase("lowered", f"{codegen.name}:{stage}"):
+                compiled = codegen.compile(gm, example_inputs, context)
         except CodegenUnsupported as error:
             refusals.append(_Refusal(codegen.name, error))
         except Exception as error:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule
@@ -90,13 +90,18 @@ def dispatch(
 
 
 def resume(
-    wrappers: object, gm: GraphModule, forward: Boxed, backward: Boxed | None
+    wrappers: object,
+    gm: GraphModule,
+    forward: Boxed,
+    backward: Boxed | None,
+    backward_graph: Callable[[], GraphModule],
 ) -> Callable[..., Sequence[object]]:
     """Return the callable of an earlier `dispatch` without a trace.
 
     Args:
         wrappers: The record of that compile (`torch_compat/aot/aot_runtime.py`).
         forward: The compiled forward, or the compiled graph of inference.
+        backward_graph: Returns the graph that was compiled as `backward`; compiled autograd calls.
 
     Raises:
         NoDataForm: The data is malformed, or belongs to another graph.
@@ -104,7 +109,12 @@ def resume(
     if backward is not None:
         reason = "ctk has compiled this backward graph"
         backward = cast("Boxed", torch.compiler.disable(backward, reason=reason))
-    return _disable(aot_runtime.rebuild(wrappers, gm, forward=forward, backward=backward))
+    reason = "ctk reads an entry of the cache"
+    untraced = cast("Any", torch.compiler.disable(backward_graph, reason=reason))
+    run = aot_runtime.rebuild(
+        wrappers, gm, forward=forward, backward=backward, backward_graph=untraced
+    )
+    return _disable(run)
 
 
 def _disable(run: Callable[..., Sequence[object]]) -> Callable[..., Sequence[object]]:

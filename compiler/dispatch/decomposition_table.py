@@ -25,7 +25,7 @@ import torch
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.torch_compat.aot import decompositions as torch_tables
-from ctk.compiler.torch_compat.fx.operators import declared_by
+from ctk.compiler.torch_compat.fx.operators import declared_by, kind_of
 
 Operator = Callable[..., object]
 Decomposition = Callable[..., object]
@@ -78,6 +78,21 @@ def decomposition_table(chosen: tuple[str, ...]) -> Mapping[Operator, Decomposit
     return {
         each: _once(each, choice.function) for each, choice in choices.items() if choice.function
     }
+
+
+def require_decompositions(table: Mapping[Operator, Decomposition]) -> None:
+    """Raise `ConfigError` for an entry of a user's table that no trace would use."""
+    for operator, function in table.items():
+        if kind_of(operator) in (None, "packet"):
+            raise ConfigError(
+                f"decompositions has the key {operator!r}, which is not an operator that a graph "
+                "calls; name an overload, as torch.ops.aten.sin.default"
+            )
+        if not callable(function):
+            raise ConfigError(
+                f"decompositions has {function!r} for {operator}; give a function that takes the "
+                "arguments of the operator"
+            )
 
 
 _AT_WORK: ContextVar[frozenset[Operator]] = ContextVar(

@@ -23,10 +23,9 @@ from torch.nn import Parameter
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from ctk.compiler.freezing.discard import DiscardedParameter, discard_parameter
-from ctk.compiler.freezing.freeze import Transform, constants_of, fold, freeze_values, names_of
+from ctk.compiler.freezing.freeze import Transform, constants_of, fold, freeze_values, sources_of
 from ctk.compiler.fx.clone import same_bits
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat.dynamo.tensor_sources import guard_identity
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 
@@ -57,9 +56,8 @@ def fw_compiler_freezing(
     """
     _count_fused_steps()
     values = constants_of(captured, graph, example_inputs)
-    names, given = names_of(captured), placeholders(captured)
-    nodes = [*[None] * (len(names) - len(given)), *given]
-    originals = {i: Original(names[i], nodes[i], v, _state(v)) for i, v in values.items()}
+    sources = sources_of(captured, example_inputs)
+    originals = {i: Original(*sources[i], v, _state(v)) for i, v in values.items()}
     thawed = copy_graph_module(graph, lazy=True)
     preserved = freeze_values(graph, values, transform)
     inner = inner_compile(graph, [inputs[index] for index in preserved])

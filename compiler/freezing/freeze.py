@@ -4,8 +4,9 @@
 attributes, and the positions of the inputs that remain are returned. The passes of the stage
 `frozen` then fold the constants.
 
+The plain tensors of a wrapper subclass (weights that torchao quantized) are frozen one by one.
 These stay inputs: tensors that the graph writes to or returns (a caller may change them), tensors
-of subclasses, and all tensors if autograd dispatch reordered the inputs. `call.py` calls the
+of other subclasses, and all tensors if autograd dispatch reordered the inputs. `call.py` calls the
 result, and detects later changes of the originals.
 
 Source: `torch/_inductor/freezing.py` (`freeze`, `replace_params_with_constants`). That one finds
@@ -19,6 +20,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.properties import base_of, mutated_bases
+from ctk.compiler.fx.tensor_parts import parts_of
 from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.passes import PASSES
@@ -100,13 +102,25 @@ def constants_of(
     return found
 
 
-def names_of(captured: GraphModule) -> list[str]:
-    """Return what to call the inputs of the dispatched graph: `encoder.weight`."""
+def sources_of(
+    captured: GraphModule, example_inputs: Sequence[object]
+) -> list[tuple[str, Node | None]]:
+    """Return a name (`encoder.weight`) and the placeholder, if any, of each dispatched input."""
     named = tensor_sources.names_in_module(captured)
     owned = [*captured.named_parameters(), *captured.named_buffers()]
-    return [named.get(name, name) for name, _ in owned] + [
-        tensor_sources.name_in_module(node) or node.name for node in placeholders(captured)
+    given = zip(placeholders(captured), example_inputs, strict=True)
+    sources: list[tuple[str, Node | None, object]] = [
+        *((named.get(name, name), None, value) for name, value in owned),
+        *((tensor_sources.name_in_module(node) or node.name, node, value) for node, value in given),
     ]
+    return [(name, node) for name, node, value in sources for _ in _plain_parts(value)]
+
+
+def _plain_parts(value: object) -> list[object]:
+    """Return the tensors that autograd dispatch hands to a graph for one input."""
+    if isinstance(value, torch.Tensor) and hasattr(value, "__tensor_flatten__"):
+        return [tensor for _, tensor in parts_of(value).plain()]
+    return [value]
 
 
 def note_frozen(graph: GraphModule, values: Mapping[str, torch.Tensor]) -> None:
@@ -139,13 +153,17 @@ def _replace(
 def _held_values(
     captured: GraphModule, example_inputs: Sequence[object]
 ) -> list[tuple[object, bool]]:
-    """Return each input of the dispatched graph, and whether the user's module holds it."""
+    """Return each input of the dispatched graph, and whether the user's module holds it.
+
+    Autograd dispatch gives a graph the plain tensors of a wrapper subclass.
+    """
     owned = [*captured.parameters(), *captured.buffers()]
     given = zip(placeholders(captured), example_inputs, strict=True)
-    return [(value, True) for value in owned] + [
+    held = [(value, True) for value in owned] + [
         (value, isinstance(value, torch.nn.Parameter) or tensor_sources.is_static(node))
         for node, value in given
     ]
+    return [(part, is_held) for value, is_held in held for part in _plain_parts(value)]
 
 
 def _is_plain(value: torch.Tensor) -> bool:

@@ -16,6 +16,9 @@ from torch.nn import Parameter
 from ctk.compiler.errors import NotHeld
 from ctk.compiler.fx.tensor_parts import parts_of
 
+_BEFORE_NBYTES = 1 << 16
+"""Bytes before the first tensor of a storage that a clone has as well."""
+
 Convert = Callable[[torch.dtype], torch.dtype]
 """Gives the dtype of a clone for the dtype of the original."""
 
@@ -243,10 +246,14 @@ def _storage_key(key: int, tensor: Tensor, *, by_dtype: bool) -> object:
 
 
 def _clone_group(tensors: Sequence[Tensor], convert: Convert) -> list[Tensor]:
-    """Clone tensors on one storage onto a new one; only the bytes that they cover are read."""
+    """Clone tensors on one storage onto a new one: the bytes that they cover, and those before.
+
+    A wrong program that reads before the start of an input then reads the same in every run.
+    """
     bases = _bases(tensors)
     spans = [_span(tensor) for tensor in (*tensors, *bases.values())]
     low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+    low = max(0, low - _BEFORE_NBYTES)
     dtypes = {tensor.dtype for tensor in tensors}
     unit = dtypes.pop() if len(dtypes) == 1 else torch.uint8
     start, stop = low // unit.itemsize, high // unit.itemsize

@@ -54,6 +54,14 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
     return (*found, *(_first(node) if _asks_in_place(node, node.target) else ()))
 
 
+def returned_argument(node: Node) -> Node | None:
+    """Return the argument that a call in place returns; None if its result is another tensor."""
+    written = mutated_arguments(node)
+    declared = operators.declared_by(node.target)
+    is_returned = declared is None or declared.returns_written
+    return written[0] if len(written) == 1 and is_returned else None
+
+
 @functools.cache
 def _how_it_writes(
     target: Callable[..., object],

@@ -39,6 +39,11 @@ SPLITS: frozenset[object] = frozenset(
 )
 """Operators that cut a tensor into consecutive parts along one dimension."""
 
+CASTS: frozenset[object] = frozenset(
+    {aten._to_copy.default, torch.ops.prims.convert_element_type.default}
+)
+"""Operators that return the numbers of a tensor in another dtype."""
+
 TAKES_EACH_ONCE: frozenset[object] = SPLITS | {
     aten.alias.default,
     aten.clone.default,

@@ -7,7 +7,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
-from ctk.compiler.fx.operator_facts import is_declared_view
+from ctk.compiler.fx.operator_facts import READS_MEMORY, is_declared_view
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import arguments, operators
@@ -76,12 +76,21 @@ def base_of(node: Node) -> Node:
     return node
 
 
-def escapes(node: Node) -> bool:
-    """Return whether a node or a view of it leaves the graph: returned or written."""
+def escapes(node: Node, *, by_place: bool = True, by_writers: bool = True) -> bool:
+    """Return whether another tensor with the values of a node would be noticed.
+
+    The node or a view of it is returned, written, or (`by_place`) read at its place in memory, as
+    `as_strided` does, or (`by_writers`) read by an operator that writes to another operand: the two
+    may share memory.
+    """
     queue, seen = [node], {node}
     while queue:
-        for user in queue.pop().users:
-            if user.op == "output" or is_mutating(user) or _is_opaque(user):
+        alias = queue.pop()
+        for user in alias.users:
+            is_written = is_mutating(user) if by_writers else alias in mutated_arguments(user)
+            if user.op == "output" or is_written or _is_opaque(user):
+                return True
+            if by_place and user.target in READS_MEMORY:
                 return True
             if is_view(user) and user not in seen:
                 seen.add(user)

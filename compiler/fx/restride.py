@@ -6,7 +6,7 @@ memory, or cannot take the strides. Graphs with symbolic sizes count as noticing
 would add guards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -32,6 +32,31 @@ def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
                 value.shape, list(new), dtype=value.dtype, device=value.device
             )
     return _spreads(changed, mode)
+
+
+def refresh(users: Iterable[Node]) -> None:
+    """Record the values of nodes whose operands have new layouts, and of their users in turn.
+
+    A later `is_noticed` would otherwise compare with layouts that the graph no longer has. Values
+    with symbolic sizes are left to the verifier, which runs when the pass ends.
+    """
+    pending, changed = set(users), dict[Node, object]()
+    current = min(pending, default=None)
+    while pending and current is not None:
+        if current in pending:
+            pending.remove(current)
+            values = [value_of(each) for each in (current, *current.all_input_nodes)]
+            parts = [part for value in values for part in _parts(value)]
+            if any(isinstance(each, torch.Tensor) and _is_symbolic(each) for each in parts):
+                return
+            mode = fake.mode_of(parts)
+            new = None if mode is None else again(current, changed, mode)
+            if new is not None and not same_layouts(value_of(current), new):
+                changed[current] = new
+                pending.update(current.users)
+        current = current.next
+    for node, value in changed.items():
+        node.meta["val"] = value
 
 
 _TORCH = ("aten", "prims", "quantized_decomposed")
@@ -68,19 +93,27 @@ def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | 
     args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)  # type: ignore[arg-type]  # map_arg takes any value
     try:
         with fake.fake_compute(mode):
-            return node.target(*args, **kwargs)  # type: ignore[operator]  # an operator
+            return fake.run_on_fakes(node.target, args, kwargs)
     except Exception:  # a view that these strides do not allow, or no rule for fake tensors
         return None
 
 
 def same_layouts(old: object, new: object) -> bool:
-    """Return whether two values are tensors, or lists of tensors, of one shape and layout."""
+    """Return whether two values are tensors, or lists of tensors, of one shape and layout.
+
+    The layout of a tensor is its strides, and where it begins in its memory.
+    """
     if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-        return same_sizes(old.shape, new.shape) and same_sizes(old.stride(), new.stride())
+        mine, others = ((*each.shape, *each.stride(), each.storage_offset()) for each in (old, new))
+        return same_sizes(mine, others)
     if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
         pairs = zip(cast("tuple[object]", old), cast("tuple[object]", new), strict=True)
         return all(same_layouts(a, b) for a, b in pairs)
     return type(old) is type(new)
+
+
+def _parts(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def _is_symbolic(value: torch.Tensor) -> bool:

@@ -10,9 +10,10 @@ outside `torch_signatures`, has no such form.
         source, dims = call.arguments["input"], call.arguments["dims"]
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -22,8 +23,12 @@ from ctk.compiler.fx.effects import is_calm, mutated_arguments
 from ctk.compiler.fx.torch_signatures import ALIASES, Function, TorchSignature, functions, methods
 from ctk.compiler.fx.types import number_type, tensor_of, value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx.arguments import parameters_of
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 
 _COMMUTATIVE = (torch.add, torch.mul)
+_OF_EACH = ("out", "requires_grad")
+"""Arguments that schemas do not declare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,49 @@ def read_call(
     if any(not _is_default(signature, name, given[name]) for name in only_here):
         return None
     return TorchCall(meant.function, _fill(meant, {n: given[n] for n in known if n in given}))
+
+
+def fill_arguments(
+    target: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
+    """Return all arguments of a function or method in its order, with defaults; None if unknown.
+
+    A number for a number on the left stays there, unlike in `TorchCall`, and each spelling of a
+    function has an order of its own.
+    """
+    signature = _signature_of(target)
+    given = _bind(signature, target, args, kwargs) if signature is not None else None
+    if signature is None or given is None:
+        return None
+    whole = {**signature.defaults, **given}
+    return tuple(whole.get(name) for name in (*signature.names, *signature.named))
+
+
+def misfit_of(target: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str | None:
+    """Return why no overload of a function or method takes these arguments: a predicate.
+
+    None if one may, or if its parameters are unknown; an overload fills in its own.
+    """
+    if isinstance(target, OpOverload):
+        return None
+    if inspect.isfunction(target):
+        try:
+            inspect.signature(target).bind(*args, **kwargs)
+        except TypeError as error:
+            return f"takes other arguments, {error}"
+        return None
+    op = "call_method" if isinstance(target, str) else "call_function"
+    overloads = parameters_of(op, target)
+    parameters = [each for overload in overloads for each in overload]
+    unknown = sorted(kwargs.keys() - {*ALIASES, *_OF_EACH, *(each.name for each in parameters)})
+    if overloads and unknown:
+        return f"has no argument {unknown[0]!r}"
+    is_variadic = any(each.type == "List[int]" for each in parameters)
+    counts = (sum(each.is_positional for each in overload) for overload in overloads)
+    most = max(counts, default=len(args))
+    if is_variadic or len(args) <= most:
+        return None
+    return f"takes at most {most} by place, not {len(args)}"
 
 
 def write_arguments(call: TorchCall) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
@@ -171,14 +219,23 @@ def is_new(node: Node) -> bool:
 def may_escape(node: Node) -> bool:
     """Return whether the program can observe that a node's value shares memory.
 
-    The value or a possible view of it is returned, written to, or passed to a node that may do so.
+    The value or a possible view of it is returned, written to, passed to a node that may do so, or
+    read at its place in memory.
     """
     queue, seen = [node], {node}
     while queue:
         for user in queue.pop().users:
             if user.op == "output" or mutated_arguments(user) or not is_calm(user):
                 return True
+            if _reads_memory(user):
+                return True
             if user not in seen and not is_new(user):
                 seen.add(user)
                 queue.append(user)
     return False
+
+
+def _reads_memory(node: Node) -> bool:
+    if node.target == "view":  # as another dtype
+        return any(isinstance(each, torch.dtype) for each in (*node.args, *node.kwargs.values()))
+    return getattr(node.target, "__name__", str(node.target)).startswith("as_strided")

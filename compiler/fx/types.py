@@ -9,6 +9,9 @@ from torch.fx import Node
 
 from ctk.compiler.torch_compat.fake.fake_tensors import is_symbolic, known_equal
 
+HALVES = (torch.float16, torch.bfloat16)
+"""The floats of 16 bits."""
+
 
 def value_of(node: object) -> object:
     """Return the value recorded for a node, or None; other arguments are returned unchanged.
@@ -62,6 +65,12 @@ def dense_strides(sizes: Sequence[int]) -> list[int]:
     """Return the strides, in elements, of a tensor without gaps, its last dimension innermost."""
     lengths: list[Any] = [torch.sym_max(size, 1) for size in sizes]  # no guard on symbols
     return [math.prod(lengths[axis + 1 :]) for axis in range(len(lengths))]
+
+
+def channels_last_strides(sizes: Sequence[int]) -> list[int]:
+    """Return the strides of a tensor [batch, channels, ...] without gaps, channels innermost."""
+    batch, *areas, channels = dense_strides([sizes[0], *sizes[2:], sizes[1]])
+    return [batch, channels, *areas]
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

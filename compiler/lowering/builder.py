@@ -49,6 +49,7 @@ class Builder:
 
     Attributes:
         exact: Make only kernels with the bits of eager.
+        attention_gradients: Make kernels of the gradient of attention.
         part: The recorded result of one operator of the node's decomposition, while it is lowered.
         target: The target of a call in place: its values, and their memory.
     """
@@ -57,6 +58,7 @@ class Builder:
     node: Node | None = None
     exact: bool = False
     accumulate: Dtype = torch.float32
+    attention_gradients: bool = True
     origin: str = ""
     part: object = None
     target: tuple[Array, View] | None = None

@@ -30,6 +30,7 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.draft import view_within
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators import LOWERINGS
+from ctk.compiler.lowering.quantized import QUANTIZED
 from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.torch_compat.aot import decompositions
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -43,8 +44,7 @@ LIBRARY = frozenset((
     aten._unsafe_view.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default,
     aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.empty_like.default,
     aten.empty_strided.default, aten.gru.data, aten.gru.input, aten.lstm.data, aten.lstm.input,
-    aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default,
-    aten.max_pool3d_with_indices.default, aten.max_unpool2d.default, aten.max_unpool3d.default,
+    aten.max_unpool2d.default, aten.max_unpool3d.default,
     aten.mv.default, aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
 ))  # fmt: skip
 """Operators that the library computes better. `max_unpool` writes some elements twice."""
@@ -56,7 +56,7 @@ def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
     Raises:
         NotLowered: It has none, or a part of it has no lowering.
     """
-    function = _decomposition_of(node.target)
+    function = decomposition_of(node.target)
     if function is None or node.target in LIBRARY:
         raise NotLowered("it has no lowering")
     parts = _Parts(builder, node)
@@ -77,8 +77,9 @@ def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
     return tuple(parts.view_of(each) if isinstance(each, Tensor) else None for each in listed)
 
 
-def _decomposition_of(operator: Any) -> Callable[..., Any] | None:
-    function = decompositions.registry().get(operator)
+def decomposition_of(operator: Any) -> Callable[..., Any] | None:
+    """Return the decomposition of an operator, if it is used."""
+    function = decompositions.registry().get(operator) or QUANTIZED.get(str(operator))
     if function is None or any(holds(operator) for holds in KEPT.values()):
         return None
     return function
@@ -128,7 +129,7 @@ class _Parts:
         return result
 
     def _taken_apart(self, operator: Any, args: Any, kwargs: Any) -> object:
-        function = _decomposition_of(operator)
+        function = decomposition_of(operator)
         if function is None or operator in LIBRARY or operator in self._at_work:
             raise NotLowered(str(operator))
         self._at_work.append(operator)

@@ -3,14 +3,16 @@
 Kernels are visited in the order of the program. First each one inlines the values that it gathers:
     gather     a value read at few positions, which a loaded index gives
     recompute  the same, for a value with other readers that is as cheap to compute as to read
-Then each one tries, until no rule applies:
+Then each one tries, until no rule applies, first for all kernels without siblings:
     1. inline     a producer without other readers, if its value is not computed more often
     2. merge      a producer with the same loops, so that its results stay in registers
     3. siblings   an earlier kernel that reads the same memory in the same loops
+At last a kernel that joins results of others becomes one for each part, which these fuse with:
+    in parts      `cat`, `stack`, a pad, a scatter into a slice (`parts.py`)
 Never fused: kernels of two devices; two with a step between them that must run between them (a
 read of the second depends on it, or it reads memory that the second writes); kernels whose fusion
-leaves too few outer iterations for the machine, or has more nodes than a compiler handles well in
-one function.
+leaves too few outer iterations for the machine, raises the peak of the memory (`peak.py`), or has
+more nodes than a compiler handles well in one function.
 
 Source: the scores and conditions of `torch/_inductor/scheduler.py`. This one goes through the
 program once, and looks for paths between steps only where a fusion is about to happen.
@@ -23,6 +25,8 @@ from ctk.compiler.lowering.align import Misaligned
 from ctk.compiler.lowering.groups import CHEAP, Group, Groups, cost, leads
 from ctk.compiler.lowering.ir import Allow, Kernel, Load, Program
 from ctk.compiler.lowering.merge import inline, merge, sole_store
+from ctk.compiler.lowering.parts import split
+from ctk.compiler.lowering.peak import Peak
 from ctk.compiler.lowering.walk import loads, walk
 from ctk.compiler.sizes.index import ZERO, Indirect, Var, is_nonnegative, product
 
@@ -46,14 +50,34 @@ class FusionOptions:
 
 def fuse(program: Program, allow: Allow, options: FusionOptions | None = None) -> Program:
     """Return a program with fewer kernels that computes the same; `allow` decides on each."""
-    fusion = _Fusion(Groups(program), allow, options or FusionOptions())
+    options = options or FusionOptions()
+    fusion = _fusion_of(program, allow, options)
     for group in fusion.groups.kernels():
         while fusion.inline_gathered(group):
             pass
+    for rules in (fusion.join_producers, fusion.grow):
+        for group in fusion.groups.kernels():
+            while rules(group):
+                pass
+    return _in_place(fusion.groups.result(), allow, options)
+
+
+def _in_place(program: Program, allow: Allow, options: FusionOptions) -> Program:
+    """Let the kernels that make parts of a result write them there."""
+    fusion = _fusion_of(program, allow, options)
+    apart = split(program, fusion.is_made_for, fusion.fuses, fusion.allows_parts)
+    if apart is program:
+        return program
+    fusion = _fusion_of(apart, allow, options)
     for group in fusion.groups.kernels():
-        while fusion.grow(group):
+        while any(store.is_part for store in group.kernel.stores) and fusion.grow(group):
             pass
     return fusion.groups.result()
+
+
+def _fusion_of(program: Program, allow: Allow, options: FusionOptions) -> "_Fusion":
+    groups = Groups(program)
+    return _Fusion(groups, Peak(groups), allow, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +85,7 @@ class _Fusion:
     """The rules of fusion on the groups of a program."""
 
     groups: Groups
+    peak: Peak
     allow: Allow
     options: FusionOptions
 
@@ -76,6 +101,32 @@ class _Fusion:
     def grow(self, group: Group) -> bool:
         """Fuse a kernel with one other, if a rule applies; return whether one did."""
         return any(self._fuse(*pair) for pair in self._candidates(group))
+
+    def join_producers(self, group: Group) -> bool:
+        """Fuse a kernel with one whose result it reads, if a rule applies."""
+        return any(self._fuse(other, group, True) for other in self.groups.producers(group))
+
+    def is_made_for(self, name: str, kernel: Kernel) -> bool:
+        """Return whether one kernel makes a buffer, and only another one reads it."""
+        if name not in self.groups.program.buffers or self.groups.is_needed(name):
+            return False
+        readers = [group.step for group in self.groups.readers.get(name, ())]
+        return len(self.groups.writers.get(name, ())) == 1 and readers == [kernel]
+
+    def fuses(self, name: str, part: Kernel) -> bool:
+        """Return whether a kernel of a part fuses with the maker of a buffer."""
+        (maker,) = self.groups.writers[name]
+        one = maker.step
+        if not isinstance(one, Kernel) or not self.groups.are_compatible(one, part):
+            return False
+        try:
+            merged = merge(one, part, exact=self.options.exact)
+        except Misaligned:
+            return False
+        return self._is_short(merged) and self._is_wide(merged, (one, part))
+
+    def allows_parts(self, kernel: Kernel) -> bool:
+        return self.allow(f"in parts {kernel.name}", kernel.nodes)
 
     def _inline_gather(self, name: str, group: Group) -> bool:
         producers = list(self.groups.writers.get(name, ()))
@@ -95,12 +146,14 @@ class _Fusion:
             and _is_gathered(one, two)
             and (not leads(first, group) if is_sole_reader else self.groups.is_copyable(first))
         )
+        fits = fits and self.peak.allows(first, group, stays=not is_sole_reader)
         kernel = self._inline(one, two) if fits else None
         if kernel is None or not self.allow(f"{rule} {one.name} -> {two.name}", nodes):
             group.refused.add(id(one))
             return False
         replace = self.groups.join if is_sole_reader else self.groups.copy_into
         replace(first, group, kernel, nodes)
+        self.peak.forget(first, group)
         return True
 
     def _candidates(self, group: Group) -> Iterator[tuple[Group, Group, bool]]:
@@ -119,7 +172,7 @@ class _Fusion:
             return False
         fits = len(nodes) <= self.options.max_nodes
         fusion = self._fusion(first, second, is_producer) if fits else None
-        if fusion is None or leads(first, second):
+        if fusion is None or leads(first, second) or not self.peak.allows(first, second):
             second.refused.add(id(one))
             return False
         rule, kernel = fusion
@@ -127,6 +180,7 @@ class _Fusion:
             second.refused.add(id(one))
             return False
         self.groups.join(first, second, kernel, nodes)
+        self.peak.forget(first, second)
         return True
 
     def _fusion(self, first: Group, second: Group, is_producer: bool) -> tuple[str, Kernel] | None:

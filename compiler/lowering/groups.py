@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Op, Program, Step
 from ctk.compiler.lowering.merge import pruned
 from ctk.compiler.lowering.order import (
@@ -95,7 +96,9 @@ class Groups:
         return sorted(siblings, key=lambda each: each.place, reverse=True)
 
     def are_compatible(self, one: Kernel, two: Kernel) -> bool:
-        """Return whether two kernels run on one device and name the memory they write alike."""
+        """Return whether two kernels of loops run on one device, and name written memory alike."""
+        if isinstance(one, Attention) or isinstance(two, Attention):
+            return False
         if one.device != two.device or not self._has_bases:
             return one.device == two.device
         buffers = self.program.buffers

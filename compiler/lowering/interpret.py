@@ -4,7 +4,7 @@
     outputs = run_program(gm, program, inputs)                          # each op in its own type
     exact = run_program(gm, program, inputs, precision="float64")       # every float in float64
 
-Kernels run in numpy (`interpret_kernel.py`), library calls in eager on the same memory. Sizes are
+Kernels run in numpy (`interpret_kernel.py`), library calls and attention in eager. Sizes are
 bound from the inputs, or from the results of the library call that determines them. Memory out of
 range, gathers out of range and operands of wrong types are errors that name kernel and node. With
 `check=True` so are races between iterations, and reads of memory that was never written.
@@ -24,6 +24,7 @@ from torch.fx.node import map_aggregate, map_arg
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
+from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import WIDER, Memory, memory_of, unwritten
 from ctk.compiler.lowering.ir import LibraryCall, Program, Step
@@ -91,6 +92,9 @@ class _Run:
             if is_mutating(step.node) or not self._is_view(step.node):
                 self.define(step.node, self._called(step.node))
             return
+        if isinstance(step, Attention):
+            self._attend(step)
+            return
         called = arguments_of(step)
         for name in called.buffers:
             self._allocate(name)
@@ -99,6 +103,17 @@ class _Run:
             before = self.program.buffers[name].memory
             if before and not self._wide:
                 self.memory[before].lose()
+
+    def _attend(self, kernel: Attention) -> None:
+        """Run attention as eager does: its definition in torch is not written in loops."""
+        (node,) = (each for each in self.gm.graph.nodes if each.name == kernel.nodes[0])
+        results: Any = self._called(node)
+        for user in node.users:
+            view = self.program.views.get(user.name)
+            if view is not None and view.buffer == user.name:
+                strides = tuple(number_of(stride, self.sizes) for stride in view.strides)
+                result = results[user.args[1]]
+                self.memory[user.name] = memory_of(_with_strides(result, strides))
 
     def value(self, node: Node) -> Any:
         """Return the value of a node, a tensor as a view of its memory."""

@@ -126,7 +126,10 @@ def indirect_value(atom: Indirect) -> Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """Write a value to a buffer, where the guard holds if there is one. `index` counts elements."""
+    """Write a value to a buffer, where the guard holds if there is one. `index` counts elements.
+
+    Elements that a store of a part (`parts.py`) writes are written by no other store.
+    """
 
     buffer: str
     index: Index
@@ -134,6 +137,7 @@ class Store:
     mode: StoreMode = "set"
     guard: Value | None = None
     origin: str = ""
+    is_part: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,13 +286,16 @@ class Program:
     Attributes:
         buffers: By name. Those of inputs and constants are named as their nodes.
         views: The tensor values of nodes that kernels read or make, by the node's name.
-        outputs: The buffers that must exist when the program has run.
+        outputs: The buffers that must exist besides the kernels: the library or the caller reads
+            them.
+        results: The buffers that the graph returns, or a view of them.
     """
 
     buffers: dict[str, Buffer]
     steps: list[Step]
     views: dict[str, View]
     outputs: frozenset[str]
+    results: frozenset[str] = frozenset()
 
 
 def is_temporary(program: Program, buffer: str) -> bool:

@@ -11,14 +11,14 @@ For each node, in order:
 import operator
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument, map_arg
 
-from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.effects import returned_argument
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.fx.walk import fetch
@@ -27,11 +27,14 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.decompose import decompose
 from ctk.compiler.lowering.draft import view_within
 from ctk.compiler.lowering.exact import require_exact
+from ctk.compiler.lowering.flex import lower_attention
+from ctk.compiler.lowering.flex_gradient import lower_attention_gradient
 from ctk.compiler.lowering.ir import Allow, Dtype, LibraryCall, Program, Step, View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.lowering.order import memory_of, step_reads, step_writes, viewed
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import NotLowered, size_of
+from ctk.compiler.torch_compat.fx.operators import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,14 @@ class LoweringOptions:
         exact: Kernels only of operators with the bits of eager; others are library calls.
         accumulate: The type of sums of floats of 32 bits and less.
         library: Names of nodes that stay library calls.
+        attention_gradients: The generator has kernels of the gradient of attention.
     """
 
     exact: bool = False
     accumulate: Dtype = torch.float32
     library: frozenset[str] = field(default_factory=frozenset[str])
     devices: frozenset[str] = frozenset(("cpu", "cuda"))
+    attention_gradients: bool = True
 
 
 def lower(
@@ -66,6 +71,13 @@ def lower(
     return lowering.program()
 
 
+_OF_ATTENTION = {
+    "flex_attention": lower_attention,
+    "flex_attention_backward": lower_attention_gradient,
+}
+"""By the name of a higher-order operator."""
+
+
 class _Lowering:
     """One graph on its way."""
 
@@ -73,7 +85,11 @@ class _Lowering:
         self.gm = gm
         self.options = options
         self.allow = allow
-        self.builder = Builder(exact=options.exact, accumulate=options.accumulate)
+        self.builder = Builder(
+            exact=options.exact,
+            accumulate=options.accumulate,
+            attention_gradients=options.attention_gradients,
+        )
         self.draft = self.builder.draft
         self.outputs: list[Node] = []
 
@@ -103,7 +119,8 @@ class _Lowering:
                 read |= step_reads(program, step)
             steps.append(step)
         outputs = {views[n.name].buffer for n in needed if n.name in views}
-        return replace(program, steps=steps[::-1], outputs=frozenset(outputs))
+        results = {name for n in self.outputs for name in memory_of(n, views, draft.buffers)}
+        return Program(draft.buffers, steps[::-1], views, frozenset(outputs), frozenset(results))
 
     def _existing(self, node: Node, value: object, role: Any) -> None:
         if isinstance(value, torch.Tensor):
@@ -134,7 +151,12 @@ class _Lowering:
             raise NotLowered(f"kernels do not run on {device}")
         if is_view(node):
             raise NotLowered("it is a view")
-        lowering = LOWERINGS.get(node.target)
+        lowering, kind = LOWERINGS.get(node.target), kind_of(node.target)
+        attention = None if kind != "higher_order" else _OF_ATTENTION.get(str(node.target))
+        if attention is not None:
+            self._ask(node)
+            attention(self.builder, node, self._operand)
+            return
         if lowering is None:
             self._write(node, decompose(self.builder, node))
             self._ask(node)
@@ -207,6 +229,10 @@ class _Lowering:
 
     def _value(self, node: Node) -> Any:
         value = value_of(node)
+        if node.op == "get_attr" and value is None:
+            value = fetch(self.gm, node.target)
+        if isinstance(value, GraphModule):
+            return value
         if isinstance(value, torch.Tensor):
             if node.name not in self.draft.views:
                 raise NotLowered(f"its operand {node.name} is memory that kernels do not read")
@@ -222,8 +248,8 @@ class _Lowering:
         tensor = tensor_of(node)
         if tensor is None:
             return
-        written = [argument.name for argument in mutated_arguments(node)]
-        alias = self.draft.views.get(written[0]) if len(written) == 1 else None
+        written = returned_argument(node)
+        alias = self.draft.views.get(written.name) if written is not None else None
         if alias is not None:
             self.draft.views[node.name] = alias
             return

@@ -36,6 +36,7 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.narrow import narrowed
+from ctk.compiler.lowering.vocabulary import COMPARISON
 from ctk.compiler.lowering.walk import Rewriting, loads, walk
 from ctk.compiler.sizes.index import ONE, Division, Index, Var
 
@@ -66,7 +67,7 @@ def inline(producer: Kernel, consumer: Kernel, *, exact: bool) -> Kernel:
             made[value.index] = Rewriting(variables=where).value(store.value)
         return made[value.index]
 
-    changed = Rewriting(change=forwarding(change, exact=exact))
+    changed = Rewriting(change=forwarding(change, exact=exact), keeps_casts=_needs_rounding)
     sweeps = map(changed.sweep, consumer.sweeps)
     result = _in_place(replace(consumer, sweeps=tuple(sweeps)))
     before = _divisions(producer) + _divisions(consumer)
@@ -91,13 +92,15 @@ def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
         if not isinstance(value, Load) or value.buffer not in stored:
             return None
         store = stored[value.buffer]
+        if store.is_part:
+            raise Misaligned(f"{first.name} writes a part of {value.buffer}")
         if store.mode != "set" or store.guard is not None or store.index != value.index:
             raise Misaligned(f"{second.name} reads {value.buffer} of another iteration")
         if scanned and not scanned.isdisjoint(locals_of(store)):
             raise Misaligned(f"{value.buffer} is the result of a scan")
         return store.value
 
-    changed = Rewriting(change=forwarding(change, exact=exact))
+    changed = Rewriting(change=forwarding(change, exact=exact), keeps_casts=_needs_rounding)
     sweeps = _compacted([*a.sweeps, *map(changed.sweep, b.sweeps)])
     return _in_place(Kernel(second.name, a.outer, tuple(sweeps), (), first.device))
 
@@ -109,7 +112,7 @@ def sole_store(kernel: Kernel) -> Store | None:
     store = kernel.statements[0]
     if not isinstance(store, Store) or store.mode != "set" or store.guard is not None:
         return None
-    return store
+    return None if store.is_part else store
 
 
 def position_of(loops: Sequence[Var], store: Index, at: Index) -> dict[Var, Index]:
@@ -145,6 +148,18 @@ def forwarding(change: Change, *, exact: bool) -> Change:
         return _unrounded(value if new is None else new) or new
 
     return changed
+
+
+def _needs_rounding(op: Op) -> bool:
+    """Return whether an operation gives another result for an operand that is not rounded.
+
+    A number of 16 bits equals another one, or the maximum of some, only after both are rounded. The
+    order of a number and a constant is the same without.
+    """
+    is_equality = op.name in ("eq", "ne")
+    return is_equality or (
+        op.name in COMPARISON and not any(isinstance(each, Const) for each in op.args)
+    )
 
 
 def pruned(kernel: Kernel, needed: Container[str]) -> Kernel | None:
@@ -211,7 +226,7 @@ def _in_place(kernel: Kernel) -> Kernel:
     touched: dict[str, set[Index]] = {}
     for load in loads(kernel):
         touched.setdefault(load.buffer, set()).add(load.index)
-    stores = Counter(store.buffer for store in kernel.stores)
+    stores = Counter(store.buffer for store in kernel.stores if not store.is_part)
     written: set[str] = set()
     is_pointwise = len(kernel.sweeps) == 1 and not any(sweep.inner for sweep in kernel.sweeps)
     for store in kernel.stores:

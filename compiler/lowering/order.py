@@ -15,13 +15,14 @@ the view, and is never fused with one (`groups.py`).
 
 import heapq
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import TypeVar
 
 from torch.fx import Node
 
-from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.effects import mutated_arguments, returned_argument
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, Step, View, is_temporary
@@ -47,8 +48,7 @@ def viewed(node: Node) -> Node | None:
 def root_of(node: Node) -> Node:
     """Return the node whose memory a chain of views, and of calls in place, starts from."""
     while True:
-        written = mutated_arguments(node)
-        source = written[0] if len(written) == 1 else viewed(node)
+        source = returned_argument(node) or viewed(node)
         if source is None:
             return node
         node = source
@@ -133,18 +133,17 @@ def together(program: Program) -> list[tuple[int, ...]]:
     1. Kernels that share memory which holds no node's value.
     2. Kernels that write one node's value, one after the other, without a library call between.
     """
-    touching: dict[str, dict[int, None]] = {}
-    by_library: set[str] = set()
+    touching: dict[tuple[str, int], dict[int, None]] = {}
+    by_library: Counter[str] = Counter()  # a call that writes ends a set, and begins another one
     for place, step in enumerate(program.steps):
         if not isinstance(step, Kernel):
-            by_library |= step_writes(program, step)
+            by_library.update(step_writes(program, step))
             continue
         made = {name for name in writes(step) if program.buffers[name].role == "kernel"}
         shared = {name for name in reads(step) if is_temporary(program, name)}
         for name in sorted(made | shared):
-            touching.setdefault(name, {})[place] = None
-    groups = (tuple(places) for name, places in touching.items() if name not in by_library)
-    return [places for places in groups if len(places) > 1]
+            touching.setdefault((name, by_library[name]), {})[place] = None
+    return [tuple(places) for places in touching.values() if len(places) > 1]
 
 
 def gathered(program: Program) -> list[list[Step]]:

@@ -135,11 +135,13 @@ def _indices(kernel: Kernel) -> list[Index]:
 class Rewriting:
     """Change values from the leaves up; an unchanged value stays the same object.
 
-    `change` gets a value whose operands are changed, and returns None to leave it.
+    `change` gets a value whose operands are changed, and returns None to leave it. It does not get
+    the casts that are operands of an operation for which `keeps_casts` holds.
     """
 
     variables: Mapping[Var, IndexLike] = field(default_factory=dict[Var, "IndexLike"])
     change: Callable[[Value], Value | None] = lambda _: None
+    keeps_casts: Callable[[Op], bool] = lambda _: False
     _made: dict[int, tuple[Value, Value]] = field(default_factory=dict[int, tuple[Value, Value]])
     _indices: dict[Index, Index] = field(default_factory=dict[Index, Index])
 
@@ -185,7 +187,7 @@ class Rewriting:
 
     def _rebuilt(self, value: Value) -> Value:
         if isinstance(value, Op):
-            args = tuple(map(self.value, value.args))
+            args = tuple(map(self._below if self.keeps_casts(value) else self.value, value.args))
             same = all(a is b for a, b in zip(args, value.args, strict=True))
             return value if same else Op(value.name, args, value.dtype, value.origin)
         if isinstance(value, Guarded):
@@ -196,6 +198,11 @@ class Rewriting:
             index = self.index(value.index)
             return value if index == value.index else replace(value, index=index)
         return value
+
+    def _below(self, value: Value) -> Value:
+        """Return a value changed; a cast only in its operand."""
+        is_cast = isinstance(value, Op) and value.name == "cast"
+        return self._rebuilt(value) if is_cast else self.value(value)
 
     def _parts(self, value: Guarded) -> tuple[Value, Value, Value]:
         return self.value(value.condition), self.value(value.value), self.value(value.other)

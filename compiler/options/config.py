@@ -1,9 +1,10 @@
 """Config: every option of the pipeline, immutable, changed by patching.
 
-An option reaches a compile in this order, later ones win: the defaults, the `CTK_*` environment
-variables, the ambient `with patch(...)`, the `config=`/`options=` of the call. An option of a pass
-for one stage (`joint/NAME.OPTION`) wins over the same for all stages, wherever it was set. There is
-no mutable module state besides the context variable.
+An option reaches a compile in this order, later ones win: the defaults, the settings of torch's
+partitioner, the `CTK_*` environment variables, the ambient `with patch(...)`, the
+`config=`/`options=` of the call. An option of a pass for one stage (`joint/NAME.OPTION`) wins over
+the same for all stages, wherever it was set. There is no mutable module state besides the context
+variable.
 """
 
 import contextlib
@@ -15,6 +16,8 @@ from typing import Any, Protocol, TypeAlias, cast, get_args
 
 from ctk.compiler.errors import ConfigError, any_of, nearest, not_taken
 from ctk.compiler.options.choices import OnFailure, PassSlot
+from ctk.compiler.options.functorch_options import partition_changes
+from ctk.compiler.options.inductor_options import nearest_option, translate
 
 
 class PassLike(Protocol):
@@ -108,20 +111,21 @@ class Config:
 
         Args:
             changes: New values by the name of the option. A dotted key `PASS.OPTION` sets one
-                option of a pass and leaves the others of `passes` alone.
+                option of a pass and leaves the others of `passes` alone. Names of Inductor's
+                options are translated (`inductor_options.py`).
             more: The same, for names without dots.
 
         Raises:
             ConfigError: An option is unknown or its value is not allowed; the message has the
                 choices.
         """
-        merged = {**(changes or {}), **more}
+        merged = translate({**(changes or {}), **more})
         dotted = {name: merged.pop(name) for name in list(merged) if _is_dotted(name)}
         names = [f.name for f in dataclasses.fields(self)]
         for name in merged:
             if name not in names:
                 raise ConfigError(
-                    f"unknown option {name!r}{nearest(name, names)}; "
+                    f"unknown option {name!r}{nearest_option(name, names)}; "
                     f"the options of ctk are {', '.join(names)}, "
                     "and PASS.OPTION for an option of a pass"
                 )
@@ -278,7 +282,7 @@ def resolve(config: "Config | Mapping[str, object] | None") -> Config:
 
     environment = read_environment()
     resolved = Config()
-    for changes in (environment.config_changes(), *_ambient.get(), config):
+    for changes in (partition_changes(), environment.config_changes(), *_ambient.get(), config):
         resolved = resolved.patch(changes)
     if environment.disable and resolved.disable != environment.disable:
         # A repro disables all passes but the guilty one; its proof disables that one as well.

@@ -18,7 +18,7 @@ variable decide its effect (config.py, toolkit/watch/hooks.py).
 | `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
 | `CTK_MEMORY` | `500M`, `8G` | memory limit of a question in a child process |
 | `CTK_SHARE` | `1`, `0` | files are private (0700, 0600); 1: the umask decides |
-| `CTK_GEN_PATTERNS` | `1`, `0` | trace the compiler's own patterns, and write them to files |
+| `CTK_GEN_PATTERNS` | `1`, `0` | trace patterns, and write them beside their modules |
 | `CTK_CACHE` | `1`, `0` | store compiled graphs for later processes, and load stored ones |
 | `CTK_CACHE_DIR` | a folder | its folder, if not `$XDG_CACHE_HOME/ctk` or `~/.cache/ctk` |
 | `CTK_CACHE_SIZE` | `500M`, `2G` | limit of its size; the least recently used entries make room |

@@ -31,7 +31,7 @@ from ctk.compiler.packages.input_guard import (
     places_of,
 )
 from ctk.compiler.passes import PASSES
-from ctk.compiler.pipeline import Compile, require_supported_platform
+from ctk.compiler.pipeline import Compile, UserFunctions, require_supported_platform
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
@@ -189,7 +189,9 @@ _REFUSED: Mapping[str, object] = {
 }
 
 
-def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, InputGuard]:
+def compile_traced(
+    traced: Traced, config: Config, user: UserFunctions
+) -> tuple[CompiledGraph, InputGuard]:
     """Compile a graph to data; its guard also checks the sizes that the compile assumed.
 
     Raises:
@@ -218,7 +220,8 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Input
     passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
     mode = fake.mode_of(traced.inputs) or fake.new_fake_mode()
     known = len(exported.guard_expressions(mode))
-    compile_ = Compile(options, None, passes, Numbering(None, options), traced.graph, traced.inputs)
+    numbering = Numbering(None, options)
+    compile_ = Compile(options, None, passes, numbering, traced.graph, traced.inputs, user=user)
     with torch.no_grad(), exported.wrappers_noted(mode) as wrappers:
         compile_.compile()
         reasons = list(wrappers())

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -18,12 +18,19 @@ from torch.fx import GraphModule
 from ctk.compiler.artifacts.container import place_problem, write
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.versions import version_of
-from ctk.compiler.errors import ArtifactError, InputError, StorageError, not_taken
+from ctk.compiler.errors import (
+    ArtifactError,
+    ConfigError,
+    InputError,
+    StorageError,
+    not_taken,
+)
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.c_library import CLibrary
 from ctk.compiler.packages.entry_point import Traced, compile_traced, trace_program
 from ctk.compiler.packages.input_guard import InputGuard, TensorInput, guard_json
 from ctk.compiler.packages.package import DEFAULT, FORMAT, MANIFEST
+from ctk.compiler.pipeline import InnerCompile, UserFunctions
 from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import store_tensors
@@ -92,6 +99,9 @@ def compile_fx_aot(
     config: Options = None,
     *,
     path: str | Path | None = None,
+    inner_compile: InnerCompile | None = None,
+    config_patches: Mapping[str, object] | None = None,
+    extern_node_serializer: None = None,
 ) -> str:
     """Compile the arguments of `compile_fx`, a captured graph, ahead of time, and write a package.
 
@@ -100,6 +110,9 @@ def compile_fx_aot(
         example_inputs: One real value per placeholder.
         config: As for `compile_fx`.
         path: As for `aot_compile`.
+        inner_compile: As for `compile_fx`; its result is that of `compile_fx_inner`.
+        config_patches: As for `compile_fx`; `aot_inductor.output_path` is the path.
+        extern_node_serializer: None: a package holds its calls of operators itself.
 
     Returns:
         The path of the package. It takes the graph's inputs as positional arguments, and returns a
@@ -107,15 +120,29 @@ def compile_fx_aot(
 
     Raises:
         ArtifactError: An input is fake or symbolic: export the model with `dynamic_shapes`.
+        ConfigError: There is a serializer.
         Exception: As `aot_compile`.
     """
+    patches = dict(config_patches or {})
+    serializer = patches.pop("extern_node_serializer", extern_node_serializer)
+    if serializer is not None:
+        raise ConfigError(
+            "extern_node_serializer is not for packages of ctk: a package holds its calls of "
+            "operators itself, so leave it out"
+        )
+    path = cast("str | None", patches.pop("aot_inductor.output_path", None)) or path
     for value in example_inputs:
         if fake.is_fake(value) or isinstance(value, torch.SymInt):
             raise ArtifactError(
                 "an example input is fake or symbolic: give real ones, or for sizes that vary "
                 "aot_compile(torch.export.export(..., dynamic_shapes=...))"
             )
-    return aot_compile(gm, tuple(example_inputs), options=config, path=path, as_tuple=True)
+    target = _target(path if path is not None else f"{_name_of(gm)}.ctk")
+    program = program_of(gm, tuple(example_inputs), {}, None)
+    options = resolve(config).patch(patches)
+    user = UserFunctions(inner_compile)
+    write_package(target, {DEFAULT: program}, options, as_tuple=True, user=user)
+    return str(target)
 
 
 def write_package(
@@ -126,6 +153,7 @@ def write_package(
     weights: Weights = "keep",
     as_tuple: bool = False,
     private: bool = False,
+    user: UserFunctions | None = None,
 ) -> Path:
     """Compile exported programs, and write them as the entry points of one package.
 
@@ -136,6 +164,7 @@ def write_package(
         weights: As for `aot_compile`.
         as_tuple: As for `aot_compile`.
         private: Only the owner may read the file (0600); else the umask decides.
+        user: Functions of the user in place of those of ctk.
 
     Raises:
         Exception: As `aot_compile`.
@@ -151,7 +180,7 @@ def write_package(
                 f"the entry point {name} is {_kind(program)}, and must be an exported program: "
                 "torch.export.export(model, args)"
             )
-    package = _Package(config, weights, as_tuple=as_tuple)
+    package = _Package(config, weights, as_tuple=as_tuple, user=user or UserFunctions())
     for name, program in entries.items():
         package.add(name, program if isinstance(program, Traced) else trace_program(program))
     manifest, blobs = package.finish()
@@ -191,6 +220,7 @@ class _Package:
     config: Config
     keep: Weights
     as_tuple: bool = field(kw_only=True)
+    user: UserFunctions = field(kw_only=True)
     entries: list[_Entry] = field(default_factory=list["_Entry"], init=False)
     weights: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
 
@@ -203,7 +233,7 @@ class _Package:
                 raise ArtifactError(
                     f"two entry points have a weight {weight} of other values: rename one of them"
                 )
-        graph, guard = compile_traced(traced, self.config)
+        graph, guard = compile_traced(traced, self.config, self.user)
         self.entries.append(_Entry(name, traced, graph, guard))
 
     def finish(self) -> tuple[Json, Blobs]:

@@ -2,15 +2,18 @@
 
 A rule is written as a pattern (`Rule`, of `Op`s over `Var`s), traced from two functions
 (`register_replacement`; `gen_register_replacement` stores the trace in a file), or a pattern
-with a handler that gets each match (`HandlerRule`). A pass calls `apply_rules(rewriter, table)`.
+with a handler that gets each match (`HandlerRule`). `register_rule` and `register_handler` are
+decorators. A pass calls `apply_rules(rewriter, table)`.
 """
 
 from ctk.compiler.patterns.expression import (
     ANY,
     Dim,
+    ListOf,
     Match,
     Op,
     PatternMismatch,
+    Repeated,
     Reshape,
     Size,
     Var,
@@ -26,6 +29,7 @@ from ctk.compiler.patterns.matcher import (
     explain,
     why_not,
 )
+from ctk.compiler.patterns.registration import register_handler, register_rule
 from ctk.compiler.patterns.replacement import register_replacement
 
 __all__ = [
@@ -33,9 +37,11 @@ __all__ = [
     "Dim",
     "HandlerRule",
     "LazyTable",
+    "ListOf",
     "Match",
     "Op",
     "PatternMismatch",
+    "Repeated",
     "Reshape",
     "Rule",
     "RuleTable",
@@ -47,7 +53,9 @@ __all__ = [
     "gen_register_replacement",
     "joint_fwd_bwd",
     "jvp",
+    "register_handler",
     "register_replacement",
+    "register_rule",
     "replace_by_example",
     "why_not",
 ]

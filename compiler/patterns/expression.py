@@ -6,16 +6,25 @@
 
 An `Op` object stands for one node: if it is used twice, the graph must use one node twice. So a
 pattern is an acyclic graph. A pattern with several results is a tuple of `Op`s. `solve.py` matches.
+
+    split = Op(torch.split, (x, ANY), {"dim": Var("dim")})
+    item = Op(operator.getitem, (split, Var("i")))
+    Op((torch.cat, torch.stack), (ListOf(item, same=(split,)), ANY))    # any number of items
+    Repeated(Op((torch.squeeze, "squeeze"), (item, ANY)), of=split)     # each use of each item
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch.fx import Node
 
+from ctk.compiler.errors import RuleError
+from ctk.compiler.fx.torch_calls import fill_arguments, misfit_of
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.torch_compat.fx import arguments
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload
 
 aten = torch.ops.aten
 
@@ -62,10 +71,15 @@ class Op:
     """Matches a call of `target` with these arguments, as its schema names and fills them.
 
     Attributes:
+        target: An operator or function; the name of a method (`"view"`); a class of modules
+            (`nn.ReLU`); or a tuple of these, any of which may be called. `root.target` has it.
         args: Positional arguments: parts of a pattern, constants, and lists of these.
         kwargs: Arguments by name; pattern and graph may differ in passing an argument by name or by
-            position.
-        operands: All arguments in the order of the schema, with defaults.
+            position, if torch declares the arguments.
+        may_stay: Nodes outside the match may use its value, which then stays in the graph.
+        targets: The targets as a tuple.
+        fill: Returns all arguments of a call of one of them, in one order.
+        operands: All arguments in the order of the schema (of the first target), with defaults.
         swaps: The positions of two operands that may be swapped; equal positions if none may.
         counts_dims: Whether a dimension is counted from the end.
     """
@@ -73,17 +87,104 @@ class Op:
     target: object
     args: tuple[object, ...]
     kwargs: Mapping[str, object] = field(default_factory=dict[str, object])
+    may_stay: bool = field(default=False, kw_only=True)
+    targets: tuple[object, ...] = field(init=False)
+    fill: Callable[..., tuple[object, ...] | None] = field(init=False)
     operands: tuple[object, ...] = field(init=False)
     swaps: tuple[int, int] = field(init=False)
     counts_dims: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        operands = arguments.full_arguments(self.target, self.args, self.kwargs)
+        targets = self.target if isinstance(self.target, tuple) else (self.target,)
+        for target in targets:
+            _check_call(target, self.args, self.kwargs)
+        is_declared = all(isinstance(target, OpOverload) for target in targets)
+        fill = arguments.full_arguments if is_declared else whole_arguments
+        object.__setattr__(self, "fill", fill)
+        forms = [self.operands_of(target) for target in cast("tuple[object, ...]", targets)]
+        if not forms:
+            raise TypeError("an Op needs a target; () is none")
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "operands", forms[0])
+        object.__setattr__(
+            self, "swaps", _swaps(targets[0], forms[0]) if len(forms) < 2 else (0, 0)
+        )
+        object.__setattr__(self, "counts_dims", any(map(_has_dims, forms[0])))
+
+    def operands_of(self, target: object) -> tuple[object, ...]:
+        """Return all arguments as the schema of one of the targets orders them.
+
+        Raises:
+            TypeError: The target does not take these arguments.
+        """
+        operands = self.fill(target, self.args, self.kwargs)
         if operands is None:
-            raise TypeError(f"{self.target} takes no {self.args} {self.kwargs or ''}".rstrip())
-        object.__setattr__(self, "operands", operands)
-        object.__setattr__(self, "swaps", _swaps(self.target, operands))
-        object.__setattr__(self, "counts_dims", any(map(_has_dims, operands)))
+            raise TypeError(f"{target} takes no {self.args} {self.kwargs or ''}".rstrip())
+        return operands
+
+
+def _check_call(target: object, args: object, kwargs: Mapping[str, object]) -> None:
+    """Raise `TypeError` for a target that cannot be called, or that never has these arguments."""
+    if not callable(target) and not isinstance(target, str):
+        raise TypeError(
+            f"{target!r} is not the target of an Op: give an operator, a function, the name of a "
+            "method or a class of modules"
+        )
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(f"the arguments of an Op are a tuple: write ({args!r},) for {args!r}")
+    misfit = misfit_of(target, tuple(cast("Sequence[object]", args)), kwargs)
+    if misfit is not None:
+        name = getattr(target, "__name__", target)
+        raise TypeError(f"an Op of {name} could never match: {name} {misfit}")
+
+
+def whole_arguments(
+    target: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[object, ...] | None:
+    """Return all arguments of a call in one order; of a function that torch does not declare, as
+    given.
+    """
+    filled = fill_arguments(target, tuple(args), kwargs)
+    return filled if filled is not None else arguments.full_arguments(target, args, kwargs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListOf:
+    """Matches a list of any number of items that each match a part, in the first way found.
+
+    A variable of the part stands for a tuple, with a value for each item, and a call for a node of
+    its own in each.
+
+    Attributes:
+        part: The pattern of one item.
+        same: Variables and calls of the part that stand for one thing in all items: also parts that
+            the pattern has outside of the list.
+        partial: Items may differ, but not all; the variables stand for None there.
+    """
+
+    part: object
+    same: tuple["Var | Op", ...] = ()
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeated:
+    """A whole pattern: each use, on the way of `part`, of the results of one node.
+
+    Its results are the nodes that match the part, in the order of the graph. It matches at the
+    first of them, and only if all the uses match. Variables and calls are as in a `ListOf`.
+
+    Attributes:
+        part: The pattern of one use; it leads to `of` by some of its operands.
+        of: The one node, a part of `part`.
+    """
+
+    part: Op
+    of: Op
+
+    def __post_init__(self) -> None:
+        if self.of is self.part or self.of not in {*ops_of(self.part)}:
+            raise ValueError(f"{_text(self.of)} is not an operand of the repeated part")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,11 +208,13 @@ def _has_dims(part: object) -> bool:
     return isinstance(part, Dim)
 
 
-Pattern = Op | tuple[Op, ...]
+Pattern = Op | tuple[Op, ...] | Repeated
 
 
 def roots_of(pattern: Pattern) -> tuple[Op, ...]:
     """Return the calls whose results a pattern describes; the first is found first."""
+    if isinstance(pattern, Repeated):
+        return (pattern.part,)
     return pattern if isinstance(pattern, tuple) else (pattern,)
 
 
@@ -123,6 +226,8 @@ def ops_of(*roots: object) -> Iterator[Op]:
         part, is_done = todo.pop()
         if isinstance(part, (list, tuple)):
             todo += [(each, False) for each in reversed(part)]
+        elif isinstance(part, ListOf):
+            todo.append((part.part, False))
         elif isinstance(part, Op) and is_done:
             yield part
         elif isinstance(part, Op) and part not in seen:
@@ -141,8 +246,19 @@ def with_target(pattern: tuple[Op, ...], old: object, new: object) -> tuple[Op, 
         return made[part] if isinstance(part, Op) else part
 
     for part in ops_of(*pattern):
-        made[part] = type(part)(new if part.target is old else part.target, copy(part.operands))
+        target = new if part.target is old else part.target
+        made[part] = type(part)(target, copy(part.operands), may_stay=part.may_stay)
     return copy(pattern)
+
+
+class Bindings(dict[str, object]):
+    """The value of each variable of a match."""
+
+    def __missing__(self, name: str) -> object:
+        raise RuleError(
+            f"asks for the variable {name!r}, which its pattern lacks",
+            f"name one of the pattern: {', '.join(map(repr, self)) or 'it has none'}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +271,7 @@ class Match:
             operands, in the order of the pattern.
         bound: The value of each variable: nodes, or constants.
         outputs: The nodes of all results, in the order of the pattern.
+        staying: Inner nodes that others may use (`Op.may_stay`).
         notes: Values that a guard computes for the replacement.
     """
 
@@ -162,12 +279,21 @@ class Match:
     inner: tuple[Node, ...]
     bound: Mapping[str, object]
     outputs: tuple[Node, ...] = ()
+    staying: frozenset[Node] = frozenset()
     notes: dict[str, object] = field(default_factory=dict[str, object])
 
     def node(self, name: str) -> Node:
-        """Return the node that a variable stands for; guards have made sure that it is one."""
+        """Return the node that a variable stands for; the guard has made sure that it is one.
+
+        Raises:
+            RuleError: It is a constant, or the pattern has no such variable.
+        """
         value = self.bound[name]
-        assert isinstance(value, Node)
+        if not isinstance(value, Node):
+            raise RuleError(
+                f"asks for the node of the variable {name!r}, which is {value!r}",
+                f"let a guard refuse it, or read match.bound[{name!r}]",
+            )
         return value
 
     @property
@@ -178,24 +304,46 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class PatternMismatch:
-    """A part of a pattern that does not match a value, `depth` matched nodes from the root."""
+    """A part of a pattern that does not match a value, `depth` matched nodes from the root.
+
+    `item` is the number of the item of a list that does not match, counted from 0.
+    """
 
     part: object
     value: object
     depth: int
+    item: int | None = None
 
     def __str__(self) -> str:
+        return self.reason if self.item is None else f"item {self.item} of the list: {self.reason}"
+
+    @property
+    def reason(self) -> str:
         if isinstance(self.part, Op) and isinstance(self.value, Node):
-            if self.value.target is self.part.target:
+            if self.value.target in self.part.targets:
                 return (
-                    f"{self.value} is a {self.part.target} with other arguments: "
+                    f"{self.value} is a {self.value.target} with other arguments: "
                     f"{self.value.args} {self.value.kwargs or ''}".rstrip()
                 )
-            kind = self.value.target if self.value.op == "call_function" else self.value.op
-            return f"{self.value} is a {kind}, not a {self.part.target}"
+            kind = call_text(self.value)
+            return f"{self.value} is a {kind}, not a {target_text(self.part)}"
         if isinstance(self.part, Used):
             return f"no {self.part.target} uses {self.value}"
+        if isinstance(self.part, Repeated):
+            return f"{self.value} is found first, with the other uses"
         return f"an operand is {self.value}, not {_text(self.part)}"
+
+
+def call_text(node: Node) -> str:
+    """Return the callee of a node, or the kind of a node that calls nothing."""
+    if node.op == "call_module":
+        return type(fetch(node.graph.owning_module, node.target)).__name__
+    return str(node.target) if node.op in ("call_function", "call_method") else node.op
+
+
+def target_text(part: Op) -> str:
+    """Return the targets of a call: `relu or ReLU`."""
+    return " or ".join(t.__name__ if isinstance(t, type) else str(t) for t in part.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +362,8 @@ def _text(part: object) -> str:
         case Dim():
             return f"the dimension {part.index}"
         case Op():
-            return f"a {part.target}"
+            return f"a {target_text(part)}"
+        case ListOf():
+            return f"a list of {_text(part.part)}"
         case _:
             return str(part)

@@ -1,23 +1,21 @@
 """Patterns written as Python, so that a process loads them instead of tracing them.
 
-`serialized/FAMILY.py` holds the patterns whose names begin with FAMILY (the first word of a name),
-one line per call. A pattern reuses the calls of the patterns before it; of two patterns that differ
-in one operator only the first is written as calls:
+With `CTK_GEN_PATTERNS=1` a process traces the patterns of `gen_register_replacement` and writes
+them beside the module of the search function: those of `rules.py` into `rules_patterns.py`, one
+line per call. The replacement function is not written: each match traces it with its own operands.
+A pattern reuses the calls of the patterns before it; of two patterns that differ in one operator
+only the first is written as calls:
 
     n0 = Op(aten.bmm.default, (Var("q"), Var("k")))
     n1 = Op(aten.div.Tensor, (n0, Var("scale")))
     scores_divided = (n1,)
 
     scores_times = with_target(scores_divided, aten.div.Tensor, aten.mul.Tensor)
-
-`ctk gen-patterns` writes the files. With `CTK_GEN_PATTERNS=1` a process traces its patterns and
-writes them. The replacement function is not written: each match traces it with its own operands.
 """
 
-import importlib
-import importlib.util
 import math
 import runpy
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +30,6 @@ from ctk.compiler.patterns.matcher import Rule, RuleTable, holds
 from ctk.compiler.patterns.replacement import Replacement, add_replacement, search_pattern
 from ctk.compiler.torch_compat.fx import arguments
 
-FOLDER = Path(__file__).parent / "serialized"
 WIDTH = 100
 
 
@@ -77,29 +74,24 @@ def add_generated(replacement: Replacement, pass_dicts: RuleTable | Sequence[Rul
 
 
 def _pattern(replacement: Replacement) -> tuple[Op, ...]:
-    if generates_patterns():
-        pattern = search_pattern(replacement)
-        write(replacement.name, pattern)
-        return pattern
-    return load(replacement.name) or search_pattern(replacement)
+    path = path_of(replacement.search_fn)
+    if not generates_patterns():
+        known = {} if path is None else read(path)
+        return known.get(replacement.name) or search_pattern(replacement)
+    if path is None:
+        raise ValueError(
+            f"the pattern {replacement.name} cannot be written: its search function is of "
+            f"{replacement.search_fn.__module__}, which has no file; define it in a module"
+        )
+    pattern = search_pattern(replacement)
+    write(replacement.name, pattern, path)
+    return pattern
 
 
-def load(name: str) -> tuple[Op, ...] | None:
-    """Return the written pattern of a name, or None."""
-    module = f"{__package__}.serialized.{family_of(name)}"
-    if importlib.util.find_spec(module) is None:
-        return None
-    return getattr(importlib.import_module(module), name, None)
-
-
-def family_of(name: str) -> str:
-    """Return the family of a pattern: `attention` for `attention_plain_mask_training`."""
-    return name.partition("_")[0]
-
-
-def path_of(name: str) -> Path:
-    """Return the file of a pattern."""
-    return FOLDER / f"{family_of(name)}.py"
+def path_of(function: Callable[..., object]) -> Path | None:
+    """Return the file for the patterns of a module, by one of its functions."""
+    file = getattr(sys.modules.get(function.__module__), "__file__", None)
+    return None if file is None else Path(file).with_name(f"{Path(file).stem}_patterns.py")
 
 
 def read(path: Path) -> dict[str, tuple[Op, ...]]:
@@ -108,21 +100,20 @@ def read(path: Path) -> dict[str, tuple[Op, ...]]:
     return {name: value for name, value in found.items() if isinstance(value, tuple)}
 
 
-def write(name: str, pattern: tuple[Op, ...]) -> None:
-    """Write a pattern into the file of its family, beside the other patterns."""
-    path = path_of(name)
+def write(name: str, pattern: tuple[Op, ...], path: Path) -> None:
+    """Write a pattern into a file, beside its other patterns."""
     path.write_text(source_of({**read(path), name: pattern}), encoding="utf-8")
 
 
 def source_of(patterns: Mapping[str, tuple[Op, ...]]) -> str:
-    """Return the source of a file of patterns of one family."""
+    """Return the source of a file of patterns."""
     body = "\n".join(_statements(patterns))
     parts = [p for p in ("ANY", "Dim", "Op", "Reshape", "Var", "with_target") if p in body]
     imports = "import operator\n\n" if "operator." in body else ""
     imports += "import torch\n\n" if "torch." in body or "aten." in body else ""
     aten = "\naten = torch.ops.aten\n" if "aten." in body else ""
     return (
-        f'"""Patterns of the family `{family_of(min(patterns))}`: written by `ctk gen-patterns`."""'
+        '"""Patterns of rules, traced and written with CTK_GEN_PATTERNS=1."""'
         f"\n\n{imports}from ctk.compiler.patterns.expression import {', '.join(parts)}\n{aten}"
         f"{body}\n"
     )

@@ -17,15 +17,20 @@ from two traced functions.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch.fx import Graph, Node
 
+from ctk.compiler.errors import RuleError
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import base_of, is_mutating, is_view
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.observe import Numerics
+from ctk.compiler.patterns.checks import check_rule
 from ctk.compiler.patterns.expression import (
     Match,
     Op,
@@ -34,6 +39,7 @@ from ctk.compiler.patterns.expression import (
     Reshape,
     ops_of,
     roots_of,
+    target_text,
 )
 from ctk.compiler.patterns.solve import CLONE, UNSAFE_VIEW, calls, matches
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -88,6 +94,11 @@ class HandlerRule:
 
 AnyRule = Rule | HandlerRule
 
+LENGTH = 4
+
+Chain = tuple[tuple[object, ...], ...]
+"""The targets that may stand at each place, the root first; none where a module may."""
+
 
 class RuleTable:
     """Rules in the order in which they are tried.
@@ -111,22 +122,53 @@ class RuleTable:
         return tuple(self._rules)
 
     def add(self, rule: AnyRule) -> None:
-        """Put a rule behind the others."""
-        chain = chain_of(roots_of(rule.pattern)[0])
-        for target in chain[0]:
+        """Put a rule behind the others.
+
+        Raises:
+            TypeError: The rule can never match, or its functions cannot be called.
+        """
+        function = rule.replacement if isinstance(rule, Rule) else rule.handler
+        check_rule(rule.name, rule.pattern, function, rule.guard)
+        root = roots_of(rule.pattern)[0]
+        chain = chain_of(root)
+        for target in chain[0] or root.targets:
             same = self._by_root.setdefault(target, {}).setdefault(chain, [])
             same.append(len(self._rules))
         self._rules.append(rule)
 
     def at(self, node: Node) -> Sequence[AnyRule]:
         """Return the rules that may match a node as their root."""
-        chains = self._by_root.get(node.target) if node.op == "call_function" else None
-        if chains is None:
+        is_module = node.op == "call_module"
+        chains = self._by_class(node) if is_module else self._by_root.get(node.target)
+        if chains is None or node.op in ("placeholder", "get_attr", "output"):
             return ()
         found = [
             index for chain, same in chains.items() if has_chain(node, chain) for index in same
         ]
-        return [self._rules[index] for index in sorted(found)]
+        return [self._rules[index] for index in sorted(found)] if found else ()
+
+    def _by_class(self, node: Node) -> dict[Chain, list[int]]:
+        """Return the rules of the class of a module, and of its base classes."""
+        kinds = type(fetch(node.graph.owning_module, node.target)).__mro__
+        found: dict[Chain, list[int]] = {}
+        for same in (self._by_root.get(kind, {}) for kind in kinds):
+            for chain, rules in same.items():
+                found.setdefault(chain, []).extend(rules)
+        return found
+
+
+def add_to(tables: "RuleTable | Sequence[RuleTable]", rule: AnyRule) -> None:
+    """Put a rule into tables, behind the others.
+
+    Raises:
+        TypeError: As `RuleTable.add`, or one of them is not a table.
+    """
+    for table in tables if isinstance(tables, (list, tuple)) else [tables]:
+        if not isinstance(table, RuleTable):
+            raise TypeError(
+                f"rule {rule.name}: {table!r} is not a RuleTable; make one: RuleTable()"
+            )
+        table.add(rule)
 
 
 def apply_rules(rewriter: Rewriter, table: RuleTable) -> None:
@@ -139,7 +181,8 @@ def apply_rules(rewriter: Rewriter, table: RuleTable) -> None:
     for node in rewriter.nodes():
         for rule, match in _matches(table, node):
             writers = writers_of(node.graph) if writers is None else writers
-            reason = refusal(rule, match, writers)
+            with _place_faults(rewriter, rule.name, node):
+                reason = refusal(rule, match, writers)
             if reason is None:
                 _fire(rewriter, rule, match)
                 writers = None if isinstance(rule, HandlerRule) else writers
@@ -156,9 +199,30 @@ def _matches(table: RuleTable, node: Node) -> Iterator[tuple[AnyRule, Match]]:
 
 def refusal(rule: AnyRule, match: Match, writers: Sequence[Node]) -> str | None:
     """Return why a rule must not fire at a match; None if it may. `writers` write to operands."""
-    if rule.keeps_inner:
-        return rule.guard(match)
-    return _outside_users(match) or _find_write(match, writers) or rule.guard(match)
+    reason = None if rule.keeps_inner else needed_inside(match, writers)
+    reason = reason or cast("object", rule.guard(match))
+    if reason is not None and not isinstance(reason, str):
+        raise RuleError(
+            f"has a guard that returns {reason!r}",
+            "return None if the rule may fire, else the reason as text",
+        )
+    return reason
+
+
+@contextmanager
+def _place_faults(rewriter: Rewriter, name: str, node: Node) -> Generator[None]:
+    """Name the pass, the rule and the node in the error of a function that misreads its match."""
+    try:
+        yield
+    except RuleError as fault:
+        raise rewriter.contract_error(
+            f"cannot apply the rule {name} at {node}: it {fault}", fault.advice, node
+        ) from fault
+
+
+def needed_inside(match: Match, writers: Sequence[Node]) -> str | None:
+    """Return why the inner nodes of a match must stay: another node reads or writes them."""
+    return _outside_users(match) or _find_write(match, writers)
 
 
 def writers_of(graph: Graph) -> list[Node]:
@@ -185,7 +249,8 @@ def _outside_users(match: Match) -> str | None:
     """Return the computed inner value that an outside node needs; views of operands may stay."""
     covered, computed = set(match.covered), set(match.outputs)
     for node in sorted(match.inner):
-        if is_view(node) and computed.isdisjoint(node.all_input_nodes):
+        is_free = is_view(node) and computed.isdisjoint(node.all_input_nodes)
+        if is_free or node in match.staying:
             continue
         computed.add(node)
         outside = next((user for user in node.users if user not in covered), None)
@@ -196,7 +261,8 @@ def _outside_users(match: Match) -> str | None:
 
 def _fire(rewriter: Rewriter, rule: AnyRule, match: Match) -> None:
     if isinstance(rule, HandlerRule):
-        rule.handler(rewriter, match)
+        with _place_faults(rewriter, rule.name, match.root):
+            rule.handler(rewriter, match)
     else:
         replace_match(rewriter, rule.name, match, lambda: rule.replacement(rewriter, match))
 
@@ -207,8 +273,8 @@ def replace_match(
     """Make one rewrite of a match: its results become those of `replacement`, called inside it."""
 
     def edit(graph: Graph) -> None:
-        made = replacement()
-        results = [made] if isinstance(made, Node) else made
+        with _place_faults(rewriter, name, match.root):
+            results = _nodes_of(replacement(), len(match.outputs))
         for old, new in zip(match.outputs, results, strict=True):
             old.replace_all_uses_with(new, delete_user_cb=lambda user, new=new: user is not new)
         for node in sorted(match.covered, reverse=True):
@@ -216,6 +282,19 @@ def replace_match(
                 graph.erase_node(node)
 
     return rewriter.rewrite(name, match.covered, edit)
+
+
+def _nodes_of(made: object, count: int) -> Sequence[Node]:
+    """Return the nodes that a replacement returned, one for each result of its pattern."""
+    nodes = [made] if isinstance(made, Node) else made
+    if isinstance(nodes, (list, tuple)):
+        nodes = cast("Sequence[object]", nodes)
+        if len(nodes) == count and all(isinstance(each, Node) for each in nodes):
+            return cast("Sequence[Node]", nodes)
+    raise RuleError(
+        f"returned {made!r}, and its pattern has {count} result{'s' * (count != 1)}",
+        "return a node for each result: match.node(...), or the node of rewriter.insert(...)",
+    )
 
 
 def explain(rule: AnyRule, node: Node) -> str | None:
@@ -254,15 +333,9 @@ def why_not(rule: AnyRule, graph: Graph) -> str | None:
     if refused:
         return refused[0]
     if best is None:
-        return f"no node calls {root.target}"
+        return f"no node calls {target_text(root)}"
     count = sum(1 for _ in ops_of(*roots_of(rule.pattern)))
     return f"at {best[1]}: {best[0].depth} of {count} nodes match, then {best[0]}"
-
-
-LENGTH = 4
-
-Chain = tuple[tuple[object, ...], ...]
-"""The operators that may stand at each place, the root first."""
 
 
 def chain_of(root: Op) -> Chain:
@@ -276,8 +349,9 @@ def chain_of(root: Op) -> Chain:
     found: list[tuple[object, ...]] = []
     part: object = root
     while isinstance(part, Op) and len(found) < LENGTH:
-        is_reshape = isinstance(part, Reshape)
-        found.append((part.target, UNSAFE_VIEW) if is_reshape else (part.target,))
+        if any(isinstance(target, type) for target in part.targets):
+            return (*found, ())
+        found.append((*part.targets, UNSAFE_VIEW) if isinstance(part, Reshape) else part.targets)
         is_end = part.swaps == (0, 1) or not part.operands
         part = None if is_end else part.operands[0]
     return tuple(found)
@@ -291,6 +365,8 @@ def has_chain(node: Node, chain: Chain) -> bool:
     """
     value: object = node
     for targets in chain:
+        if not targets:
+            return True
         if not isinstance(value, Node) or value.target not in targets:
             return False
         if not value.args:

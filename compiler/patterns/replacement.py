@@ -26,12 +26,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.types import tensor_of, type_text, value_of
+from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.observe import Numerics, first_line
 from ctk.compiler.patterns.expression import Match, Op, PatternMismatch
 from ctk.compiler.patterns.insert import TraceFunction, insert_graph, unfit
-from ctk.compiler.patterns.matcher import Rule, RuleTable, holds
+from ctk.compiler.patterns.matcher import Rule, RuleTable, add_to, holds
 from ctk.compiler.patterns.solve import matches
+from ctk.compiler.patterns.trace_cache import TraceCache
 from ctk.compiler.patterns.traced import pattern_of, varying_constants
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering
@@ -40,23 +41,7 @@ from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import tracing
 
-CACHE_SIZE = 32
 _CHECKED = "checked replacement"
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """The key of the traces of a match.
-
-    Attributes:
-        mode: The id of the fake mode of the symbolic sizes, which `_Checked` keeps alive.
-        scalars: Scalars as text: 1 is not 1.0.
-    """
-
-    mode: int | None
-    types: tuple[str, ...]
-    scalars: tuple[str, ...]
-    ambient: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +50,6 @@ class _Checked:
 
     exact: tuple[Op, ...]
     module: GraphModule
-    mode: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +79,7 @@ class Replacement:
     scalar_workaround: Mapping[str, float] = field(default_factory=dict[str, float])
     exclusive_arg_names: Sequence[str] = ()
     before: Sequence[Pass] = ()
-    kept: dict[_Key, _Checked] = field(default_factory=dict[_Key, _Checked])
+    traces: TraceCache[_Checked] = field(default_factory=TraceCache[_Checked])
     numerics: Numerics | None = None
 
     @property
@@ -167,8 +151,7 @@ def add_replacement(
         keeps_inner=False,
         numerics=replacement.numerics,
     )
-    for table in [pass_dicts] if isinstance(pass_dicts, RuleTable) else pass_dicts:
-        table.add(rule)
+    add_to(pass_dicts, rule)
     return rule
 
 
@@ -242,15 +225,15 @@ def _refusal(replacement: Replacement, match: Match) -> str | None:
     if reason:
         return reason
     try:
-        exact, module = _checked(replacement, match)
+        checked = _checked(replacement, match)
     except Exception as error:
         return f"it cannot be traced with these operands: {first_line(error)}"
-    match.notes[_CHECKED] = module
+    match.notes[_CHECKED] = checked.module
     return (
-        _inexact(exact, match)
+        _inexact(checked.exact, match)
         or _refusal_text(replacement.extra_check(match))
-        or replacement.check_replacement(module)
-        or unfit(module, _operands(replacement, match), match.outputs)
+        or replacement.check_replacement(checked.module)
+        or unfit(checked.module, _operands(replacement, match), match.outputs)
     )
 
 
@@ -271,55 +254,29 @@ def _unbound(replacement: Replacement, match: Match) -> str | None:
     return None
 
 
-def _checked(replacement: Replacement, match: Match) -> tuple[tuple[Op, ...], GraphModule]:
+def _checked(replacement: Replacement, match: Match) -> _Checked:
     """Return the exact pattern and the replacement, both traced with operands like the match's."""
-    key = _key(replacement, match)
-    known = replacement.kept.get(key)
-    if known is not None:
-        return known.exact, known.module
     scalars = {name: match.bound[name] for name in replacement.scalar_workaround}
-    search = replacement.trace(replacement.search_fn, _fakes(replacement, match), scalars)
-    exact = pattern_of(search, replacement.names, exact=True)
-    module = replacement.trace(replacement.replace_fn, _fakes(replacement, match), scalars)
-    _keep(replacement, key, _Checked(exact, module, _mode_of(replacement, match)))
-    return exact, module
 
+    def trace() -> _Checked:
+        search = replacement.trace(replacement.search_fn, _fakes(replacement, match), scalars)
+        exact = pattern_of(search, replacement.names, exact=True)
+        module = replacement.trace(replacement.replace_fn, _fakes(replacement, match), scalars)
+        return _Checked(exact, module)
 
-def _keep(replacement: Replacement, key: _Key, checked: _Checked) -> None:
-    """Keep traces for the next match; of those with symbols only those of the compile at hand."""
-    kept = replacement.kept
-    for old in [old for old in kept if old.mode not in (None, key.mode)]:
-        kept.pop(old, None)
-    if len(kept) >= CACHE_SIZE:
-        kept.clear()
-    kept[key] = checked
+    operands = [match.node(name) for name in replacement.names]
+    return replacement.traces.get(operands, [*scalars.values()], trace)
 
 
 def _fakes(replacement: Replacement, match: Match) -> list[object]:
     nodes = [match.node(name) for name in replacement.names]
-    mode = _mode_of(replacement, match)
+    mode = fake.mode_of([value_of(node) for node in nodes])
     made: list[object] = []
     for node, example in zip(nodes, replacement.example_inputs, strict=True):
         tensor = tensor_of(node)
         assert tensor is not None  # `_unbound` has looked
         made.append(tracing.fake_like(tensor, mode, requires_grad=example.requires_grad))
     return made
-
-
-def _mode_of(replacement: Replacement, match: Match) -> Any:
-    return fake.mode_of([value_of(match.bound[name]) for name in replacement.names])
-
-
-def _key(replacement: Replacement, match: Match) -> _Key:
-    tensors = [tensor_of(match.bound[name]) for name in replacement.names]
-    sizes = [(*tensor.shape, *tensor.stride()) for tensor in tensors if tensor is not None]
-    is_symbolic = any(fake.is_symbolic(size) for each in sizes for size in each)
-    return _Key(
-        id(_mode_of(replacement, match)) if is_symbolic else None,
-        (*(type_text(tensor, device=True) for tensor in tensors), str(sizes)),
-        tuple(repr(match.bound[name]) for name in replacement.scalar_workaround),
-        tracing.ambient(),
-    )
 
 
 def _inexact(exact: tuple[Op, ...], match: Match) -> str | None:

@@ -87,6 +87,9 @@ class PassRun:
         rewrites: The rewrites made and vetoed so far, for an observer.
         notes: The remarks of the pass on nodes, for an observer.
         states: The earlier definitions of the nodes of each changed graph.
+        regions: The nodes that enter the regions of autocast around each graph.
+        typed: The definition of each inserted node, its value, and the values of its operands, from
+            which its own was computed.
     """
 
     root: GraphModule
@@ -98,6 +101,10 @@ class PassRun:
     notes: list[str] = field(default_factory=list[str])
     states: dict[GraphModule, dict[Node, NodeState]] = field(
         default_factory=dict[GraphModule, dict[Node, NodeState]]
+    )
+    regions: dict[GraphModule, list[Node]] = field(default_factory=dict[GraphModule, list[Node]])
+    typed: dict[Node, tuple[NodeState, Sequence[object]]] = field(
+        default_factory=dict[Node, "tuple[NodeState, Sequence[object]]"]
     )
 
     def next_rewrite(self, rule: str) -> RewriteId:

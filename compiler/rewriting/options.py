@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from ctk.compiler.errors import ConfigError, nearest, not_taken
 from ctk.compiler.options.choices import Options
+from ctk.compiler.options.inductor_options import nearest_option
 from ctk.compiler.rewriting.base import Pass
 
 T = TypeVar("T")
@@ -62,8 +63,9 @@ def option_types(step: object) -> dict[str, object]:
 def _unknown(step: object, name: str, option: str) -> ConfigError:
     types = option_types(step)
     if types:
+        hint = nearest(option, types) or nearest_option(f"{name}.{option}", ())
         return ConfigError(
-            f"{_kind(step)}{name} has no option {option!r}{nearest(option, types)}; "
+            f"{_kind(step)}{name} has no option {option!r}{hint}; "
             f"its options are {_list_options(step)}"
         )
     hint = (

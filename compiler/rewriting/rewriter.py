@@ -12,7 +12,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import VerifyError
-from ctk.compiler.observe import ErrorRecord, RewriteId
+from ctk.compiler.fx.restride import refresh, same_layouts
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.observe import ErrorRecord, RewriteId, Stage
 from ctk.compiler.rewriting.node_types import record_type
 from ctk.compiler.rewriting.numbering import PassRun
 from ctk.compiler.torch_compat.fx import graphs
@@ -35,6 +37,11 @@ class Rewriter:
     @property
     def graph(self) -> Graph:
         return self.module.graph
+
+    @property
+    def stage(self) -> Stage:
+        """The stage whose passes run."""
+        return self._run.id.stage
 
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes in order, without nodes that a rewrite erases meanwhile."""
@@ -78,6 +85,10 @@ class Rewriter:
             raise
         finally:
             self._is_editing = False
+
+    def contract_error(self, fault: str, advice: str, node: Node) -> VerifyError:
+        """Return the error of a pass that broke its contract at a node; see `PassRun`."""
+        return self._run.contract_error(fault, "", advice, module=self.module, node=node.name)
 
     def note(self, text: str) -> None:
         """Record a decision about a node, for `ctk show CASE --why-not PASS` and `--times`."""
@@ -141,7 +152,7 @@ class Rewriter:
         """
 
         def edit(graph: Graph) -> None:
-            nodes[0].replace_all_uses_with(make())
+            _hand_over(nodes[0], make())
             for node in (nodes[0], *erase):
                 graph.erase_node(node)
 
@@ -151,7 +162,7 @@ class Rewriter:
         """Replace every use of `old` by `new`, and erase `old`."""
 
         def edit(graph: Graph) -> None:
-            old.replace_all_uses_with(new)
+            _hand_over(old, new)
             graph.erase_node(old)
 
         return self.rewrite(rule, [old, new], edit)
@@ -159,6 +170,14 @@ class Rewriter:
     def erase(self, node: Node, *, rule: str) -> bool:
         """Erase a node that has no users."""
         return self.rewrite(rule, [node], lambda graph: graph.erase_node(node))
+
+
+def _hand_over(old: Node, new: Node) -> None:
+    """Let the users of a node read another one; if its layout is new, record theirs as well."""
+    users = [*old.users]
+    old.replace_all_uses_with(new)
+    if not same_layouts(value_of(old), value_of(new)):
+        refresh(users)
 
 
 def report(

@@ -8,12 +8,16 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import distinct_graphs
 from ctk.compiler.observe import PassId, PassRecord, Stage, StageRecord
+from ctk.compiler.phases import phase
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering, PassRun
 from ctk.compiler.rewriting.rewriter import Rewriter, report
 from ctk.compiler.rewriting.run_opaque import run_opaque
 from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.rewriting.verify import put_in_order, verify
+
+COPY, RECOMPILE = "copies for the observer", "code of the graph"
+"""The phases of a stage besides its passes."""
 
 
 def run_stage(
@@ -37,9 +41,11 @@ def run_stage(
     earlier: list[PassId] = []
     for step in passes:
         run = PassRun(root, numbering.pass_id(stage, step.name), numbering, tuple(earlier))
-        snapshot, vetoed = _run_pass(run, step, snapshot)
+        with phase(stage, step.name):
+            snapshot, vetoed = _run_pass(run, step, snapshot)
         earlier += [] if vetoed else [run.id]
-    root.recompile()
+    with phase(stage, RECOMPILE):
+        root.recompile()
 
 
 def enter_stage(
@@ -48,7 +54,8 @@ def enter_stage(
     """Announce a stage; return the copy in the event, or the graph itself without an observer."""
     if numbering.observer is None:
         return root
-    copy = copy_graph_module(root, lazy=True)
+    with phase(stage, COPY):
+        copy = copy_graph_module(root, lazy=True)
     numbering.observer.on_stage(StageRecord(stage, copy, tuple(inputs)))
     return copy
 

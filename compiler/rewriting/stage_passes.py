@@ -10,6 +10,7 @@ from ctk.compiler.observe import Stage
 from ctk.compiler.options.choices import Options, PassSlot
 from ctk.compiler.options.config import Config, leaves_out
 from ctk.compiler.options.environment import read_environment
+from ctk.compiler.options.inductor_options import nearest_option
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.options import option_types, set_options
@@ -127,11 +128,14 @@ def _with_options(stage: Stage, step: AnyStep, config: Config) -> AnyStep:
 
 def _require_known(config: Config, known: set[str], steps: Sequence[Step | Options]) -> None:
     """Raise if an option belongs to a pass that does not exist."""
-    for name in config.passes:
+    for name, options in config.passes.items():
         if name not in known:
             having = sorted({step.name for step in steps if option_types(step)})
+            hint = _nearest_pass(name, known)
+            for option in () if hint else options:
+                hint = hint or nearest_option(f"{name}.{option}", ())
             raise UnknownPass(
-                f"options of an unknown pass {name!r}{_nearest_pass(name, known)}; "
+                f"options of an unknown pass {name!r}{hint}; "
                 f"passes with options: {', '.join(having)}"
             )
 

@@ -1,20 +1,17 @@
 """Resolve the user's own passes: `Config.custom_passes` entries to runnable passes with names."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Literal, get_args
+from typing import get_args
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
 from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.usercode.pass_argument import Takes, argument_kind
 from ctk.compiler.usercode.references import load
 
 ENTRY_POINT_GROUP = "ctk.passes"
-
-
-Takes = Literal["rewriter", "module", "graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def resolve_pass(entry: object) -> Pass | FunctionPass:
         raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
     name = getattr(entry, "__name__", type(entry).__name__)
     numerics: Numerics = getattr(entry, "numerics", "reassociates")
-    return _require_numerics(FunctionPass(name, entry, _first_parameter(entry), numerics))
+    return _require_numerics(FunctionPass(name, entry, argument_kind(entry), numerics))
 
 
 def _require_numerics(entry: Pass | FunctionPass) -> Pass | FunctionPass:
@@ -80,42 +77,6 @@ def _instantiate(kind: type[Pass]) -> Pass:
             f"custom pass {kind.__name__} cannot be instantiated: {type(error).__name__}: {error}\n"
             "  a pass has a method run(self, rewriter), and each of its options has a default"
         ) from error
-
-
-_KINDS: Mapping[str, Takes] = {"Rewriter": "rewriter", "Graph": "graph", "GraphModule": "module"}
-"""Kind of the argument by its annotation, which takes precedence over its name."""
-
-_NAMES: Mapping[str, Takes] = {"rewriter": "rewriter", "graph": "graph", "g": "graph"}
-
-
-_GIVEN = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.KEYWORD_ONLY,
-)
-
-
-def _first_parameter(function: Callable[..., object]) -> Takes:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return "module"
-    if not parameters:
-        raise ConfigError(f"custom pass {function!r} takes no argument; it must take a graph")
-    first, *others = parameters
-    needed = [
-        other.name for other in others if other.kind in _GIVEN and other.default is other.empty
-    ]
-    if needed:
-        raise ConfigError(
-            f"custom pass {function!r} needs {', '.join(needed)} besides its first argument; it is "
-            "called with one, the graph: bind the others (functools.partial), or give them defaults"
-        )
-    if first.annotation is not inspect.Parameter.empty:
-        annotation = first.annotation
-        text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-        return _KINDS.get(text.strip("'\"").rpartition(".")[2], "module")
-    return _NAMES.get(first.name, "module")
 
 
 def _load_entry_point(name: str) -> object:

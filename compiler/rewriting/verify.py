@@ -1,7 +1,8 @@
 """Verify a changed graph: well-formed, and every touched value keeps its type on fake tensors.
 
-Only changed nodes are computed again, so that an idle pass costs nothing. The new types are
-recorded on the nodes for later passes. The toolkit checks the values.
+Only changed nodes and users of new layouts are computed again, so that an idle pass costs nothing;
+nor is a node that got its type when it was inserted, if its operands are the same.
+The new types are recorded on the nodes for later passes. The toolkit checks the values.
 """
 
 from graphlib import CycleError
@@ -11,9 +12,10 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.order import sort_stably
+from ctk.compiler.fx.restride import same_layouts
 from ctk.compiler.fx.torch_calls import read_call
 from ctk.compiler.fx.types import same_type, type_text, value_of
-from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
+from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of, is_typed
 from ctk.compiler.rewriting.numbering import NodeState, PassRun
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
@@ -31,9 +33,14 @@ def verify(run: PassRun) -> None:
         mode = fake_mode_of(module)
         if mode is None:
             continue
+        moved: set[Node] = set()
         for node in module.graph.nodes:
-            if _is_changed(node, states):
+            is_moved = not moved.isdisjoint(node.all_input_nodes)
+            if is_moved or (_is_changed(node, states) and not is_typed(run, node)):
+                known = value_of(node)
                 _retype(run, module, node, states, mode)
+                if not same_layouts(known, value_of(node)):
+                    moved.add(node)
 
 
 def put_in_order(run: PassRun, module: GraphModule) -> None:

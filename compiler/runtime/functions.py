@@ -33,8 +33,14 @@ _OF_TORCH = (
 )  # fmt: skip
 
 
-_WITH_GRAPHS = ("cond", "while_loop")
-"""Operators that call graphs, which are stored as well."""
+GRAPH_CALLERS = frozenset(
+    {"cond", "invoke_subgraph", "map_impl", "scan", "while_loop", "while_loop_stack_output"}
+)
+"""Operators that call their graphs with tensors and sizes, once or one call after the other.
+
+The graphs may be compiled, and are stored as well. Other operators call their graphs under a
+transform (`associative_scan`), or read their nodes.
+"""
 
 
 @cache
@@ -67,7 +73,7 @@ def name_of(function: Callable[..., Any]) -> str:
     kind = operators.kind_of(function)
     if kind == "overload":
         return str(function)
-    if kind == "higher_order" and str(function) in _WITH_GRAPHS:
+    if kind == "higher_order" and str(function) in GRAPH_CALLERS:
         return f"higher_order.{function}"
     name = None if kind else _names().get(function)
     if name is None:
@@ -85,7 +91,7 @@ def function_of(name: str) -> Callable[..., Any]:
     if name in _functions_by_name():
         return _functions_by_name()[name]
     parts = name.split(".")
-    if parts[0] == "higher_order" and parts[-1] in _WITH_GRAPHS:
+    if parts[0] == "higher_order" and parts[-1] in GRAPH_CALLERS:
         return cast("Callable[..., Any]", operators.higher_order_op(parts[-1]))
     if len(parts) == 3 and operators.is_registered(f"{parts[0]}::{parts[1]}"):
         found = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2], None)

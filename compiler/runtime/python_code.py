@@ -3,8 +3,10 @@
     def forward(_ctk_inputs):
         x, w, = _ctk_inputs
         _ctk_inputs.clear()
-        mm = _ctk_mm(x, w)
+        x_fitted, w_fitted, = (x, w, ) if _ctk_fits(x, w) else _ctk_fit(x, w)
         x = w = None
+        mm = _ctk_mm(x_fitted, w_fitted)
+        x_fitted = w_fitted = None
         relu = _ctk_empty((4, 8, ), (8, 1, ), _ctk_float32)
         _ctk_launch_0(relu.data_ptr(), mm.data_ptr())
         mm = None
@@ -23,6 +25,7 @@ from typing import Any, Literal, cast
 
 import torch
 
+from ctk.compiler.runtime.input_check import InputCheck, input_fits
 from ctk.compiler.runtime.steps import (
     Allocation,
     Argument,
@@ -78,9 +81,11 @@ class PythonCode:
             for name, target in schedule.constants.items()
         }
         lines = [*self._beginning(schedule, is_boxed=is_boxed, name=name, symbols=symbols)]
+        fits = input_fits(schedule)
+        lines += self._fits([*fits.values()])
         dead = last_uses(schedule)
         for number, step in enumerate((None, *schedule.steps), -1):
-            if step is not None:
+            if step is not None and getattr(step, "name", None) not in fits:
                 lines.append(self._step(step))
             unused = [self._local(each) for each in dead.get(number, ())]
             if unused:
@@ -107,6 +112,15 @@ class PythonCode:
             lines.append(f"{', '.join(inputs)}, = _ctk_inputs")
             lines.append("_ctk_inputs.clear()")
         return lines
+
+    def _fits(self, steps: Sequence[Call]) -> list[str]:
+        """Return the line that fits inputs."""
+        if not steps:
+            return []
+        InputCheck(steps, self._scope)
+        made = "".join(f"{self._local(step.name)}, " for step in steps)
+        given = ", ".join(self._text(step.args[0]) for step in steps)
+        return [f"{made}= ({given}, ) if _ctk_fits({given}) else _ctk_fit({given})"]
 
     def _step(self, step: Step) -> str:
         if isinstance(step, Call):

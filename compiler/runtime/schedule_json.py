@@ -73,7 +73,7 @@ _ALLOCATION = record(
     memory=renamed("in", _MEMORY),
 )
 _STEP = union(
-    lambda data: next(iter(data)),
+    lambda data: next(iter(data), None),
     {
         "call": (Call, _CALL),
         "size": (Size, _SIZE),

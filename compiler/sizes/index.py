@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -168,24 +168,23 @@ class Index:
     """A sum of products: `terms` has the factor of each product of atoms, never zero."""
 
     terms: tuple[tuple[Monomial, int], ...]
-    atoms: frozenset[Atom] = field(init=False, compare=False, repr=False)
+    _atoms: frozenset[Atom] = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(self.terms))
-        object.__setattr__(self, "atoms", _atoms(self.terms))
+    @property
+    def atoms(self) -> frozenset[Atom]:
+        """The atoms of all terms, with those inside of atoms."""
+        if not hasattr(self, "_atoms"):
+            object.__setattr__(self, "_atoms", _atoms(self.terms))
+        return self._atoms
 
     def __hash__(self) -> int:
+        if not hasattr(self, "_hash"):
+            object.__setattr__(self, "_hash", hash(self.terms))
         return self._hash
 
     def __add__(self, other: IndexLike) -> Index:
-        added = as_index(other)
-        if not (added.terms and self.terms):
-            return added if added.terms else self
-        sums = dict(self.terms)
-        for monomial, factor in added.terms:
-            sums[monomial] = sums.get(monomial, 0) + factor
-        return _made(sums)
+        return _sum((self, as_index(other)))
 
     def __mul__(self, other: IndexLike) -> Index:
         by = as_index(other)
@@ -251,13 +250,8 @@ class Index:
 
     def replace(self, change: Callable[[Atom], IndexLike | None]) -> Index:
         """Replace some atoms and simplify; None from `change` descends into the atom."""
-        total = ZERO
-        for monomial, factor in self.terms:
-            product = as_index(factor)
-            for atom in monomial:
-                product = product * _replaced(atom, change)
-            total = total + product
-        return total
+        parts = (([_replaced(atom, change) for atom in m], factor) for m, factor in self.terms)
+        return _sum([product(atoms) * factor for atoms, factor in parts])
 
     def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
         """Return the expression with loop variables replaced."""
@@ -329,11 +323,29 @@ def largest(value: Index) -> Index | None:
     return _extent(value, upper=True)
 
 
+def _sum(parts: Sequence[Index]) -> Index:
+    """Return the sum of some expressions, which is made once if it has no remainders."""
+    parts = [part for part in parts if part.terms]
+    if len(parts) < 2:
+        return parts[0] if parts else ZERO
+    sums: dict[Monomial, int] = {}
+    for part in parts:
+        for monomial, factor in part.terms:
+            sums[monomial] = sums.get(monomial, 0) + factor
+        if _has_remainder(sums):  # a recombined quotient stays whole
+            sums = dict(_made(sums).terms)
+    return _made(sums)
+
+
+def _has_remainder(monomials: Iterable[Monomial]) -> bool:
+    return any(isinstance(atom, Remainder) for monomial in monomials for atom in monomial)
+
+
 def _made(sums: Mapping[Monomial, int]) -> Index:
     terms = {monomial: factor for monomial, factor in sums.items() if factor}
     if len(terms) < 2:
         return Index(tuple(terms.items()))
-    if any(isinstance(atom, Remainder) for monomial in terms for atom in monomial):
+    if _has_remainder(terms):
         terms = _recombined(terms)
     ordered = sorted(terms.items(), key=lambda term: tuple(map(order, term[0])), reverse=True)
     return Index(tuple(ordered))
@@ -421,8 +433,8 @@ def _extreme(kind: str, left: Index, right: Index) -> Index:
 def _bound(value: Index, *, upper: bool) -> int | None:
     """Return a number that the value never goes below (or above); None if there is none."""
     extent = _extent(value, upper=upper)
-    if extent is None:
-        return None
+    if extent is None or extent.number is not None:
+        return None if extent is None else extent.number
     moved = extent.replace(
         lambda atom: (
             of_atom(Symbol(f"{atom.name}'", 0)) + atom.low
@@ -438,14 +450,16 @@ def _bound(value: Index, *, upper: bool) -> int | None:
 
 def _extent(value: Index, *, upper: bool) -> Index | None:
     """Return the extreme of a value over its loop variables, as an expression of sizes."""
-    total = ZERO
+    parts: list[Index] = []
     for monomial, factor in value.terms:
-        high = upper == (factor > 0)
-        parts = [_reach(atom, high=high) for atom in monomial]
-        if any(part is None for part in parts):
-            return None
-        total = total + product([part for part in parts if part is not None]) * factor
-    return total
+        high, part = upper == (factor > 0), as_index(factor)
+        for atom in monomial:
+            reach = _reach(atom, high=high)
+            if reach is None:
+                return None
+            part = reach * part
+        parts.append(part)
+    return _sum(parts)
 
 
 def _reach(atom: Atom, *, high: bool) -> Index | None:

@@ -27,10 +27,12 @@ def placed(
     return values
 
 
-def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
-    """Return the same values with other strides."""
-    empty = torch.empty_strided(values.size(), stride, dtype=values.dtype, device=values.device)
-    return empty.copy_(values)
+def strided(values: torch.Tensor, stride: Sequence[int], offset: int = 0) -> torch.Tensor:
+    """Return the same values with other strides, from an offset on in a memory of zeros."""
+    pairs = zip(values.size(), stride, strict=True)
+    last = sum(max(size - 1, 0) * step for size, step in pairs)
+    memory = torch.zeros(offset + last + 1, dtype=values.dtype, device=values.device)
+    return memory.as_strided(values.size(), stride, offset).copy_(values)
 
 
 def inference(build: Callable[[], torch.Tensor]) -> torch.Tensor:

@@ -13,7 +13,7 @@ computing sample variances" (1979).
 
 import torch
 
-from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES
+from ctk.compiler.codegen.c.types import SUFFIXES, memory_type
 from ctk.compiler.lowering.ir import POSITIONS, Dtype, Reduce, ReduceKind, ScanKind
 from ctk.compiler.lowering.vocabulary import neutral
 
@@ -23,10 +23,13 @@ BLOCK = 4096
 ROWS = 128
 """The same where columns are summed up side by side: each has one partial sum, not one per lane."""
 
+SEARCHED = 128
+"""In how many numbers at once the place of an extreme is searched for."""
+
 _SIGNS = {"sum": "+", "mean_m2": "+", "prod": "*", "any": "|", "all": "&"}
 """The operator that combines values; of `mean_m2`, in the loop over the mean."""
 
-_EXTREMES = {"max": "largest", "argmax": "largest", "min": "smallest", "argmin": "smallest"}
+_EXTREMES = ("max", "argmax", "min", "argmin")
 
 
 def identity(kind: ReduceKind | ScanKind, dtype: Dtype) -> str:
@@ -54,14 +57,17 @@ def is_blocked(reduce: Reduce) -> bool:
 def wide_type(reduce: Reduce) -> str:
     """Return the C type in which the results of blocks are combined."""
     dtype = reduce.value.dtype
-    return "double" if _is_long_sum(reduce) else C_TYPES[dtype]
+    return "double" if _is_long_sum(reduce) else memory_type(dtype)
+
+
+def is_float_extreme(reduce: Reduce) -> bool:
+    """Return whether a reduction is an extreme of floats: it keeps a NaN."""
+    return reduce.kind in _EXTREMES and reduce.value.dtype.is_floating_point
 
 
 def clause(reduce: Reduce, name: str) -> str:
     """Return the clause of `omp simd` for an accumulator."""
-    kind, dtype = reduce.kind, reduce.value.dtype
-    if kind in _EXTREMES and dtype.is_floating_point:
-        return f"reduction({_EXTREMES[kind]}_{SUFFIXES[dtype]} : {name})"
+    kind = reduce.kind
     if kind in _EXTREMES:
         return f"reduction({kind.removeprefix('arg')} : {name})"
     return f"reduction({_SIGNS[kind]} : {name})"
@@ -77,10 +83,22 @@ def update(kind: str, dtype: Dtype, name: str, value: str) -> str:
     return f"{name} = {function}_{SUFFIXES[dtype]}({name}, {value});"
 
 
+def ordered_update(reduce: Reduce, name: str, value: str) -> str:
+    """Return the statement that takes a float if it is a new extreme, and leaves out a NaN.
+
+    It is one instruction, where `update` takes three that wait for each other.
+    """
+    sign = ">" if reduce.kind in ("max", "argmax") else "<"
+    return f"{name} = {value} {sign} {name} ? {value} : {name};"
+
+
 def arg_update(reduce: Reduce, best: tuple[str, str], new: tuple[str, str]) -> list[str]:
-    """Return statements that take a new extreme and its place, if it is better or the first."""
+    """Return statements that take a new extreme and its place, if it is better.
+
+    The place begins at 0: an extreme that equals the neutral element is the first number.
+    """
     sign = ">" if reduce.kind == "argmax" else "<"
-    newer = f"{best[1]} < 0 || {new[0]} {sign} {best[0]}"
+    newer = f"{new[0]} {sign} {best[0]}"
     if reduce.value.dtype.is_floating_point:
         newer += f" || ({new[0]} != {new[0]} && {best[0]} == {best[0]})"
     return [f"if ({newer}) {{", f"    {best[0]} = {new[0]};", f"    {best[1]} = {new[1]};", "}"]

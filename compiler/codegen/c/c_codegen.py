@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from ctk.compiler.codegen.c.kernel_printer import KernelCode, kernel_code
+from ctk.compiler.codegen.c.kernel_function import KernelCode
+from ctk.compiler.codegen.c.kernel_printer import kernel_code
 from ctk.compiler.codegen.c.libraries import load
 from ctk.compiler.codegen.c.toolchain import command_with
 from ctk.compiler.codegen.c.types import Names
@@ -17,6 +18,7 @@ from ctk.compiler.errors import ArtifactError
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.walk import arguments_of
 from ctk.compiler.options.choices import Options
+from ctk.compiler.phases import phase
 from ctk.compiler.runtime.c_kernels import CKernel
 
 
@@ -57,17 +59,19 @@ def compile_kernels(
     names = Names()
     codes: list[KernelCode] = []
     seconds: list[float] = []
-    for kernel in kernels:
-        started = time.perf_counter()
-        name = names.new(f"kernel_{kernel.name}")
-        check_bounds = "address" in options.sanitize
-        codes.append(kernel_code(kernel, buffers, name=name, check_bounds=check_bounds))
-        seconds.append(time.perf_counter() - started)
+    check_bounds = "address" in options.sanitize
+    with phase("lowered", "print kernels"):
+        for kernel in kernels:
+            started = time.perf_counter()
+            name = names.new(f"kernel_{kernel.name}")
+            codes.append(kernel_code(kernel, buffers, name=name, check_bounds=check_bounds))
+            seconds.append(time.perf_counter() - started)
     if setting.ahead_of_time:
         command_with(options.flags)  # refuses where there is no compiler
         return list(map(_printed, kernels, codes, seconds))
     compiled: list[CompiledKernel] = []
-    loaded = load(codes, flags_of(options))
+    with phase("lowered", "load kernels"):
+        loaded = load(codes, flags_of(options))
     for kernel, code, found, printing in zip(kernels, codes, loaded, seconds, strict=True):
         made, library = _kernel(kernel, code, found.name), found.library
         run, taken = made.launcher(library), found.seconds + printing
@@ -99,6 +103,12 @@ def _kernel(kernel: Kernel, code: KernelCode, function: str) -> CKernel:
     return CKernel(function, *counts, code.checks, kernel.name)
 
 
-GENERATOR = Generator("c", lambda _: frozenset(("cpu",)), compile_kernels, COptions())
+GENERATOR = Generator(
+    "c",
+    lambda _: frozenset(("cpu",)),
+    compile_kernels,
+    COptions(),
+    attention_gradients=False,
+)
 
 CODEGEN = Codegen("c", compile_with(GENERATOR), suffix=".c")

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT
 from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.c.kernel_function import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
+from ctk.compiler.phases import phase
 from ctk.compiler.posix import hold_in_forks
 from ctk.compiler.runtime.c_kernels import Library, load_library
 from ctk.compiler.usercode.process_name import process_name
@@ -109,7 +110,9 @@ def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loade
         for source, group in zip(sources, groups, strict=True):
             source.write_text(file_text(group), encoding="utf-8")
         named = [[code.name for code in group] for group in groups]
-        libraries = [_opened(target) for target in compile_files(sources, command, named)]
+        with phase("lowered", "C compiler"):
+            targets = compile_files(sources, command, named)
+        libraries = [_opened(target) for target in targets]
     each = (time.perf_counter() - started) / sum(len(code.text) for code in codes)
     return [
         LoadedLibrary(library, code.name, each * len(code.text))

@@ -88,7 +88,8 @@ def _jump(index: Index, loop: Var) -> int:
     if loop not in variables_of(index):
         return 0
     factor = index.factor_of(loop)
-    return 1 if factor is not None and factor.number == 1 else 8
+    number = None if factor is None else factor.number
+    return min(abs(number or 8), 8)
 
 
 def joined(kernel: Kernel) -> Kernel:
@@ -147,11 +148,9 @@ def writes_apart(kernel: Kernel, var: Var) -> bool:
 
 
 def _is_apart(store: Store, var: Var) -> bool:
-    computed = [atom for atom in store.index.atoms if isinstance(atom, Indirect)]
-    if not computed and store.mode == "set":
+    is_computed = any(isinstance(atom, Indirect) for atom in store.index.atoms)
+    if not is_computed and store.mode == "set":
         return True
-    if any(var in variables_of(of_atom(atom)) for atom in computed):
-        return False
     factor = store.index.factor_of(var)
     if factor is None or factor == ZERO:
         return False

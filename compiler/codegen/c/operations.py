@@ -50,9 +50,9 @@ def cast_code(code: str, source: Dtype, target: Dtype) -> str:
 
 
 def without_rounding(op: Op) -> Op:
-    """Leave out the conversion to 16 bits of a small integer that becomes a float32 again.
+    """Simplify a conversion to 16 bits and back to float32.
 
-    Such numbers are exact in 16 bits.
+    A small integer is exact in 16 bits: its conversion is left out. A float32 is rounded in place.
     """
     if op.name != "cast" or op.dtype != torch.float32:
         return op
@@ -60,6 +60,8 @@ def without_rounding(op: Op) -> Op:
     if not isinstance(half, Op) or half.name != "cast" or not is_narrow(half.dtype):
         return op
     (whole,) = half.args
+    if whole.dtype == torch.float32:
+        return replace(op, name=f"round_{SUFFIXES[half.dtype]}", args=(whole,))
     small = whole.dtype in (torch.bool, torch.uint8, torch.int8)
     return replace(op, args=(whole,)) if small else op
 
@@ -130,8 +132,8 @@ FORMS: Mapping[str, Form] = {
     "trunc": _floats(_libm("trunc"), "{}"),
     "round": _floats(_libm("rint"), "{}"),
     "copysign": _libm("copysign"),
-    "nextafter": _libm("nextafter"),
     "sqrt": _libm("sqrt"),
+    **{f"round_{name}": _call(f"round_{name}") for name in ("f16", "bf16")},
     "signbit": _floats(_call("signbit"), "{} < 0"),
     "isnan": _floats(_call("isnan"), "false"),
     "isinf": _floats(_call("isinf"), "false"),

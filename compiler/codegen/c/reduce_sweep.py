@@ -17,17 +17,20 @@ from contextlib import contextmanager
 from ctk.compiler.codegen.c.accumulators import (
     BLOCK,
     ROWS,
+    SEARCHED,
     arg_update,
     clause,
     combine_squares,
     identity,
     is_arg,
     is_blocked,
+    is_float_extreme,
+    ordered_update,
     update,
     wide_type,
 )
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
-from ctk.compiler.codegen.c.types import C_TYPES, grouped
+from ctk.compiler.codegen.c.types import C_TYPES, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block, with_origins
 from ctk.compiler.lowering.ir import Reduce, Statement, Store, Sweep
 from ctk.compiler.lowering.layout import number_in
@@ -151,20 +154,38 @@ class ReducePrinter:
                 continue
             parts[name] = values.names.new(f"{self.totals.names[name]}_part")
             printer.declare(C_TYPES[dtype], parts[name], identity(reduce.kind, dtype))
+        odd = self._declare_flags()
         clauses = [clause(reduce, parts[reduce.names[0]]) for reduce in self.reduces]
+        clauses += [f"reduction(| : {flag})" for flag in odd.values()]
         pragma = " ".join(("#pragma omp simd", *clauses)) if printer.is_apart(self.last) else ""
         with self._innermost(self.sweep.statements, start, stop, pragma):
             for statement in self.sweep.statements:
-                if isinstance(statement, Reduce):
+                if isinstance(statement, Reduce) and statement.names[0] in odd:
+                    name = statement.names[0]
+                    self._update_ordered(statement, parts[name], odd[name])
+                elif isinstance(statement, Reduce):
                     self._update(statement, printer.variable(parts[statement.names[0]]))
                 elif isinstance(statement, Store):
                     printer.store(statement)
+        for name, flag in odd.items():
+            values.block.lines.append(f"if ({flag}) {parts[name]} = NAN;")
         for reduce in self.reduces:
             self._finish_leaf(reduce, parts[reduce.names[0]], start, stop)
+
+    def _declare_flags(self) -> dict[str, str]:
+        """Print a flag for each extreme of floats in SIMD lanes: whether it has met a NaN."""
+        if self.printer.tile is not None:
+            return {}
+        names = [reduce.names[0] for reduce in self.reduces if is_float_extreme(reduce)]
+        flags = {name: self.values.names.new("odd") for name in names}
+        self.values.block.lines += [f"int {flag} = 0;" for flag in flags.values()]
+        return flags
 
     def _has_part(self, reduce: Reduce) -> bool:
         if is_arg(reduce):
             return self.printer.tile is None
+        if is_float_extreme(reduce):
+            return self.printer.tile is None and not self.single
         return is_blocked(reduce) and not self.single
 
     @contextmanager
@@ -173,7 +194,10 @@ class ReducePrinter:
     ) -> Generator[Block]:
         """Print the innermost loop: over SIMD lanes itself, or around the columns of a tile."""
         if self.printer.tile is not None:
-            with self.printer.loop(self.last, start=start, stop=stop), self.printer.lanes():
+            with (
+                self.printer.loop(self.last, start=start, stop=stop),
+                self.printer.lanes(statements),
+            ):
                 yield self.values.block
             return
         with self.printer.row(self.last, statements, start, stop, pragma) as inner:
@@ -192,6 +216,14 @@ class ReducePrinter:
         line = update(reduce.kind, dtype, part, code.text)
         values.block.lines.append(with_origins(line, code.origins))
 
+    def _update_ordered(self, reduce: Reduce, part: str, flag: str) -> None:
+        """Print the update of an extreme of floats, apart from the question of a NaN."""
+        values = self.values
+        values.faults.node = reduce.origin
+        value = values.named(reduce.value)
+        values.block.lines.append(ordered_update(reduce, part, value))
+        values.block.lines.append(f"{flag} |= {value} != {value};")
+
     def _finish_leaf(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
         if reduce.kind == "mean_m2":
             self._squares(reduce, part, start, stop)
@@ -200,7 +232,9 @@ class ReducePrinter:
         elif part != self.totals.names[reduce.names[0]]:
             with self.printer.lanes():
                 total = self.totals.variable(reduce.names[0])
-                self.values.block.lines.append(f"{total} += {self.printer.variable(part)};")
+                part = self.printer.variable(part)
+                line = update(reduce.kind, reduce.value.dtype, total, part)
+                self.values.block.lines.append(line)
 
     def _squares(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
         """Print the second pass of a block after its sum: its mean, the squares around it."""
@@ -231,16 +265,32 @@ class ReducePrinter:
         place = values.names.new("place")
         best = self.totals.names[reduce.names[0]], self.totals.names[reduce.names[1]]
         lines = arg_update(reduce, best, (part, place))
+        with self.printer.block(lines[0]) as found:
+            found.lines.append(f"int64_t {place} = -1;")
+            name = values.names.of(self.last.name)
+            with self.printer.pieces(name, stop, SEARCHED, begin=start) as (low, high):
+                self._search_piece(reduce, (low, high), part, place)
+            found.lines += [line.strip() for line in lines[1:-1]]
+
+    def _search_piece(self, reduce: Reduce, bounds: tuple[str, str], part: str, place: str) -> None:
+        """Print the search in some neighbours: whether one is the extreme, and if so which."""
+        values, printer, (low, high) = self.values, self.printer, bounds
+        met = values.names.new("met")
         same = "{0} == {1}"
         if reduce.value.dtype.is_floating_point:
             same = "({0} == {1} || {0} != {0})"
-        with self.printer.block(lines[0]) as found:
-            found.lines.append(f"int64_t {place} = -1;")
-            with self.printer.loop(self.last, start=start, stop=f"{stop} && {place} < 0") as inner:
-                value = values.named(reduce.value)
-                at = values.index(number_in(self.sweep.inner))
-                inner.lines.append(f"if ({same.format(value, part)}) {place} = {at};")
-            found.lines += [line.strip() for line in lines[1:-1]]
+        values.block.lines += [f"if ({place} >= 0) break;", f"int {met} = 0;"]
+        pragma = f"#pragma omp simd reduction(| : {met})"
+        with printer.loop(self.last, start=low, stop=high, pragma=pragma) as inner:
+            value = values.named(reduce.value)
+            inner.lines.append(f"{met} |= {same.format(value, part)};")
+        with (
+            printer.block(f"if ({met}) {{"),
+            printer.loop(self.last, start=low, stop=f"{high} && {place} < 0") as inner,
+        ):
+            value = values.named(reduce.value)
+            at = values.index(number_in(self.sweep.inner))
+            inner.lines.append(f"if ({same.format(value, part)}) {place} = {at};")
 
 
 class _Totals:
@@ -270,7 +320,7 @@ class _Totals:
                 self.names.setdefault(name, names.new(name))
                 begin = identity(reduce.kind, reduce.value.dtype)
                 if is_arg(reduce) and position == 1:
-                    begin = "-1"
+                    begin = "0"
                 self._printer.declare(self.type_of(reduce, position), self.names[name], begin)
             if reduce.kind == "mean_m2" and not self._single:
                 first = reduce.names[0]
@@ -281,7 +331,7 @@ class _Totals:
         """Return the C type of an accumulator."""
         if is_arg(reduce) and position == 1:
             return "int64_t"
-        return C_TYPES[reduce.value.dtype] if self._single else wide_type(reduce)
+        return memory_type(reduce.value.dtype) if self._single else wide_type(reduce)
 
     def combine(self, reduce: Reduce, parts: list[str], count: str) -> None:
         """Print the combination of the accumulators with those of a chunk or a block."""
@@ -310,9 +360,7 @@ class _Totals:
 
     def _result(self, reduce: Reduce, position: int, name: str) -> str:
         total, dtype = self.variable(name), reduce.dtypes[position]
-        if is_arg(reduce) and position == 1:
-            return f"({total} < 0 ? 0 : {total})"
-        if self._single or wide_type(reduce) == C_TYPES[dtype]:
+        if self._single or wide_type(reduce) == C_TYPES[dtype] or (is_arg(reduce) and position):
             return total
         code = f"({C_TYPES[dtype]}){total}"
         if self._printer.tile is not None:

@@ -30,11 +30,14 @@ _FLAGS = (
 `omp simd` makes SIMD loops already at -O2: kernels are as fast as with -O3, and compile faster.
 """
 
-_GCC_FLAGS = ("--param", "vect-max-peeling-for-alignment=0", "-fno-tree-slp-vectorize")
+_GCC_FLAGS = (
+    "--param", "vect-max-peeling-for-alignment=0", "-fno-tree-slp-vectorize", "-fno-tree-sink",
+)  # fmt: skip
 """The assignment of numbers to lanes must not depend on the address of the memory.
 
 Only loops are vectorised: in straight lines GCC 12 loses the rounding of a pair of float64 to
-float32 that becomes float64 again.
+float32 that becomes float64 again. No call is moved to the branch that uses it: a loop with a call
+in a branch cannot be vectorised.
 """
 
 _X86_FLAGS = ("-mprefer-vector-width=512",)

@@ -1,146 +1,138 @@
-"""Find loads that walk across the rows of memory where the store walks along them.
+"""Find loads and stores that walk across the rows of memory where others walk along them.
 
-`out[i*n + j] = a[i*n + j] + b[i + j*n]`: the loop over `j` jumps through `b`. So the two loops run
-in square tiles, and a tile of `b` is first copied, along its own rows, into a small array. Numbers
-of 16 and 32 bits go there in squares of eight rows, which are transposed in registers.
+    out[i*n + j] = a[i*n + j] + b[i + j*n]      the loop over `j` walks along `out` and `a`
+
+The loop over `j` jumps through `b`. So the two loops run in tiles: the rows of a tile are as long
+as a line of the cache in `b`, and longer in `out`, whose pages are written one after the other. A
+tile of `b` is first copied, along its own rows, into a small array. Where fewer accesses are
+stores than loads, the loops walk along the loads, and the array of a store is copied behind them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.loops import variables_of
-from ctk.compiler.lowering.ir import Guarded, Kernel, Load
-from ctk.compiler.lowering.walk import indirect, loads, walk
-from ctk.compiler.sizes.index import ONE, Var
+from ctk.compiler.lowering.ir import Guarded, Load, Statement, Store, Sweep
+from ctk.compiler.lowering.walk import indirect, walk
+from ctk.compiler.sizes.index import ONE, ZERO, Var
 
-SIDE = 32
-"""Rows and columns of a tile: a line of the cache, twice, of float32."""
+LINE = 64
+"""Bytes of a line of the cache."""
 
-_BEHIND = """\
-FN void transpose_BITS(uintBITS_t (*restrict to)[SIDE], const uintBITS_t* restrict from,
-                     int64_t step, int64_t rows, int64_t columns) {
-    const int64_t whole = columns - columns % 8;
-    int64_t row = 0;
-    for (; row + 8 <= rows; row += 8) {
-        for (int64_t column = 0; column < whole; column += 8)
-            transpose_eight_BITS(to + column, row, from + row*step + column, step);
-        for (int64_t column = whole; column < columns; ++column)
-            for (int64_t each = row; each < row + 8; ++each)
-                to[column][each] = from[each*step + column];
-    }
-    for (; row < rows; ++row)
-        for (int64_t column = 0; column < columns; ++column)
-            to[column][row] = from[row*step + column];
-}"""
+ROW = 128
+"""Numbers in a row of a tile; fewer if there are many arrays."""
 
-_SHUFFLE = """\
-#ifdef __clang__
-#define SHUFFLE_BITS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SHUFFLE_BITS(a, b, ...) __builtin_shuffle(a, b, (eight_BITS){__VA_ARGS__})
-#endif
-"""
+_BYTES = 32768
+"""The arrays of a tile take no more of the nearest cache."""
 
-_EIGHT_32 = """\
-typedef uint32_t eight_32 __attribute__((vector_size(32), aligned(4), may_alias));
-SHUFFLE
-FN void transpose_eight_32(uint32_t (*restrict to)[SIDE], int64_t at, const uint32_t* restrict from,
-                           int64_t step) {
-    eight_32 a[8], b[8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) a[i] = *(const eight_32*)(from + i*step);
-    #pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {  // pairs of rows
-        b[i] = SHUFFLE_32(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        b[i + 1] = SHUFFLE_32(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {  // fours of rows
-        int from_b = i / 2 * 4 + i % 2, to_a = i / 2 * 4 + i % 2 * 2;
-        a[to_a] = SHUFFLE_32(b[from_b], b[from_b + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        a[to_a + 1] = SHUFFLE_32(b[from_b], b[from_b + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        *(eight_32*)(to[i] + at) = SHUFFLE_32(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        *(eight_32*)(to[i + 4] + at) = SHUFFLE_32(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}"""
-
-_EIGHT_16 = """\
-typedef uint16_t eight_16 __attribute__((vector_size(16), aligned(2), may_alias));
-SHUFFLE
-FN void transpose_eight_16(uint16_t (*restrict to)[SIDE], int64_t at, const uint16_t* restrict from,
-                           int64_t step) {
-    eight_16 a[8], b[8];
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) a[i] = *(const eight_16*)(from + i*step);
-    #pragma GCC unroll 3
-    for (int round = 0; round < 3; ++round) {  // each turns the bits of (row, column) by one
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            b[2*i] = SHUFFLE_16(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
-            b[2*i + 1] = SHUFFLE_16(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
-        }
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) a[i] = b[i];
-    }
-    #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) *(eight_16*)(to[i] + at) = a[i];
-}"""
-
-
-def _of_bits(text: str, bits: int) -> str:
-    text = text.replace("SHUFFLE\n", _SHUFFLE).replace("[SIDE]", f"[{SIDE}]")
-    return text.replace("BITS", str(bits))
-
-
-TRANSPOSES: Mapping[str, str] = {
-    "transpose_eight_16": _of_bits(_EIGHT_16, 16),
-    "transpose_16": _of_bits(_BEHIND, 16),
-    "transpose_eight_32": _of_bits(_EIGHT_32, 32),
-    "transpose_32": _of_bits(_BEHIND, 32),
-}
-"""`transpose_BITS` copies a tile: `to[column][row] = from[row*step + column]`."""
+_ROWS_BYTES = 1 << 18
+"""The arrays of whole rows take no more of the second cache, and of the stack."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transposed:
-    """Loads that are made a tile at a time.
+class Crossing:
+    """Accesses that are made a tile at a time.
 
     Attributes:
-        across: The loop along which these loads walk through memory.
-        along: The innermost loop, along which the stores do.
+        across: The loop along which these accesses walk through memory.
+        along: The loop along which the others do; the innermost.
+        rows: How many iterations of `across` a tile has.
+        columns: How many of `along`.
     """
 
     across: Var
     along: Var
     loads: tuple[Load, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def rows(self) -> int:
+        return LINE // min(self._sizes)
+
+    @property
+    def columns(self) -> int:
+        columns = ROW
+        while columns > LINE // 4 and columns * self.rows * sum(self._sizes) > _BYTES:
+            columns //= 2
+        return columns
+
+    @property
+    def _sizes(self) -> list[int]:
+        types = [load.dtype for load in self.loads] + [store.value.dtype for store in self.stores]
+        return [dtype.itemsize for dtype in types]
 
 
-def transposed(kernel: Kernel) -> Transposed | None:
-    """Return the loads of a pointwise kernel that jump in its innermost loop, if tiles help."""
-    if len(kernel.outer) < 2 or any(sweep.inner for sweep in kernel.sweeps):
+def crossing(loops: Sequence[Var], sweeps: Sequence[Sweep]) -> Crossing | None:
+    """Return the accesses of pointwise loops that are best made in tiles, if there are any."""
+    statements = [statement for sweep in sweeps for statement in sweep.statements]
+    if len(loops) < 2 or not statements or not all(map(_is_plain, statements)):
         return None
-    along = kernel.outer[-1]
-    if not _is_long(along) or any(isinstance(v, Guarded) for v in walk(*kernel.statements)):
+    if any(sweep.inner for sweep in sweeps):
         return None
-    written = {store.buffer for store in kernel.stores}
-    found: dict[Var, list[Load]] = {}
-    for load in loads(kernel):
-        if load.buffer in written or indirect(load.index):
-            continue
-        jump = load.index.factor_of(along)
-        if along not in variables_of(load.index) or jump is None or jump == ONE:
-            continue
-        for loop in kernel.outer[:-1]:
-            if load.index.factor_of(loop) == ONE and _is_long(loop):
-                found.setdefault(loop, []).append(load)
-    if not found:
+    if any(isinstance(value, Guarded) for value in walk(*statements)):
         return None
-    across = max(found, key=lambda loop: len(found[loop]))
-    return Transposed(across, along, tuple(found[across]))
+    accesses = list(_accesses(statements))
+    best: tuple[float, Crossing] | None = None
+    for along in loops:
+        inside = [access for access in accesses if _walks(access, along)]
+        for across in loops if inside else ():
+            outside = [a for a in accesses if _walks(a, across) and _jumps(a, along)]
+            if across == along or not (_is_long(along) and _is_long(across)):
+                continue
+            if not outside or not any(across in variables_of(access.index) for access in inside):
+                continue
+            stored = tuple(access for access in outside if isinstance(access, Store))
+            loaded = tuple(access for access in outside if isinstance(access, Load))
+            price = len(outside) + len(stored) / 2 - len(inside) / 100
+            if best is None or price < best[0]:
+                best = price, Crossing(across, along, loaded, stored)
+    return best[1] if best is not None else None
+
+
+def turned_rows(loop: Var, sweeps: Sequence[Sweep]) -> list[tuple[Load, Var]]:
+    """Return loads that walk across memory along the rows of sweeps, and along it over the rows.
+
+    Sixteen rows or so of each are copied into an array before the sweeps over these rows.
+    """
+    statements = [statement for sweep in sweeps for statement in sweep.statements]
+    if not _is_long(loop) or any(isinstance(value, Guarded) for value in walk(*statements)):
+        return []
+    found: list[tuple[Load, Var]] = []
+    accesses = list(_accesses(statements))
+    for sweep in sweeps:
+        row = sweep.inner[0] if len(sweep.inner) == 1 else None
+        mentioned = {id(value) for value in walk(*sweep.statements)}
+        for access in accesses if row and _is_long(row) else ():
+            if not row or not isinstance(access, Load) or id(access) not in mentioned:
+                continue
+            if _walks(access, loop) and _jumps(access, row):
+                found.append((access, row))
+    nbytes = sum(LINE * (row.size.number or _ROWS_BYTES) for _, row in found)
+    return found if nbytes <= _ROWS_BYTES else []
+
+
+def _accesses(statements: Sequence[Statement]) -> Iterator[Load | Store]:
+    """Yield the loads and stores that may be made for a tile at once."""
+    stores = [statement for statement in statements if isinstance(statement, Store)]
+    written = {store.buffer for store in stores}
+    yield from (store for store in stores if not indirect(store.index))
+    for value in walk(*statements):
+        if isinstance(value, Load) and value.buffer not in written and not indirect(value.index):
+            yield value
+
+
+def _is_plain(statement: Statement) -> bool:
+    return isinstance(statement, Store) and statement.mode == "set" and statement.guard is None
+
+
+def _walks(access: Load | Store, loop: Var) -> bool:
+    return access.index.factor_of(loop) == ONE
+
+
+def _jumps(access: Load | Store, loop: Var) -> bool:
+    """Return whether an access goes through memory in steps of one length other than 1."""
+    return access.index.factor_of(loop) not in (None, ZERO, ONE)
 
 
 def _is_long(loop: Var) -> bool:
-    return loop.size.number is None or loop.size.number >= SIDE // 2
+    return loop.size.number is None or loop.size.number >= LINE // 4

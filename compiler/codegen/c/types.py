@@ -40,7 +40,7 @@ _KEYWORDS = frozenset((
     "INFINITY", "INT64_MAX", "INT64_MIN", "note_fault", "finish", "read_last_fault",
 ))  # fmt: skip
 
-LIBRARY = ("floor", "ceil", "trunc", "rint", "copysign", "nextafter", "sqrt")
+LIBRARY = ("floor", "ceil", "trunc", "rint", "copysign", "sqrt")
 """Functions of C's mathematics that kernels call; those of float32 end with `f`."""
 
 _RESERVED = _KEYWORDS.union(LIBRARY, (f"{name}f" for name in LIBRARY))

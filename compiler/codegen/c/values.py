@@ -10,6 +10,7 @@ name. Values with equal numbers are one (`walk.Numbers`). A load of memory that 
 stays in its loop, and is repeated after each store there.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,9 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.walk import Numbers, operands, values_of, walk
 from ctk.compiler.sizes.index import Index, Indirect, Symbol, Var
+
+_WORK = re.compile(r"\[|\w\(")
+"""A load or a call in an expression."""
 
 _LONG = 90
 """Expressions longer than this many letters get a name."""
@@ -120,6 +124,27 @@ class Values:
     def index(self, index: Index) -> str:
         """Return the code of an index expression."""
         return self._index(index).text
+
+    def address(self, buffer: str, index: Index, places: Mapping[Var, str]) -> str:
+        """Return the code of an element's address where loop variables have these places."""
+        outside = self.block
+        self.block = Block(outside, places=dict(places))
+        code = f"&{self.pointers[buffer]}[{self.index(index)}]"
+        self.block = outside
+        return code
+
+    def block_of(self, index: Index, inside: Var) -> Block:
+        """Return the outermost block in which an index is known but for one loop variable."""
+        wanted = {atom for atom in index.atoms if isinstance(atom, Var) and atom != inside}
+        return next(
+            block
+            for block in self.block.chain()
+            if block.parent is None or wanted & block.places.keys()
+        )
+
+    def known(self) -> frozenset[int]:
+        """Return the numbers of the values that have a name in the open blocks."""
+        return frozenset(number for block in self.block.chain() for number in block.names)
 
     def stored(self, buffer: str) -> None:
         """Forget the loads from a buffer that has just been written."""
@@ -282,9 +307,9 @@ def _origins(*codes: Code, last: str) -> tuple[str, ...]:
 def _needs_name(op: Op, part: Code, depth: int) -> bool:
     """Return whether an operand is computed before the operation.
 
-    A value of an outer loop is; and so is an operand of `where` that loads: C would load it only
-    where it is chosen, and a loop with such a branch cannot be vectorised.
+    A value of an outer loop is; and so is an operand of `where` that loads or calls a function: C
+    would do so only where it is chosen, and a loop with such a branch cannot be vectorised.
     """
     if part.free:
         return False
-    return part.depth != depth or (op.name == "where" and "[" in part.text)
+    return part.depth != depth or (op.name == "where" and bool(_WORK.search(part.text)))

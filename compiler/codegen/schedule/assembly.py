@@ -6,13 +6,13 @@ is not stored.
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.codegen.schedule.calls import BINDINGS, views_without_calls
+from ctk.compiler.codegen.schedule.calls import BINDINGS, PRODUCTS, views_without_calls
 from ctk.compiler.codegen.schedule.units import Unit
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import Extract
@@ -79,10 +79,32 @@ class Assembly:
             self._fitted.clear()
         self._is_there(node)
 
+    def add_caller(self, node: Node, graphs: Mapping[str, str], run: Run | None) -> None:
+        """Add the call of an operator that calls graphs.
+
+        Args:
+            graphs: Constants in the place of operands: compiled graphs by the operand's name.
+            run: A function that returns the result of the operator in a list, if it is observed.
+        """
+        for name in graphs.values():
+            self.constants[name] = name
+
+        def value(leaf: Argument) -> Argument:
+            if not isinstance(leaf, Node):
+                return leaf
+            return Ref(graphs[leaf.name]) if leaf.name in graphs else self.value(leaf)
+
+        args = cast("tuple[Argument, ...]", map_leaves(node.args, value))
+        if run is None:
+            self.steps.append(Call(node.name, cast("Run", node.target), args))
+        else:
+            self._item(node.name, self._call(f"call_{node.name}", run, args), 0)
+        self._is_there(node)
+
     def add_unit(self, unit: Unit) -> None:
         """Add the kernels of a unit, and memory for their results."""
         self.steps += self.steps_of(unit)
-        self._add_results({name: Ref(name) for name in self._made_by(unit)})
+        self._add_results({name: self.memory[name] for name in self._made_by(unit)})
 
     def add_function(self, unit: Unit, part: Schedule, run: Run) -> None:
         """Add the call of a function that does the steps of a unit, `part`."""
@@ -127,10 +149,22 @@ class Assembly:
         if buffer.role != "kernel":
             self._require(name)
             return []
+        if self._is_alike(buffer):
+            self.memory[name] = self.memory[buffer.memory]
+            return []
         shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
-        memory = self.memory[buffer.memory].name if buffer.memory else ""
+        memory = self.read(buffer.memory).name if buffer.memory else ""
         self.memory[name] = Ref(name)
         return [Allocation(name, buffer.dtype, shape, strides, buffer.device, memory)]
+
+    def _is_alike(self, buffer: Buffer) -> bool:
+        """Return whether a buffer in the memory of another is the same tensor."""
+        other = self.program.buffers.get(buffer.memory)
+        if other is None or other.role != "kernel":
+            return False
+        return (buffer.dtype, buffer.shape, buffer.strides) == (
+            other.dtype, other.shape, other.strides
+        )  # fmt: skip
 
     def results_of(self, unit: Unit) -> list[tuple[str, str]]:
         """Return the results of a unit: for each its node's name, and its buffer."""
@@ -178,6 +212,8 @@ class Assembly:
         """Return a buffer for a kernel: with the strides and the type that it was made for."""
         ref, buffer = self.memory[name], self.program.buffers[name]
         if buffer.role not in ("input", "library"):
+            return ref
+        if name in self.nodes and self.nodes[name].target in PRODUCTS:
             return ref
         if name not in self._fitted:
             self._fitted[name] = self._fit(name, ref, buffer)

@@ -29,6 +29,10 @@ BINDINGS: Mapping[object, Callable[..., Any]] = {
     aten.convolution.default: torch.convolution,
 }
 
+PRODUCTS = frozenset({aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default})
+"""Operators whose results are new tensors, with the layout that torch records, on every device: one
+function of torch (a structured kernel's) sets it for both."""
+
 
 def views_without_calls(gm: GraphModule, program: Program) -> frozenset[str]:
     """Return the names of the views of a graph that need no call of the library."""

@@ -4,11 +4,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count, no_data
 from ctk.compiler.codegen.eager_nodes import constants_data, eager_compile
@@ -23,6 +23,7 @@ from ctk.compiler.codegen.schedule.generator import (
     setting_of,
     with_config,
 )
+from ctk.compiler.codegen.schedule.inner_graphs import InnerGraphs
 from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.units import Unit, nodes_of, units_of
 from ctk.compiler.errors import CodegenUnsupported
@@ -35,6 +36,8 @@ from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text, summary
 from ctk.compiler.observe import first_line
+from ctk.compiler.phases import phase
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.python_code import PythonCode
 
@@ -59,7 +62,8 @@ def compile_with(
         config = context.numbering.config
         kernel_options = with_config(KernelOptions(), config)
         own_options = with_config(generator.options, config)
-        packed = with_packed_weights(gm)
+        with phase("lowered", "pack weights"):
+            packed = with_packed_weights(gm)
         compilation = _Compilation(packed, generator, context, kernel_options, own_options)
         compilation.require_device()
         program = compilation.lower(gm)
@@ -70,13 +74,18 @@ def compile_with(
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """One compile of one graph, the constant weights of which are packed."""
+    """One compile of one graph, the constant weights of which are packed.
+
+    Attributes:
+        sources: The code of its kernels, with those of the graphs inside.
+    """
 
     gm: GraphModule
     generator: Generator
     context: KernelContext
     options: KernelOptions
     own_options: Any
+    sources: list[str] = field(default_factory=list[str])
 
     def require_device(self) -> None:
         """Raise `CodegenUnsupported` for a graph without values on a device of the generator."""
@@ -96,7 +105,12 @@ class _Compilation:
         passes = Passes(self.context.numbering, graph)
         devices = self.generator.devices(self.own_options)
         accumulate = getattr(torch, self.options.accumulate)
-        lowering = LoweringOptions(self.options.exact, accumulate, devices=devices)
+        lowering = LoweringOptions(
+            self.options.exact,
+            accumulate,
+            devices=devices,
+            attention_gradients=self.generator.attention_gradients,
+        )
         min_outer, small = self.generator.min_outer, self.generator.small
         limits = FusionOptions(exact=self.options.exact, min_outer=min_outer, small=small)
         lowered = passes.run("lower", lambda allow: lower(self.gm, lowering, allow))
@@ -109,11 +123,14 @@ class _Compilation:
     def compile(self, program: Program, example_inputs: Sequence[object]) -> BoxedCallable:
         """Compile the kernels of a program, and put them together with its library calls."""
         steps = units_of(program)
-        observed = {
-            step: self.context.kernel(step.name, nodes_of(step, self.gm))
-            for step in steps
-            if isinstance(step, Unit)
-        }
+        inner = InnerGraphs(self.gm, self._compile_inner)
+        observed: dict[Unit, ObservedKernel] = {}
+        calls: dict[Node, ObservedKernel] = {}
+        for step in steps:
+            if isinstance(step, Unit):
+                observed[step] = self.context.kernel(step.name, nodes_of(step, self.gm))
+            elif inner.called_by(step.node):
+                calls[step.node] = self.context.kernel(step.node.name, (step.node.name,))
         units = [unit for unit, kernel in observed.items() if not kernel.vetoed]
         kernels = [kernel for unit in units for kernel in unit.kernels]
         setting = setting_of(self.options, example_inputs)
@@ -130,31 +147,43 @@ class _Compilation:
         assembly = Assembly(self.gm, program, {kernel: n for n, kernel in enumerate(kernels)})
         for step in steps:
             if isinstance(step, LibraryCall):
-                assembly.add(step.node)
+                self._add_call(assembly, step.node, inner, calls.get(step.node))
             elif observed[step].vetoed:
                 self._add_eager(assembly, step, observed[step])
             elif is_observed:
                 self._add_observed(assembly, step, observed[step], compiled)
             else:
                 assembly.add_unit(step)
-        return self._box(assembly, compiled, make if is_later else None)
+        with phase("lowered", "schedule"):
+            return self._box(assembly, compiled, inner, make if is_later else None)
 
     def _box(
-        self, assembly: Assembly, compiled: Sequence[CompiledKernel], make_later: Make | None
+        self,
+        assembly: Assembly,
+        compiled: Sequence[CompiledKernel],
+        inner: InnerGraphs,
+        make_later: Make | None,
     ) -> BoxedCallable:
         """Return a boxed callable; with `make_later`, a thread compiles its kernels."""
         (output,) = self.gm.graph.find_nodes(op="output")
         schedule = assembly.result(output)
-        constants = {name: fetch(self.gm, name) for name in schedule.constants.values()}
+        constants = inner.constants()
+        constants |= {
+            name: fetch(self.gm, name)
+            for name in schedule.constants.values()
+            if name not in constants
+        }
         code = PythonCode(schedule, "forward", constants, self.generator.takes)
 
         def data() -> CompiledGraph:
             codes = [each.code for each in compiled if each.code is not None]
             with ThreadPoolExecutor(_THREADS) as pool:  # `stored` compiles a kernel that is not yet
                 stored = [] if codes else list(pool.map(lambda each: each.stored(), compiled))
-            values = constants_data(self.gm, schedule)
+            values = constants_data(self.gm, schedule, inner.made)
             return CompiledGraph(schedule, values, self.generator.name, stored, codes)
 
+        self.sources.extend(each.source for each in compiled)
+        self.sources.extend(each for sources in inner.sources.values() for each in sources)
         run = guard_count(code.function, len(schedule.inputs))
         boxed = as_boxed(run, lambda: code.text, data)
         if self.options.cuda_graphs:
@@ -167,6 +196,44 @@ class _Compilation:
             code.bind([each.launch for each in make_later()])
 
         return _in_background(self.context.stage, work, boxed, eager_compile(self.gm))
+
+    def _compile_inner(
+        self, graph: GraphModule, inputs: Sequence[object]
+    ) -> tuple[BoxedCallable, Sequence[str]]:
+        """Compile a graph that an operator calls; to an observer that call is one kernel.
+
+        Raises:
+            CodegenUnsupported: No generator of kernels takes it, or a package is written, which has
+                no place for its kernels.
+        """
+        if self.options.ahead_of_time:
+            raise CodegenUnsupported("a package holds the kernels of the whole graph only")
+        numbering = Numbering(config=replace(self.context.numbering.config, fuel=None))
+        context = KernelContext(self.context.codegen, self.context.stage, numbering)
+        inner = replace(self, gm=with_packed_weights(graph), context=context, sources=[])
+        compiled = inner.compile(inner.lower(graph), inputs)
+        return compiled, inner.sources
+
+    def _add_call(
+        self, assembly: Assembly, node: Node, inner: InnerGraphs, observed: ObservedKernel | None
+    ) -> None:
+        """Add a library call; with compiled graphs if it has some, and they are not vetoed."""
+        if observed is None:
+            assembly.add(node)
+            return
+        graphs = inner.called_by(node)
+        sources = [each for name in dict.fromkeys(graphs.values()) for each in inner.sources[name]]
+
+        def run(*args: Any) -> list[Any]:
+            return [cast("Any", node.target)(*args)]
+
+        made = observed.made(
+            run,
+            source=None if observed.vetoed else lambda: "\n\n".join(sources),
+            results=(node.name,),
+        )
+        is_observed = self.context.numbering.observer is not None
+        assembly.add_caller(node, {} if observed.vetoed else graphs, made if is_observed else None)
 
     def _add_observed(
         self,

@@ -92,6 +92,7 @@ class Generator:
         takes: The form in which `launch` takes a buffer: the address of its memory, or the tensor.
         min_outer: With fewer outer iterations than this, a kernel leaves processors idle.
         small: A kernel of fewer iterations than this may have any number of outer iterations.
+        attention_gradients: It has kernels of the gradient of attention.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Generator:
     takes: Literal["address", "tensor"] = "address"
     min_outer: int = 16
     small: int = 16384
+    attention_gradients: bool = True
 
 
 def with_config(options: AnyOptions, config: Config) -> AnyOptions:

@@ -27,6 +27,7 @@ from ctk.compiler.observe import (
     RewriteRecord,
     is_observers,
 )
+from ctk.compiler.phases import phase
 from ctk.compiler.rewriting.numbering import Numbering
 
 Run: TypeAlias = Callable[[Allow], Program]
@@ -61,7 +62,8 @@ class Passes:
         rewrites = _Rewrites(self.numbering, self.numbering.pass_id("lowered", name))
         vetoed = not self.numbering.allow_pass(rewrites.id)
         try:
-            program = run(lambda *_: False) if vetoed else act(rewrites)
+            with phase("lowered", name):
+                program = run(lambda *_: False) if vetoed else act(rewrites)
         except Exception as error:
             if not is_observers(error):
                 place(rewrites.error(error, self.graph), self.numbering.observer)

@@ -84,7 +84,8 @@ class Recording:
     ) -> None:
         tensors = [n for n, each in enumerate(args) if isinstance(each, Tensor)]
         loose = [n for n in tensors if not isinstance(args[n], torch.nn.Parameter)]
-        self._kept = [(n, args[n].data_ptr()) for n in tensors if n in kept]
+        self._kept = [n for n in tensors if n in kept]
+        self._places = [args[n].data_ptr() for n in self._kept]
         self._layouts = [(n, args[n].shape, args[n].stride()) for n in loose]
         copied = [n for n in tensors if n not in kept]
         given = list(args)
@@ -107,7 +108,7 @@ class Recording:
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Return whether inputs are where they were, with the strides that they had."""
-        return all(args[n].data_ptr() == at for n, at in self._kept) and all(
+        return [args[n].data_ptr() for n in self._kept] == self._places and all(
             args[n].stride() == stride and args[n].shape == shape
             for n, shape, stride in self._layouts
         )

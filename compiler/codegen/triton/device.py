@@ -42,7 +42,7 @@ def _exp2_by_triton(x):
 
 
 _has_instruction = not (triton_launch.is_interpreting() or torch.version.hip)
-_exp2 = _exp2_by_device if _has_instruction else _exp2_by_triton
+exp2 = _exp2_by_device if _has_instruction else _exp2_by_triton
 
 
 @triton.jit
@@ -57,7 +57,7 @@ def _exp(x):
     n = t - 12583039.0
     rest = tl.fma(x, 1.4426950216293335, -n)
     rest = tl.fma(x, 1.925963033500011e-08, rest)
-    return _exp2(rest) * _power(t)
+    return exp2(rest) * _power(t)
 
 
 @triton.jit

@@ -11,8 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ctk.compiler.codegen.triton.attention_forward import attention_layout
 from ctk.compiler.codegen.triton.layout import Axis, Layout, accesses_of, inner_loops
 from ctk.compiler.codegen.triton.row_splitting import can_split
+from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.walk import indices_of
 from ctk.compiler.sizes.index import (
@@ -57,6 +59,8 @@ def layout_of(
     """Return the layout of a kernel; but for `wide`, it is right for all other sizes as well."""
     chosen = knobs or Knobs()
     wide = _is_wide(kernel, sizes)
+    if isinstance(kernel, Attention):
+        return attention_layout(kernel, sizes, wide=wide)
     if inner_loops(kernel.sweeps):
         return _rows(kernel, sizes, wide, chosen)
     across = _across(kernel)

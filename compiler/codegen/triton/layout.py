@@ -84,6 +84,7 @@ class Layout:
         grid: The axes over which programs are spread, `x` last.
         inner: For each sweep, the axis of its inner loops; None for one without.
         wide: Positions need 64 bits.
+        stages: How many iterations of a loop are under way at once.
     """
 
     grid: tuple[Axis, ...]
@@ -91,6 +92,7 @@ class Layout:
     rank: int
     warps: int = 4
     wide: bool = False
+    stages: int = 3
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -94,6 +94,10 @@ class Positions:
         name = self._arguments[buffer]
         return (name if text == "0" else f"{name} + {_summand(text)}"), Printed(text, axes)
 
+    def address(self, buffer: str) -> str:
+        """Return the argument that is a buffer's address."""
+        return self._arguments[buffer]
+
     def shape(self, axes: Iterable[str]) -> str:
         """Return the shape of a block over some axes."""
         sizes = ["1"] * self.layout.rank

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -68,7 +69,8 @@ class Split:
 
 def can_split(kernel: Kernel) -> bool:
     """Return whether the inner loops of a kernel can be cut into chunks."""
-    return not any(isinstance(statement, Scan) for statement in kernel.statements)
+    is_scan = any(isinstance(statement, Scan) for statement in kernel.statements)
+    return not is_scan and not isinstance(kernel, Attention)
 
 
 def split(kernel: Kernel, length: int) -> Split:

@@ -5,10 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.triton import reductions
+from ctk.compiler.codegen.triton.attention_blocks import LOCALS
+from ctk.compiler.codegen.triton.attention_forward import attention_lines
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.printed_values import Printed
 from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.builder import is_atomic
 from ctk.compiler.lowering.ir import (
     Kernel,
@@ -33,7 +36,7 @@ from ctk.compiler.codegen.triton import device
 
 _ATOMIC = {"add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
 _RESERVED = re.compile(
-    r"tl|triton|device|libdevice|blocks|[xyr]\d*(index|mask|start|quarter)|[XYR]\d*BLOCK|"
+    r"tl|triton|device|libdevice|blocks|[xyrmn]\d*(index|mask|start|quarter)|[XYRMNG]\d*BLOCK|"
     r"(v|i|acc|carry|red)\d+(_\d+)?"
 )
 
@@ -178,13 +181,16 @@ def kernel_source(
     """Return the source of a kernel in a layout; `extents` are the elements that buffers reach."""
     arguments = arguments_of(kernel)
     symbols = {symbol.name: symbol.name for symbol in arguments.symbols}
-    names = _names(arguments.buffers, symbols)
+    names = _names(arguments.buffers, {*symbols, *LOCALS})
     body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "", exact=exact)
-    printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
-    printing.run()
+    if isinstance(kernel, Attention):
+        printed = attention_lines(kernel, layout, body)
+    else:
+        _Printing(kernel, layout, body, _on_axes(kernel, layout)).run()
+        printed = [*_grid_lines(layout, body), *body.code.top.lines]
     signature = ", ".join((*names.values(), *symbols.values()))
     constants = [f"{axis.block_name}: tl.constexpr = {axis.block}" for axis in layout.axes]
-    lines = [*constants, *_grid_lines(layout, body), *body.code.top.lines]
+    lines = [*constants, *printed]
     title = f"Compute {', '.join(kernel.nodes)}."
     text = "\n".join(f"    {line}".rstrip() for line in [f'"""{title}"""', *lines])
     decorated = f"@triton.jit\ndef {function_name(kernel)}({signature}):\n{text}\n"

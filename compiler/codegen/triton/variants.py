@@ -15,10 +15,11 @@ from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.row_splitting import Split, can_split, split
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
-from ctk.compiler.errors import CtkError
-from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.errors import CodegenUnsupported, CtkError
+from ctk.compiler.lowering.attention import Attention
+from ctk.compiler.lowering.ir import Buffer, Kernel, Op, Value
 from ctk.compiler.lowering.layout import extent_of
-from ctk.compiler.lowering.walk import Arguments, arguments_of
+from ctk.compiler.lowering.walk import Arguments, arguments_of, walk
 from ctk.compiler.options.choices import Options
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch, triton_launch
@@ -29,6 +30,11 @@ _TYPES = {
     torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
     torch.uint8: "u8", torch.bool: "i1",
 }  # fmt: skip
+
+_SHARED = {80: 163 << 10, 87: 163 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10}
+"""Bytes of shared memory that a program may have, by compute capability."""
+
+_LEAST_SHARED = 99 << 10
 
 _GUESS = 1024
 _NUMBERS = itertools.count()
@@ -291,6 +297,8 @@ class Variants:
             try:
                 binary = self.compiled(layout, every, capability_of(self._device))
                 self._loaded[key] = cuda_launch.Loaded(binary.code, self._device, types)
+            except CodegenUnsupported:
+                raise
             except Exception as error:
                 raise KernelError(f"{self._where()}: Triton failed: {error}") from error
         return self._loaded[key]
@@ -300,15 +308,22 @@ class Variants:
     ) -> triton_launch.Binary:
         """Return a variant for a kind of device (capability 90 for 9.0); no device is needed.
 
-        `aligned` is whether each argument is a multiple of 16.
+        `aligned` is whether each argument is a multiple of 16. A loop has fewer iterations under
+        way if they do not fit into shared memory.
+
+        Raises:
+            CodegenUnsupported: Not even one fits.
         """
         function, _ = self._function(layout)
-        return triton_launch.compile_function(
-            function,
-            self.argument_types(layout),
-            aligned,
-            capability,
-            self._compile_options(layout),
+        options = self._compile_options(layout)
+        types = self.argument_types(layout)
+        for stages in range(layout.stages, 0, -1):
+            options["num_stages"] = stages
+            binary = triton_launch.compile_function(function, types, aligned, capability, options)
+            if binary.code.shared <= _SHARED.get(capability, _LEAST_SHARED):
+                return binary
+        raise CodegenUnsupported(
+            f"the blocks of {self._where()} do not fit into the shared memory of sm_{capability}"
         )
 
     def argument_types(self, layout: Layout) -> tuple[str, ...]:
@@ -326,10 +341,31 @@ class Variants:
             "sanitize_overflow": False,
             "enable_reflect_ftz": False,  # libdevice keeps subnormal numbers, as eager does
         }
-        return {**options, "enable_fp_fusion": False} if self._setting.exact else options
+        rounds = self._setting.exact or takes_exp_of_difference(self.kernel)
+        return {**options, "enable_fp_fusion": False} if rounds else options
 
     def _where(self) -> str:
         return f"kernel {self.kernel.name} of [{', '.join(self.kernel.nodes)}]"
+
+
+def takes_exp_of_difference(kernel: Kernel) -> bool:
+    """Return whether a kernel takes the exponential of a difference, as a softmax does.
+
+    In `exp(x * c - m)` the product has to be rounded as it was for the maximum `m`: unrounded, a
+    large one may exceed `m` by enough for an infinite result. Kernels of attention are not meant,
+    which take scores of any size for smaller than that.
+    """
+    if isinstance(kernel, Attention):
+        return False
+    return any(
+        isinstance(value, Op) and value.name == "exp" and _is_difference(value.args[0])
+        for sweep in kernel.sweeps
+        for value in walk(*sweep.statements)
+    )
+
+
+def _is_difference(value: Value) -> bool:
+    return isinstance(value, Op) and value.name == "sub"
 
 
 def capability_of(device: int) -> int:

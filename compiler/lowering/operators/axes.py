@@ -7,6 +7,10 @@ from operator import and_
 from ctk.compiler.lowering.arrays import Array, At, cast, constant, guarded, iota, moved, positions
 from ctk.compiler.lowering.ir import Dtype
 from ctk.compiler.sizes.index import ZERO, Index, IndexLike, as_index, product
+from ctk.compiler.sizes.size_guards import NotLowered
+
+MOST_PARTS = 32
+"""A loop over more parts is not split at their borders; the library copies them sooner."""
 
 
 def axis_of(array: Array, dim: int) -> int:
@@ -45,7 +49,12 @@ def joined(parts: Sequence[Array], axis: int) -> Array:
     """Return arrays one after the other along an axis.
 
     Each is read only where it stands, so that code generators can split the loop at the borders.
+
+    Raises:
+        NotLowered: There are more than `MOST_PARTS`.
     """
+    if len(parts) > MOST_PARTS:
+        raise NotLowered(f"it joins more than {MOST_PARTS} parts")
     ends: list[Index] = []
     for part in parts:
         ends.append((ends[-1] if ends else ZERO) + part.shape[axis])

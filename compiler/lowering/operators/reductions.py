@@ -22,7 +22,8 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import axes_of, count_of
 from ctk.compiler.lowering.operators.overloads import overloads
 from ctk.compiler.lowering.operators.promotion import operands
-from ctk.compiler.sizes.index import ONE, ZERO, Index, product
+from ctk.compiler.sizes.index import ONE, ZERO, Index, is_less, product
+from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
 
@@ -59,7 +60,7 @@ def _best(b: Builder, kind: Any, x: Array, axes: Sequence[int], *, keepdim: bool
 
 
 def _extreme(kind: str) -> Callable[..., Array]:
-    def lower(b: Builder, x: Array, dim: Sequence[int] = (), keepdim: bool = False) -> Array:
+    def lower(b: Builder, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
         return _best(b, kind, x, axes_of(x, dim), keepdim=keepdim)
 
     return lower
@@ -89,6 +90,21 @@ def _position(kind: Any) -> Callable[..., Array]:
         found = b.reduce(kind, flat, (0,))[1]
         full = (ONE,) * len(x.shape) if keepdim else ()
         return moved(found, full, lambda _: ())
+
+    return lower
+
+
+def _with_elements(lowering: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a lowering that leaves dimensions that may be empty to the library, where they raise.
+
+    For `max` and `min`: the fake kernels of torch refuse empty dimensions, or guard against them,
+    for all other reductions without identity.
+    """
+
+    def lower(b: Builder, x: Array, dim: Any = None, keepdim: bool = False) -> Any:
+        if not all(is_less(0, x.shape[axis]) for axis in axes_of(x, dim)):
+            raise NotLowered("it may reduce an empty dimension, which raises in eager")
+        return lowering(b, x, dim, keepdim)
 
     return lower
 
@@ -196,11 +212,11 @@ TABLE: Mapping[object, Callable[..., Any]] = {
     **overloads(aten.count_nonzero, "default dim_IntList", _count_nonzero),
     aten.linalg_vector_norm.default: _vector_norm,
     aten.logsumexp.default: _logsumexp,
-    aten.max.default: _extreme("max"),
-    aten.max.dim: _with_position("argmax"),
+    aten.max.default: _with_elements(_extreme("max")),
+    aten.max.dim: _with_elements(_with_position("argmax")),
     **overloads(aten.mean, "default dim", _mean),
-    aten.min.default: _extreme("min"),
-    aten.min.dim: _with_position("argmin"),
+    aten.min.default: _with_elements(_extreme("min")),
+    aten.min.dim: _with_elements(_with_position("argmin")),
     **overloads(aten.norm, "Scalar ScalarOpt_dim ScalarOpt_dim_dtype", _norm),
     **overloads(aten.prod, "default dim_int", _prod),
     aten.std.correction: _without_mean(_std_mean),

@@ -17,7 +17,7 @@ from typing import Literal
 
 import torch
 
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.c.kernel_function import KernelCode
 from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.runtime.steps import Schedule
 from ctk.compiler.sizes.index import Index

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.c.kernel_function import KernelCode
 from ctk.compiler.packages.c_wrapper.body import Body, require_rank
 from ctk.compiler.packages.c_wrapper.c_literals import (
     array_text,

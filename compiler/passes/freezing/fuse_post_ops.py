@@ -1,17 +1,22 @@
 """Fuse operators into oneDNN's products and convolutions before them.
 
 Rules, `y` being a product or convolution of `prepack_linear` or `prepack_convolution`:
-    1. sigmoid|tanh|silu|gelu|leaky_relu(y) -> y with that as post-op
+    1. sigmoid|tanh|silu|hardswish|gelu|leaky_relu(y) -> y with that as post-op
     2. y + z, z + y, y - z, y * z -> y with `add`, `sub` or `mul` of `z` as post-op
-    3. relu|hardtanh|hardsigmoid|hardswish(y) -> y with that as post-op, if `exact_nan` is False:
-       oneDNN turns a NaN into a number there (hardswish: an intermediate infinity)
-Preconditions: `y` has no other user and no post-op yet; float32; `z` has the type and strides of
-`y` and of the result, and does not depend on `y`; nothing is written between; `leaky_relu` and
-`hardtanh` not if TorchScript compiles the graph, which cannot take their numbers.
-Reassociates: oneDNN approximates the functions as closely as torch's kernels do, but differently.
+    3. relu|hardtanh|hardsigmoid(y) -> y with that as post-op, if `exact_nan` is False: oneDNN makes
+       a number of a NaN there; so with 1, if `y` is a transposed convolution, sigmoid and gelu
+    4. relu(convolution with `add`, `sub` or `mul`) -> it with both, under the same condition
+    5. f(clone(y)) -> clone(y with `f` as post-op), `f` of rules 1 and 3
+Preconditions: `y` has no other user and no post-op yet (but 4); `z` does not depend on `y`, and has
+the type and strides of `y` and of the result, or behind a convolution one number for each channel
+(of each image, or of all); nothing is written between; 2: `y` is not a transposed convolution;
+`leaky_relu` and `hardtanh` not if TorchScript compiles the graph, which cannot take their numbers.
+Reassociates: oneDNN approximates the functions as closely as torch's kernels do, but differently;
+in 16 bits it rounds once, behind the operator; `hardswish` does not overflow in between.
 
 Source: `torch/_inductor/fx_passes/mkldnn_fusion.py` (`_register_unary_fusion`,
-`_register_binary_fusion`) fuses `relu` in any case, and so hides a NaN.
+`_register_binary_fusion`, `_register_binary_unary_fusion`) fuses `relu` in any case, and so hides a
+NaN.
 """
 
 from collections.abc import Mapping
@@ -21,27 +26,21 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_written_between
-from ctk.compiler.fx.types import same_layout, tensor_of
+from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of
+from ctk.compiler.passes.freezing.post_ops import PostOp, is_post_op, post_op
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _POST_OP = 3
-"""How many arguments of a layer say its post-op: the last ones."""
+"""How many arguments of a layer describe its post-op: the last ones."""
 
-_PostOp = tuple[str, list[float], str]
+_LOST_IN_TRANSPOSED = (("sigmoid", [], ""), ("gelu", [], "none"))
+"""Post-ops for which some kernels of transposed convolutions make a number of a NaN."""
+
 _Call = tuple[object, tuple[object, ...]]
-_SIMPLE: Mapping[object, str] = {
-    aten.sigmoid.default: "sigmoid",
-    aten.tanh.default: "tanh",
-    aten.silu.default: "swish",
-}
-_LOSES_NAN: Mapping[object, str] = {
-    aten.relu.default: "relu",
-    aten.hardsigmoid.default: "hardsigmoid",
-    aten.hardswish.default: "hardswish",
-}
 _BINARY: Mapping[object, str] = {
     aten.add.Tensor: "add",
     aten.sub.Tensor: "sub",
@@ -63,56 +62,59 @@ class FusePostOps(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         for node in rewriter.nodes():
-            if (found := self._unary(node, rewriter.config.codegen)) is not None:
-                layer, post_op = found
-                operands = (*layer.args[:-_POST_OP], *post_op)
-                _fuse(rewriter, node, layer, (layer.target, operands), "layer")
+            if is_post_op(node, codegen=rewriter.config.codegen, exact_nan=self.exact_nan):
+                self._fuse_unary(rewriter, node)
             elif (pair := _binary(node)) is not None:
                 _fuse(rewriter, node, pair[0], _with_binary(node, *pair), "layer, z")
 
-    def _unary(self, node: Node, codegen: str) -> tuple[Node, _PostOp] | None:
-        layer = node.args[0] if node.args else None
-        post_op = _post_op(node)
-        if post_op is None and not self.exact_nan:
-            post_op = _post_op_without_nan(node)
-        if post_op is None or (post_op[1] and codegen == "torchscript"):
-            return None
-        if not isinstance(layer, Node) or not _is_free(layer, node):
-            return None
-        return layer, post_op
+    def _fuse_unary(self, rewriter: Rewriter, node: Node) -> None:
+        layer, copy = node.args[0], None
+        if isinstance(layer, Node) and _is_copy(layer, node):
+            layer, copy = layer.args[0], layer
+        if not isinstance(layer, Node) or not _is_free(layer, copy or node):
+            return
+        found = post_op(node, exact_nan=self.exact_nan)
+        assert found is not None  # is_post_op has looked
+        if not self._takes(layer, found):
+            return
+        call = layer.target, (*layer.args[:-_POST_OP], *found)
+        _fuse(rewriter, node, layer, call, "layer" if copy is None else "clone(layer)", copy)
+
+    def _takes(self, layer: Node, found: PostOp) -> bool:
+        if layer.target is onednn.convolution_binary():
+            return found[0] == "relu"
+        is_transposed = layer.target is onednn.transposed_convolution()
+        return not (is_transposed and self.exact_nan and found in _LOST_IN_TRANSPOSED)
 
 
-def _post_op(node: Node) -> _PostOp | None:
-    """Return how oneDNN calls an operator, its numbers, and the algorithm."""
-    if node.target in _SIMPLE:
-        return _SIMPLE[node.target], [], ""
-    if node.target is aten.gelu.default and len(node.args) == 1:
-        algorithm = node.kwargs.get("approximate", "none")
-        return ("gelu", [], algorithm) if isinstance(algorithm, str) else None
-    slope = node.args[1] if len(node.args) > 1 else 0.01
-    if node.target is aten.leaky_relu.default and isinstance(slope, (int, float)) and slope:
-        return "leaky_relu", [float(slope)], ""
-    return None
-
-
-def _post_op_without_nan(node: Node) -> _PostOp | None:
-    if node.target in _LOSES_NAN:
-        return _LOSES_NAN[node.target], [], ""
-    if node.target is aten.hardtanh.default and not node.kwargs:
-        low, high = (*node.args[1:], -1.0, 1.0)[:2] if len(node.args) != 2 else (None, None)
-        if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low <= high:
-            return "hardtanh", [float(low), float(high)], ""
-    return None
+def _is_copy(copy: Node, node: Node) -> bool:
+    """Rule 5: return whether a node is a dense copy that only another node uses."""
+    if copy.target is not aten.clone.default or list(copy.users) != [node]:
+        return False
+    return same_layout(copy, node) and not is_written_between(copy, node)
 
 
 def _is_free(layer: Node, node: Node) -> bool:
     """Return whether a node is a layer without post-op that only another node uses."""
-    if layer.target not in (onednn.linear(), onednn.convolution()) or layer.args[-3] != "none":
+    if list(layer.users) != [node] or is_written_between(layer, node):
         return False
-    tensor = tensor_of(layer)
-    if tensor is None or tensor.dtype != torch.float32 or list(layer.users) != [node]:
+    if layer.target is onednn.convolution_binary():
+        is_free = layer.args[-_POST_OP] is None
+    else:
+        is_free = layer.target in _layers() and layer.args[-_POST_OP] == "none"
+    if layer.target is onednn.linear() and not _has_matrices(layer):
         return False
-    return same_layout(layer, node) and not is_written_between(layer, node)
+    return is_free and (node.target is aten.clone.default or same_layout(layer, node))
+
+
+def _has_matrices(linear: Node) -> bool:
+    """Return whether a product has rows and a matrix of weights: oneDNN reads others wrongly."""
+    x, weight = map(tensor_of, linear.args[:2])
+    return x is not None and weight is not None and x.dim() >= 2 and weight.dim() == 2
+
+
+def _layers() -> tuple[object, ...]:
+    return onednn.linear(), onednn.convolution(), onednn.transposed_convolution()
 
 
 def _binary(node: Node) -> tuple[Node, Node] | None:
@@ -126,9 +128,27 @@ def _binary(node: Node) -> tuple[Node, Node] | None:
     for layer, other in orders:
         if not isinstance(layer, Node) or not isinstance(other, Node) or layer is other:
             continue
-        if _is_free(layer, node) and same_layout(other, node):
+        is_one = layer.target in (onednn.linear(), onednn.convolution())
+        fits = same_layout(other, node) or _is_broadcast(other, layer)
+        if is_one and fits and _is_free(layer, node):
             return layer, other
     return None
+
+
+def _is_broadcast(other: Node, layer: Node) -> bool:
+    """Return whether a convolution takes another operand with a number for each channel."""
+    result, tensor = tensor_of(layer), tensor_of(other)
+    if layer.target is not onednn.convolution() or result is None or tensor is None:
+        return False
+    if tensor.dtype != result.dtype or tensor.dim() != result.dim() or not is_dense(tensor):
+        return False
+    if any(map(fake.is_symbolic, tensor.shape)):
+        return False
+    ones = [1] * (result.dim() - 2)
+    batch, channels = result.shape[:2]
+    return any(
+        same_sizes(tensor.shape, [*first, *ones]) for first in ((batch, channels), (1, channels))
+    )
 
 
 def _with_binary(node: Node, layer: Node, other: Node) -> _Call:
@@ -140,22 +160,41 @@ def _with_binary(node: Node, layer: Node, other: Node) -> _Call:
     return onednn.linear_binary(), (x, other, *rest, attr)
 
 
-def _fuse(rewriter: Rewriter, node: Node, layer: Node, call: _Call, read: str) -> None:
+def _fuse(
+    rewriter: Rewriter,
+    node: Node,
+    layer: Node,
+    call: _Call,
+    read: str,
+    copy: Node | None = None,
+) -> None:
     def make() -> Node:
         fused = rewriter.insert(*call, before=node)
-        fused.meta.setdefault("val", node.meta.get("val"))  # binary ones have no fake kernel
-        return fused
+        fused.meta.setdefault("val", layer.meta.get("val"))  # not all have a fake kernel
+        if copy is None:
+            return fused
+        return rewriter.insert(copy.target, (fused,), copy.kwargs, before=node)
 
-    rule = f"{node.target}({read}) -> layer"
-    rewriter.replace_by(rule, [node, layer], make, erase=[layer])
+    rule = f"{node.target}({read}) -> {read.split(',')[0]}"
+    between = [] if copy is None else [copy]
+    rewriter.replace_by(rule, [node, layer, *between], make, erase=[*between, layer])
 
 
 def examples() -> list[Example]:
     """Return programs that the pass changes, one for each rule that is on."""
     linear, x, w = onednn.linear(), torch.ones(2, 3), torch.nn.Parameter(torch.ones(4, 3))
+    image = torch.ones(1, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+    kernel = torch.nn.Parameter(torch.ones(4, 3, 1, 1))
+    settings = ([0, 0], [1, 1], [1, 1], 1, "none", [], "")
+
+    def copied(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = onednn.convolution()(x, w, None, *settings)
+        return y.clone(memory_format=torch.contiguous_format).sigmoid().sin()
+
     return [
         (lambda x, w: torch.sigmoid(linear(x, w, None, "none", [], "")).sin(), (x, w)),
         (lambda x, w, z: (linear(x, w, None, "none", [], "") + z).sin(), (x, w, torch.ones(2, 4))),
+        (copied, (image, kernel)),
     ]
 
 

@@ -5,14 +5,22 @@ Rules, `y` being a layer of `prepack_quantized`:
     2. relu|hardtanh|clamp|hardswish(y) -> y with that as post-op, if no NaN is possible: a static
        scale, and a bias of finite constants, because oneDNN turns a NaN into a number
     3. quantize_per_tensor(y, ...) -> clamp(y that gives integers); no clamp for all of a type
+    4. y + z, z + y -> y with `add` of `z` as post-op, `y` a product; relu behind it as 2, if `z` is
+       a layer whose result is not NaN
+    5. f(clone(y)) -> clone(f(y)), `f` of the rules above with one operand
+    6. quantize_per_tensor([relu](y + dequantize_per_tensor(z)), ...) -> y added into z, or into a
+       clone of z if that has later readers, and clamp as in 3; `y` a convolution of two dimensions
 Preconditions: `y` has no other user, is float32, and has no post-op yet (3: any, and the scale is a
-positive number, the type uint8 or int8); nothing is written between.
+positive number, the type uint8 or int8); 4: `z` has the type and strides of `y` and of the result,
+and does not depend on `y`; 6: the type and strides of `z` are those of the result; nothing is
+written between.
 Reassociates: oneDNN multiplies scales before it rounds. So a number within a rounding error of the
 middle between two integers may become the other one: one step of the quantization.
 
 Source: `_register_qconv_unary_fusion`, `_register_qlinear_unary_fusion` and the output quantization
 of `torch/_inductor/fx_passes/quantization.py` and `mkldnn_fusion.py` assume the whole range of an
-integer type, and ignore NaN.
+integer type, and ignore NaN. `_register_qconv_binary_fusion` adds into `z` by marks of the
+scheduler, and sums of floats as well; those are left to a generated kernel here.
 """
 
 import math
@@ -24,9 +32,10 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.constants import constant_value
-from ctk.compiler.fx.properties import is_constant, is_written_between
+from ctk.compiler.fx.properties import base_of, is_constant, is_written_between
 from ctk.compiler.fx.types import same_layout, same_sizes, tensor_of
-from ctk.compiler.passes.freezing.quantized import name_of
+from ctk.compiler.passes.freezing.quantized import integers_of, is_call_of, is_fixed, name_of
+from ctk.compiler.passes.post_grad.reinplace import find_destination
 from ctk.compiler.patterns import HandlerRule, LazyTable, Match, Op, RuleTable, Var, apply_rules
 from ctk.compiler.patterns.matcher import replace_match
 from ctk.compiler.rewriting.base import Pass
@@ -50,13 +59,48 @@ class FuseQuantized(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         if any(map(_is_layer, rewriter.graph.nodes)):
+            for node in rewriter.nodes():
+                if _may_sink(node):
+                    make = partial(_sink, rewriter, node)
+                    rule = f"{node.target}(clone(layer)) -> clone"
+                    rewriter.replace_by(rule, [node], make, erase=[node.all_input_nodes[0]])
             apply_rules(rewriter, RULES.get())
 
 
 def _is_layer(node: object) -> bool:
     if not isinstance(node, Node) or not onednn.runs_quantized():
         return False
-    return node.target in (onednn.qlinear(), onednn.qlinear_dynamic(), onednn.qconvolution())
+    return node.target in (*onednn.qlinears(), onednn.qconvolution())
+
+
+def _may_sink(node: Node) -> bool:
+    """Rule 5: return whether an operator may come in front of the copy that it reads."""
+    if node.target not in _SINKABLE and not is_call_of(node, "quantize_per_tensor"):
+        return False
+    copy = node.args[0]
+    if len(node.all_input_nodes) != 1 or not isinstance(copy, Node) or len(copy.users) > 1:
+        return False
+    source = copy.args[0] if copy.target is aten.clone.default else None
+    if not _is_layer(_behind_sinkable(source)):
+        return False
+    types = tensor_of(copy), tensor_of(node)
+    if len(copy.all_input_nodes[0].users) > 1 or any(each is None for each in types):
+        return False
+    before, behind = (each.stride() for each in types if each is not None)
+    return same_sizes(before, behind) and not is_written_between(copy, node)
+
+
+def _behind_sinkable(value: object) -> object:
+    """Return the operand of operators that were moved here before."""
+    while isinstance(value, Node) and value.target in _SINKABLE and len(value.users) == 1:
+        value = value.args[0]
+    return value
+
+
+def _sink(rewriter: Rewriter, node: Node) -> Node:
+    copy = node.all_input_nodes[0]
+    made = rewriter.insert(node.target, (copy.args[0], *node.args[1:]), node.kwargs, before=node)
+    return rewriter.insert(copy.target, (made,), copy.kwargs, before=node)
 
 
 def _not_free(match: Match) -> str | None:
@@ -83,6 +127,8 @@ def _may_be_post_op(match: Match, kind: str) -> str | None:
         return f"{layer} has a post-op: {layer.args[-3]}"
     if not same_layout(layer, match.root):
         return f"{match.root} has another layout than {layer}"
+    if layer.target in onednn.qlinears()[2:] and kind != "relu":
+        return f"oneDNN has no {kind} behind a sum"
     if layer.target is onednn.qconvolution() and kind in _PRODUCTS_ONLY:
         return f"oneDNN's convolutions of integers know no {kind}"
     if _post_op(match, kind) is None:
@@ -91,9 +137,15 @@ def _may_be_post_op(match: Match, kind: str) -> str | None:
 
 
 def _may_lose_nan(layer: Node) -> str | None:
-    if layer.target is onednn.qlinear_dynamic():
+    if layer.target not in (onednn.qlinear(), onednn.qlinear_sum(), onednn.qconvolution()):
         return f"the scale of {layer} may be NaN, and oneDNN would make a number of that"
-    bias = layer.args[_BIAS]
+    if layer.target is onednn.qlinear_sum():
+        other = layer.args[_BIAS]
+        if not isinstance(other, Node) or not _is_layer(other):
+            return f"{other} may be NaN, and oneDNN would make a number of that"
+        if (reason := _may_lose_nan(other)) is not None:
+            return reason
+    bias = layer.args[_bias_place(layer)]
     if not isinstance(bias, Node):
         return None
     if not is_constant(bias):
@@ -103,6 +155,14 @@ def _may_lose_nan(layer: Node) -> str | None:
     return None if is_finite else f"the bias {bias} has a NaN or an infinity"
 
 
+def _bias_place(layer: Node) -> int:
+    return _BIAS + (layer.target in onednn.qlinears()[2:])
+
+
+_SINKABLE = (
+    *(aten.relu.default, aten.hardswish.default, aten.silu.default),
+    *(aten.hardtanh.default, aten.clamp.default),
+)
 _LOSE_NAN = ("relu", "hardtanh", "hardswish")
 _PRODUCTS_ONLY = ("gelu", "tanh", "leaky_relu")
 _SIMPLE: Mapping[Callable[..., object], str] = {
@@ -140,9 +200,11 @@ def _fuse(rewriter: Rewriter, match: Match, name: str, kind: str) -> None:
 
 
 def _may_requantize(match: Match) -> str | None:
-    reason = _not_free(match)
-    if reason is not None:
-        return reason
+    return _not_free(match) or _cannot_give(match)
+
+
+def _cannot_give(match: Match) -> str | None:
+    """Return why a layer cannot give the integers of a quantize."""
     bound, layer, result = match.bound, match.node("y"), tensor_of(match.root)
     scale, zero, dtype = bound["scale"], bound["zero_point"], bound["dtype"]
     if dtype not in (torch.uint8, torch.int8):
@@ -164,18 +226,97 @@ def _may_requantize(match: Match) -> str | None:
 
 def _requantize(rewriter: Rewriter, match: Match) -> None:
     bound, layer = match.bound, match.node("y")
-    info = torch.iinfo(cast("torch.dtype", bound["dtype"]))
     ending = (bound["scale"], bound["zero_point"], bound["dtype"], *layer.args[-3:])
 
     def replacement() -> Node:
         args = (*layer.args[:-_ENDING], *ending)
+        if layer.target in onednn.qlinears()[2:]:
+            place = _BIAS + 2
+            args = (*layer.args[:place], *ending[:3], *layer.args[place + 3 :])
         made = rewriter.insert(layer.target, args, before=match.root)
-        if (bound["low"], bound["high"]) == (info.min, info.max):
-            return made
-        bounds = (made, bound["low"], bound["high"])
-        return rewriter.insert(aten.clamp.default, bounds, before=match.root)
+        return _clamped(rewriter, match, made)
 
     replace_match(rewriter, "quantize(layer) -> layer", match, replacement)
+
+
+def _clamped(rewriter: Rewriter, match: Match, made: Node) -> Node:
+    """Keep the bounds of a quantize, unless they are those of its type."""
+    bound = match.bound
+    info = torch.iinfo(cast("torch.dtype", bound["dtype"]))
+    if (bound["low"], bound["high"]) == (info.min, info.max):
+        return made
+    bounds = (made, bound["low"], bound["high"])
+    return rewriter.insert(aten.clamp.default, bounds, before=match.root)
+
+
+def _may_add(match: Match) -> str | None:
+    reason = _not_free(match)
+    if reason is not None:
+        return reason
+    layer, other, root = match.node("y"), match.bound["z"], match.root
+    if layer.target not in onednn.qlinears()[:2] or layer.args[-3] != "none":
+        return f"{layer} is not a product without post-op"
+    if not isinstance(other, Node) or other is layer:
+        return f"{other} is not another tensor"
+    if not same_layout(layer, root) or not same_layout(other, root):
+        return f"{other} has another type or layout than {layer}"
+    return None
+
+
+def _add(rewriter: Rewriter, match: Match) -> None:
+    layer, root = match.node("y"), match.root
+    index = onednn.qlinears().index(layer.target)
+
+    def replacement() -> Node:
+        target = onednn.qlinears()[index + 2]
+        first, (bias, *result) = layer.args[:_BIAS], layer.args[_BIAS : _BIAS + 4]
+        args = (*first, match.bound["z"], bias, *result, 1.0, 0, "add", 1.0, "none", [], "")
+        made = rewriter.insert(target, args, before=root)
+        made.meta.setdefault("val", root.meta.get("val"))
+        return made
+
+    replace_match(rewriter, "layer + z -> layer", match, replacement)
+
+
+def _may_accumulate(match: Match) -> str | None:
+    reason = _not_free(match)
+    if reason is not None:
+        return reason
+    layer, root, addend = match.node("y"), match.root, match.bound["z"]
+    if layer.target is not onednn.qconvolution() or layer.args[-3] != "none":
+        return f"{layer} is not a convolution without post-op"
+    tensor, found = tensor_of(layer), integers_of(addend)
+    if tensor is None or tensor.dim() != 4:
+        return f"{layer} is not of two dimensions"
+    if found is None or not isinstance(addend, Node) or not is_fixed(found):
+        return f"{addend} is not dequantized with one number for all"
+    if not same_layout(found.node, root) or not same_layout(layer, addend):
+        return f"{found.node} has another type or layout than {root}"
+    if is_constant(found.node):
+        return f"{found.node} is a constant"
+    if is_written_between(addend, root):
+        return f"something is written between {addend} and {root}"
+    return _cannot_give(match) or _may_lose_nan(layer)
+
+
+def _accumulate(rewriter: Rewriter, match: Match, unary: str) -> None:
+    layer, root, bound = match.node("y"), match.root, match.bound
+    found = integers_of(bound["z"])
+    assert found is not None  # _may_accumulate has looked
+    places = {node: place for place, node in enumerate(rewriter.graph.nodes)}
+    is_free = base_of(found.node) is not base_of(layer.all_input_nodes[0])
+    is_dead = is_free and find_destination(root, found.node, root, places) is not None
+
+    def replacement() -> Node:
+        call = rewriter.inserter(before=root)
+        total = found.node if is_dead else call(aten.clone.default, found.node)
+        result = bound["scale"], bound["zero_point"], bound["dtype"]
+        settings = (*layer.args[_BIAS:-_ENDING], *result, found.scale, found.zero_point)
+        more = (*settings, "sum", 1.0, unary, [], "")
+        call(onednn.qconvolution_sum(), *layer.args[:_BIAS], total, *more)
+        return _clamped(rewriter, match, total)
+
+    replace_match(rewriter, "quantize(layer + dequantize) -> layer", match, replacement)
 
 
 def _post_op_rule(kind: str, pattern: Op) -> HandlerRule:
@@ -196,9 +337,22 @@ def _fill(table: RuleTable, devices: tuple[str, ...]) -> None:
     table.add(_post_op_rule("leaky_relu", Op(aten.leaky_relu.default, (_Y, Var("slope")))))
     table.add(_post_op_rule("hardtanh", Op(aten.hardtanh.default, (_Y, *bounds))))
     table.add(_post_op_rule("hardtanh", Op(aten.clamp.default, (_Y, *bounds))))
-    more = map(Var, ("scale", "zero_point", "low", "high", "dtype"))
-    quantize = Op(onednn.quantized_decomposed().quantize_per_tensor.default, (_Y, *more))
-    table.add(HandlerRule("quantize(layer) -> layer", quantize, _requantize, _may_requantize))
+    more = tuple(map(Var, ("scale", "zero_point", "low", "high", "dtype")))
+    for operands in ((_Y, Var("z")), (Var("z"), _Y)):
+        add = Op(aten.add.Tensor, operands)
+        table.add(HandlerRule("layer + z -> layer", add, _add, _may_add))
+    library = onednn.quantized_decomposed()
+    quantize = partial(Op, library.quantize_per_tensor.default)
+    rule = HandlerRule(
+        "quantize(layer) -> layer", quantize((_Y, *more)), _requantize, _may_requantize
+    )
+    table.add(rule)
+    for operands in ((_Y, Var("z")), (Var("z"), _Y)):
+        add = Op(aten.add.Tensor, operands)
+        for unary, total in (("none", add), ("relu", Op(aten.relu.default, (add,)))):
+            make = partial(_accumulate, unary=unary)
+            name, pattern = "quantize(layer + dequantize) -> layer", quantize((total, *more))
+            table.add(HandlerRule(name, pattern, make, _may_accumulate, keeps_inner=False))
 
 
 RULES = LazyTable(_fill)

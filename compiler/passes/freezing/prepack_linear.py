@@ -23,6 +23,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of
+from ctk.compiler.passes.freezing.dense_operands import dense_matrix, dense_operand
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -74,9 +75,9 @@ def _is_fitting(tensor: torch.Tensor | None) -> bool:
 
 def _pack(rewriter: Rewriter, node: Node) -> Node:
     *bias, x, weight = node.args
-    rows = rewriter.insert(aten.t.default, (weight,), before=node)
-    operands = (x, rows, bias[0] if bias else None, "none", [], "")
-    return rewriter.insert(onednn.linear(), operands, before=node)
+    rows = rewriter.insert(aten.t.default, (dense_matrix(rewriter, weight, node),), before=node)
+    row = dense_operand(rewriter, bias[0] if bias else None, node)
+    return rewriter.insert(onednn.linear(), (x, rows, row, "none", [], ""), before=node)
 
 
 def _linears() -> tuple[Callable[..., object], ...]:

@@ -2,28 +2,35 @@
 
 Rules, `x` being integers with one scale for all and `w` constant 8-bit integers:
     1. addmm(b, dequantize(x), t(dequantize(w))) -> qlinear(x, pack(w), b), the same with `mm`
+       with zero points z of `w`, scales s: less sum(dequantize(x)) * s * z, in float32
     2. convolution(dequantize(x), dequantize(w), b) -> qconv(x, pack(w), b), clone(it) if the
        result had its channels first
+    3. _int_mm(x, t(w)) -> convert(qlinear(x, pack(w))), for `w` of at least 4 Mi numbers (with
+       fewer, torch's product took as long), if its readers convert it to floats
 The operators are `onednn::qlinear_pointwise` and `onednn::qconv_pointwise`, with scales and zero
 points. `pack` stays a call of the graph, computed once by code generation (`codegen/packing.py`):
 its result cannot be stored, and plain weights crash these operators.
+An `x` of int8 becomes uint8, 128 higher with its zero point: without AMX, oneDNN has no kernel but
+its reference for int8, which took hundreds of times as long.
 Preconditions: a CPU with oneDNN; `x` is uint8, or int8 for products, its scale a number (static)
-or, for products, a tensor (dynamic);  `w` is int8, symmetric, with one scale for each output
-channel or for all; the result is float32, or bfloat16, into which both were rounded; no size is
-known to be 0, and the sizes of a convolution are known; two or three dimensions, not transposed. On
-CPUs without VNNI oneDNN adds products in pairs of 16 bits, which saturate. There the largest
-integer that the quantize of `x` may give, times the two largest weights of a channel, must fit: [0,
-127] with any weights (`reduce_range`), or [0, 255] with weights from -64 to 64.
+or, for products, a tensor (dynamic); `w` is int8, in convolutions symmetric, with one scale for
+each output channel or for all; the result is float32, or bfloat16, into which both were rounded; no
+size is known to be 0, and the sizes of a convolution are known; two or three dimensions, not
+transposed. On CPUs without VNNI oneDNN adds products in pairs of 16 bits, which saturate. There the
+largest integer that the quantize of `x` may give, times the two largest weights of a channel, must
+fit: [0, 127] with any weights (`reduce_range`), or [0, 255] with weights from -64 to 64.
 Reassociates: sums of integers are exact, and scaled once; the program scales, and then sums, so
 that a later quantize may give a neighbouring integer.
 
 Source: `_register_quantization_weight_pack_pass` of
-`torch/_inductor/fx_passes/quantization.py` matches some thirty fixed chains, and leaves saturation
-to the quantizer; this pass looks through copies and transposes, and checks the numbers.
+`torch/_inductor/fx_passes/quantization.py` matches some thirty fixed chains, leaves saturation to
+the quantizer, and hands zero points of weights to kernels that ignore them; this pass looks through
+copies and transposes, and checks the numbers.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -40,6 +47,7 @@ from ctk.compiler.fx.types import (
     value_of,
 )
 from ctk.compiler.passes.freezing.quantized import (
+    CONVERSIONS,
     Integers,
     bounds_of,
     integers_of,
@@ -47,6 +55,7 @@ from ctk.compiler.passes.freezing.quantized import (
     skip_transpose,
 )
 from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.patterns.solve import matches
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -55,6 +64,9 @@ from ctk.compiler.torch_compat.inductor import onednn
 aten = torch.ops.aten
 _SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 _KEPT = ("stride", "padding", "dilation", "groups")
+LARGE, _MOST_INPUTS = 1 << 22, 1 << 16
+"""Rule 3: the least numbers of a weight, and the inputs whose sums fit 32 bits."""
+
 _INT16, _FLOAT32 = (1 << 15) - 1, torch.finfo(torch.float32).max
 
 
@@ -67,6 +79,7 @@ class PrepackQuantized(Pass):
     def run(self, rewriter: Rewriter) -> None:
         if not any(base.op == "get_attr" for base in mutated_bases(rewriter.graph)):
             apply_rules(rewriter, RULES)
+            _pack_products_of_integers(rewriter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +123,7 @@ def _layer_of(match: Match) -> _Layer | str:
     layer = _Layer(x, w, is_other)
     return (
         _not_input(x, is_product=is_product)
-        or _not_weight(layer)
+        or _not_weight(layer, has_zeros=not is_product or result.dtype is not torch.float32)
         or _not_bias(match, result)
         or _too_large(layer)
         or layer
@@ -134,7 +147,7 @@ def _not_input(x: Integers, *, is_product: bool) -> str | None:
     return None
 
 
-def _not_weight(layer: _Layer) -> str | None:
+def _not_weight(layer: _Layer, *, has_zeros: bool) -> str | None:
     w, rows = layer.w, 1 if layer.is_other else 0
     tensor = tensor_of(w.node)
     if tensor is None or tensor.dtype != torch.int8 or not is_constant(w.node):
@@ -146,7 +159,7 @@ def _not_weight(layer: _Layer) -> str | None:
     parts = [each for each in (w.scale, w.zero_point) if isinstance(each, Node)]
     if not all(map(is_constant, parts)):
         return f"the scales of {w.node} are no constants"
-    if any(_numbers(w.zero_point)):
+    if has_zeros and any(_numbers(w.zero_point)):
         return f"the weight {w.node} has zero points other than 0"
     if len(_numbers(w.scale)) not in (1, tensor.shape[rows]):
         return f"the weight {w.node} has another number of scales than of outputs"
@@ -182,7 +195,7 @@ def _too_large(layer: _Layer) -> str | None:
         pair = int(sizes.topk(min(2, sizes.shape[1])).values.sum(1).max())
         row = int(sizes.sum(1).max())
     tensor = tensor_of(layer.x.node)
-    shift = 128 if tensor is not None and tensor.dtype is torch.int8 else 0  # as oneDNN does
+    shift = 128 if tensor is not None and tensor.dtype is torch.int8 else 0  # as `unsigned` does
     reach = low_high[1] + shift
     if onednn.adds_pairs_in_16_bits() and reach * pair > _INT16:
         return (
@@ -280,6 +293,34 @@ class _Packing:
             bias = self.call(aten._to_copy.default, bias, dtype=torch.float32)
         return self.dense(bias)
 
+    def unsigned(self) -> tuple[Node, object, object]:
+        """The input as uint8, its scale and its zero point."""
+        x = self.layer.x
+        zero = x.zero_point
+        if cast("torch.Tensor", tensor_of(x.node)).dtype is torch.uint8:
+            return x.node, x.scale, zero
+        if isinstance(zero, Node):
+            wide = self.call(aten._to_copy.default, zero, dtype=torch.int64)
+            zero = self.call(aten.add.Tensor, wide, 128)
+        else:
+            zero = cast("int", zero) + 128
+        wide = self.call(aten._to_copy.default, x.node, dtype=torch.int16)
+        higher = self.call(aten.add.Tensor, wide, 128)
+        return self.call(aten._to_copy.default, higher, dtype=torch.uint8), x.scale, zero
+
+    def packed_rows(self) -> Node:
+        rows = self.rows()
+        columns = self.call(aten.t.default, rows)
+        packed = self.packed(onednn.pack_qlinear(), rows, columns, None)
+        columns.graph.erase_node(columns)
+        return packed
+
+    def without_zeros(self, made: Node, scales: Node) -> Node:
+        """The result less the product with the zero points of the weight, one for each output."""
+        sums = self.call(aten.sum.dim_IntList, self.match.bound["x"], [1], True)
+        row = self.call(aten.mul.Tensor, scales, self.layer.w.zero_point)
+        return self.call(aten.sub.Tensor, made, self.call(aten.mul.Tensor, sums, row))
+
     def packed(self, target: object, rows: Node, like: Node, *args: object) -> Node:
         """A packed weight, recorded as a tensor of the type of another node: torch has no rule."""
         packed = self.call(target, rows, *args)
@@ -295,14 +336,12 @@ class _Packing:
 def _product(rewriter: Rewriter, match: Match) -> Node:
     layer = cast("_Layer", _layer_of(match))
     packing, x = _Packing(rewriter.inserter(before=match.root), match, layer), layer.x
-    rows, scales = packing.rows(), packing.scales()
-    columns = packing.call(aten.t.default, rows)
-    packed = packing.packed(onednn.pack_qlinear(), rows, columns, None)
-    rewriter.graph.erase_node(columns)
+    packed, scales = packing.packed_rows(), packing.scales()
     is_static = isinstance(x.scale, float)
     target = onednn.qlinear() if is_static else onednn.qlinear_dynamic()
-    given = (x.node, x.scale, x.zero_point, packed, scales, packing.zeros(scales), packing.bias())
-    return packing.call(target, *given, *packing.ending())
+    given = (*packing.unsigned(), packed, scales, packing.zeros(scales), packing.bias())
+    made = packing.call(target, *given, *packing.ending())
+    return packing.without_zeros(made, scales) if any(_numbers(layer.w.zero_point)) else made
 
 
 def _convolution(rewriter: Rewriter, match: Match) -> Node:
@@ -319,7 +358,53 @@ def _convolution(rewriter: Rewriter, match: Match) -> Node:
     return made if same_sizes(old.stride(), new.stride()) else packing.copy(made)
 
 
+def _integers_of_product(match: Match) -> _Layer | str:
+    """Rule 3: return the operands of a product of integers, or why oneDNN cannot take it."""
+    root, x = match.root, match.bound["x"]
+    types = [each for each in map(tensor_of, (root, *root.args)) if each is not None]
+    sizes = [size for each in types for size in each.shape]
+    if not onednn.runs_quantized() or len(types) < 3 or types[0].device.type != "cpu":
+        return "torch has no oneDNN here that computes with integers"
+    if any(fake.is_symbolic(size) or size == 0 for size in sizes):
+        return f"{root} has sizes that are not known, or 0"
+    weight, is_other = skip_transpose(match.bound["w"], torch.int8)
+    if not isinstance(weight, Node) or not isinstance(x, Node) or not is_constant(weight):
+        return f"{weight} is not a constant"
+    if types[2].numel() < LARGE or types[2].shape[0] > _MOST_INPUTS:
+        return f"{weight} has {types[2].numel()} numbers, where oneDNN is not faster"
+    if not all(map(_is_to_float, root.users)):
+        return f"{root} is read as integers"
+    layer = _Layer(Integers(x, 1.0, 0, None), Integers(weight, 1.0, 0, None), not is_other)
+    return _too_large(layer) or layer
+
+
+def _is_to_float(user: Node) -> bool:
+    converted = tensor_of(user)
+    if converted is None or user.target not in CONVERSIONS:
+        return False
+    return converted.dtype in (torch.float32, torch.bfloat16)
+
+
+def _pack_products_of_integers(rewriter: Rewriter) -> None:
+    """Rule 3, outside the table: `ctk verify-rules` draws no weights as large."""
+    for node in rewriter.nodes():
+        for match in matches(_INT_MM, node):
+            layer = _integers_of_product(match)
+            if isinstance(layer, _Layer):
+                make = partial(_product_of_integers, rewriter, match, layer)
+                rewriter.replace_by("_int_mm(x, integers) -> qlinear", [node], make)
+
+
+def _product_of_integers(rewriter: Rewriter, match: Match, layer: _Layer) -> Node:
+    packing = _Packing(rewriter.inserter(before=match.root), match, layer)
+    packed, one = packing.packed_rows(), packing.scales()
+    given = (*packing.unsigned(), packed, one, packing.zeros(one), None)
+    made = packing.call(onednn.qlinear(), *given, 1.0, 0, torch.float32, "none", [], "")
+    return packing.call(aten._to_copy.default, made, dtype=torch.int32)
+
+
 _X, _W, _B = Var("x"), Var("w"), Var("b")
+_INT_MM = Op(aten._int_mm.default, (_X, _W))
 RULES = RuleTable(
     Rule(
         "convolution(dequantize, dequantize) -> qconv",

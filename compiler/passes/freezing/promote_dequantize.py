@@ -3,14 +3,20 @@
 Rules, `dequantize` being `quantized_decomposed::dequantize_per_tensor`:
     1. view|permute|t|transpose|clone(dequantize(q)) -> dequantize(the same of q)
     2. layer(dequantize(q), w) -> layer(another dequantize(q), w), if it has another reader
-Preconditions: a convolution or a product reads the value; the dequantized tensor and its views do
-not leave the graph, and nothing writes to them or between; `q` has its strides. Exact: each number
-is computed from the same integer. Copies without a layer are merged again later
-(`eliminate_common_subexpressions`).
+    3. max_pool2d(dequantize(q)) -> dequantize(max_pool2d(q)), without its indices
+    4. cat([dequantize(q), dequantize(r)...]) -> dequantize(cat([q, r...])), all with one scale
+    5. quantize(dequantize(q)) -> q, or a clamp of it, with the same scale, zero point and type
+Preconditions: 1: a layer or a quantize reads the value; 1, 3, 4: the dequantized tensor and its
+views do not leave the graph, and nothing writes to them or between; `q` has its strides; 3, 4, 5:
+the scale is a number between 1e-30 and 1e30; 3: `q` is uint8, with at most 255
+places; 5: `q` has 8 bits, its numbers 32 or more. Exact: each number is computed from the same
+integer, and the order of integers is that of their numbers. Copies without a layer are merged again
+later (`eliminate_common_subexpressions`).
 
 Source: `_register_dequant_promotion_pass` of `torch/_inductor/fx_passes/quantization.py` copies the
 chain behind a dequantize for each user; this pass moves the chain in front of it, where it moves a
-quarter of the bytes.
+quarter of the bytes. Rules 3 to 5 serve `_register_quantization_maxpool2d`, `_cat` and `_reshape`,
+which match the quantize as well, and take scales that differ by a part in 100,000 for equal.
 """
 
 from collections.abc import Callable
@@ -18,9 +24,15 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
-from ctk.compiler.fx.properties import escapes, is_written_between
-from ctk.compiler.fx.types import same_sizes, tensor_of
-from ctk.compiler.passes.freezing.quantized import LAYERS, integers_of, name_of
+from ctk.compiler.fx.properties import is_written_between
+from ctk.compiler.passes.freezing.integer_operators import INTEGER_RULES, drop_round_trips
+from ctk.compiler.passes.freezing.quantized import (
+    LAYERS,
+    integers_of,
+    is_call_of,
+    name_of,
+    reason_to_stay,
+)
 from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -46,6 +58,7 @@ class PromoteDequantize(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         apply_rules(rewriter, RULES)
+        drop_round_trips(rewriter)
 
 
 def _is_movable(match: Match) -> str | None:
@@ -55,24 +68,15 @@ def _is_movable(match: Match) -> str | None:
         return f"{y} is not dequantized with one scale for all"
     if not _feeds_layer(view):
         return f"no layer reads {view}"
-    if escapes(y):
-        return f"{y}, or a view of it, leaves the graph or is written to"
-    if is_written_between(y, view):
-        return f"something is written between {y} and {view}"
-    integers, numbers = tensor_of(found.node), tensor_of(y)
-    if integers is None or numbers is None:
-        return f"the type of {y} is unknown"
-    if not same_sizes(integers.stride(), numbers.stride()):
-        return f"{found.node} has other strides than {y}"
-    return None
+    return reason_to_stay(y, found, view)
 
 
 def _feeds_layer(view: Node) -> bool:
-    """Return whether a layer reads a node, or a view of it."""
+    """Return whether a layer or a quantize reads a node, or a view of it."""
     queue = [view]
     while queue:
         for user in queue.pop().users:
-            if user.target in LAYERS:
+            if user.target in LAYERS or is_call_of(user, "quantize_per_tensor"):
                 return True
             if any(user.target is view.target for view in _VIEWS):
                 queue.append(user)
@@ -122,6 +126,7 @@ RULES = RuleTable(
         Rule(f"{name}(shared dequantize) -> {name}(its own)", layer, _copy, _is_shared)
         for name, layer in _LAYERS.items()
     ),
+    *INTEGER_RULES,
 )
 
 
@@ -142,6 +147,11 @@ def examples() -> list[Example]:
 
         return program
 
+    def pooled(*settings: object) -> Callable[..., object]:
+        pool = aten.max_pool2d_with_indices.default
+        return lambda image: pool(read(image), *settings)[0].sin()
+
+    settings = ([2, 2], [1, 1], [1, 1], [1, 1], True)
     x, other, w = torch.ones(2, 3).byte(), torch.ones(3, 2).byte(), torch.ones(3, 4)
     image, kernel = torch.ones(1, 3, 4, 4).byte(), torch.ones(4, 3, 2, 2)
     plain = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
@@ -155,6 +165,9 @@ def examples() -> list[Example]:
         (share(torch.mm), (x, w)),
         (share(lambda y, w: torch.addmm(w[0], y, w)), (x, w)),
         (share(lambda y, w: aten.convolution.default(y, w, None, *plain)), (image, kernel)),
+        *((pooled(*settings[:count]), (image,)) for count in range(1, 6)),
+        (lambda x, y: aten.cat.default([read(x), read(y)]).sin(), (x, x)),
+        (lambda x, y: aten.cat.default([read(x), read(y)], 1).sin(), (x, x)),
     ]
 
 

@@ -6,13 +6,14 @@
 and `dequantize_per_channel` for weights. Shared by several passes; this module has no pass.
 """
 
+import operator
 from dataclasses import dataclass
 
 import torch
 from torch.fx import Node
 
-from ctk.compiler.fx.properties import is_constant
-from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.fx.properties import escapes, is_constant, is_written_between
+from ctk.compiler.fx.types import same_sizes, tensor_of
 from ctk.compiler.patterns.expression import Op
 from ctk.compiler.torch_compat.fx import arguments
 
@@ -24,9 +25,13 @@ LAYERS = (aten.convolution.default, aten.addmm.default, aten.mm.default)
 
 _LIBRARY = "quantized_decomposed"
 _TRANSPOSES = (aten.t.default, aten.permute.default, aten.transpose.int)
-_COPIES = (aten.clone.default, aten._to_copy.default, prims.convert_element_type.default)
-_MOVES = (aten.view.default, aten.reshape.default, aten.clone.default, *_TRANSPOSES)
-"""Operators that move numbers, and change none."""
+CONVERSIONS = (aten._to_copy.default, prims.convert_element_type.default)
+_COPIES = (aten.clone.default, *CONVERSIONS)
+_MOVES = (
+    *(aten.view.default, aten.reshape.default, aten.clone.default, *_TRANSPOSES),
+    aten.max_pool2d_with_indices.default,
+)
+"""Operators whose first result has numbers of their operand only."""
 
 
 def name_of(pattern: Op) -> str:
@@ -60,8 +65,12 @@ class Integers:
 
 
 def integers_of(node: object) -> Integers | None:
-    """Return the operands of a dequantize; None for another node or kind of dequantize."""
-    if not isinstance(node, Node):
+    """Return the operands of a dequantize to floats; None for another node or kind of dequantize.
+
+    A type of integers as that of the result, or of the scales, wraps around: it has no numbers.
+    """
+    numbers = tensor_of(node)
+    if not isinstance(node, Node) or numbers is None or not numbers.is_floating_point():
         return None
 
     def argument(name: str) -> object:
@@ -73,10 +82,33 @@ def integers_of(node: object) -> Integers | None:
     if is_call_of(node, "dequantize_per_tensor") and not str(node.target).endswith("tensor2"):
         return Integers(given, argument("scale"), argument("zero_point"), None)
     if is_call_of(node, "dequantize_per_channel"):
-        axis, tensor = argument("axis"), tensor_of(given)
-        if not isinstance(axis, int) or tensor is None:
+        axis, tensor, scales = argument("axis"), tensor_of(given), argument("scales")
+        known = tensor_of(scales)
+        if not isinstance(axis, int) or tensor is None or known is None:
             return None
-        return Integers(given, argument("scales"), argument("zero_points"), axis % tensor.dim())
+        if known.is_floating_point():
+            return Integers(given, scales, argument("zero_points"), axis % tensor.dim())
+    return None
+
+
+def is_fixed(found: Integers | None) -> bool:
+    """Return whether a dequantize has numbers for its scale and zero point, none extreme."""
+    if found is None or found.axis is not None or not isinstance(found.zero_point, int):
+        return False
+    return isinstance(found.scale, float) and 1e-30 < found.scale < 1e30
+
+
+def reason_to_stay(y: Node, found: Integers, behind: Node) -> str | None:
+    """Return why an operator behind a dequantize `y` cannot read the integers instead."""
+    if escapes(y):
+        return f"{y}, or a view of it, leaves the graph or is written to"
+    if is_written_between(y, behind):
+        return f"something is written between {y} and {behind}"
+    integers, numbers = tensor_of(found.node), tensor_of(y)
+    if integers is None or numbers is None:
+        return f"the type of {y} is unknown"
+    if not same_sizes(integers.stride(), numbers.stride()):
+        return f"{found.node} has other strides than {y}"
     return None
 
 
@@ -126,14 +158,28 @@ def bounds_of(node: Node) -> tuple[int, int]:
     tensor = tensor_of(node)
     assert tensor is not None  # the caller has looked
     info = torch.iinfo(tensor.dtype)
-    while node.target in _MOVES and isinstance(node.args[0], Node):
-        node = node.args[0]
-    if not is_call_of(node, "quantize_per_tensor"):
-        return info.min, info.max
-    low, high = (
-        arguments.argument_of(node.target, node.args, node.kwargs, name)
-        for name in ("quant_min", "quant_max")
-    )
-    if not isinstance(low, int) or not isinstance(high, int):
-        return info.min, info.max
+    low, high = _bounds(node, (info.min, info.max))
     return max(info.min, low), min(info.max, high)
+
+
+def _bounds(node: object, widest: tuple[int, int]) -> tuple[int, int]:
+    if not isinstance(node, Node):
+        return widest
+    if node.target is aten.cat.default and isinstance(node.args[0], (list, tuple)):
+        parts = [_bounds(each, widest) for each in node.args[0]]
+        return min(low for low, _ in parts), max(high for _, high in parts)
+    if node.target in _MOVES or node.target is operator.getitem:
+        return _bounds(node.args[0], widest)
+    if node.target is aten.clamp.default and len(node.args) == 3:
+        inner, (low, high) = _bounds(node.args[0], widest), node.args[1:]
+    elif is_call_of(node, "quantize_per_tensor"):
+        inner = widest
+        low, high = (
+            arguments.argument_of(node.target, node.args, node.kwargs, name)
+            for name in ("quant_min", "quant_max")
+        )
+    else:
+        return widest
+    if not isinstance(low, int) or not isinstance(high, int):
+        return inner
+    return max(inner[0], low), min(inner[1], high)

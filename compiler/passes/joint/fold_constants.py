@@ -4,7 +4,8 @@ Rule: `op(constants...) -> constant`, a constant being a tensor attribute of the
 result of a factory with fixed arguments (`full`, `arange`, `scalar_tensor`...). Preconditions:
 pure, not random, nothing writes to it or to a constant that it reads, one tensor result of at most
 `max_nbytes` or no larger than its operands. Factories alone stay: they are cheaper than a stored
-tensor. Exact: the same operator runs on the same device.
+tensor. So do dequantized integers that the kernel of a product reads in place (`weight_only`).
+Exact: the same operator runs on the same device.
 
 Source: constant folding as in any compiler; Inductor's `constant_fold_uniform_value` folds uniform
 values in graphs that are not frozen, this pass small values.
@@ -18,6 +19,7 @@ from torch.fx import Node
 from ctk.compiler.fx.constants import Constants
 from ctk.compiler.fx.properties import escapes
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.passes.freezing.weight_only import reads_in_place
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
@@ -63,7 +65,9 @@ def _is_foldable(node: Node, constants: Constants, max_nbytes: int) -> bool:
     if not constants.is_known(node) or tensor is None or not node.all_input_nodes:
         return False
     before = sum(t.nbytes for n in node.all_input_nodes if (t := tensor_of(n)) is not None)
-    return tensor.nbytes <= max(max_nbytes, before) and not escapes(node)
+    if tensor.nbytes > max(max_nbytes, before) or escapes(node, by_writers=False):
+        return False
+    return not reads_in_place(node)
 
 
 def _free_name(module: torch.nn.Module) -> str:

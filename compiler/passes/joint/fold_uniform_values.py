@@ -1,9 +1,12 @@
 """Compute with tensors of equal elements without the tensors.
 
-`full`, `zeros`, `ones` and their `_like` and `new_` forms are uniform, and so are views of them and
-`add`, `sub`, `mul`, `neg`, comparisons and `where` of uniforms. Rules:
-    1. op(uniforms...) -> full(sizes, value)      computed on one element, with the same dtypes
+`full`, `zeros`, `ones` and their `_like` and `new_` forms are uniform, and so are `fill`, views of
+them, `add`, `sub`, `mul`, `neg`, `abs`, casts, comparisons and `where` of uniforms, and `x * 0` of
+integers. Rules:
+    1. op(uniforms...) -> full(sizes, value)      computed on one element, with the same dtypes;
+       also `fill(x, value)`, `zeros_like(x)`, `x.new_ones(...)`, which need no `x` then
     2. mul(x, 1) -> x     div(x, 1) -> x     sub(x, 0) -> x     add(x, 0) -> x (integers)
+       with a cast in place of `x`, if the uniform promotes it
     3. where(True, a, b) -> a     where(False, a, b) -> b
 Preconditions: 1. the value is finite and not -0.0 (code generators print it), the result is dense,
 a view does not leave the graph, and nothing writes to a uniform. 2. and 3. `x` has the type and
@@ -18,19 +21,22 @@ every device.
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from ctk.compiler.fx.operator_facts import CASTS
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
-from ctk.compiler.fx.types import is_dense, same_layout, tensor_of
+from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
-_FILLS: Mapping[object, float | int | None] = {  # None: the value is the second argument
+FILLS: Mapping[object, float | int | None] = {  # None: the value is the second argument
+    aten.fill.Scalar: None,
     aten.full.default: None,
     aten.full_like.default: None,
     aten.new_full.default: None,
@@ -41,6 +47,8 @@ _FILLS: Mapping[object, float | int | None] = {  # None: the value is the second
     aten.ones_like.default: 1,
     aten.new_ones.default: 1,
 }
+"""The operators that make uniforms, with their values."""
+
 _VIEWS = frozenset(
     {
         aten.view.default,
@@ -58,6 +66,7 @@ _VIEWS = frozenset(
 )
 _POINTWISE = frozenset(
     {
+        aten.abs.default,
         aten.neg.default,
         aten.where.self,
         *(
@@ -87,12 +96,17 @@ class FoldUniformValues(Pass):
             value = None if base_of(node) in written else _value(node, known)
             if value is not None:
                 known[node] = value
-            if value is not None and node.target not in _FILLS and _may_fill(node, value):
+            is_full = node.target in FILLS and not node.all_input_nodes
+            if value is not None and not is_full and _may_fill(node, value):
                 _fill(rewriter, node, value, known)
             elif value is None:
                 source = _same_as(node, known)
-                if source is not None and not _is_told_apart(node, source, written):
+                if source is None:
+                    continue
+                if not _is_told_apart(node, source, written):
                     rewriter.replace(node, source, rule=f"{node.target}(x, uniform) -> x")
+                elif _is_promoted(node, source):
+                    _cast(rewriter, node, source)
 
 
 def _value(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
@@ -100,13 +114,18 @@ def _value(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | Non
     tensor = tensor_of(node)
     if node.op != "call_function" or tensor is None or tensor.dtype.is_complex:
         return None
-    if node.target in _FILLS:
-        return _filled(node, tensor)
+    if node.target in FILLS:
+        return fill_value(node)
+    if _is_zero_product(node, tensor, known):
+        with fake.real_compute():
+            return torch.zeros([1] * tensor.dim(), dtype=tensor.dtype)
     if not node.all_input_nodes or not all(operand in known for operand in node.all_input_nodes):
         return None
     with fake.real_compute():
         if node.target in _VIEWS:
             return known[node.all_input_nodes[0]].reshape([1] * tensor.dim())
+        if node.target in CASTS:
+            return _cast_value(known[node.all_input_nodes[0]], tensor.dtype)
         if node.target not in _POINTWISE:
             return None
         args, kwargs = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))  # type: ignore[arg-type]  # map_arg takes any value
@@ -114,12 +133,29 @@ def _value(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | Non
     return found if found.dtype == tensor.dtype and found.dim() == tensor.dim() else None
 
 
-def _filled(node: Node, tensor: torch.Tensor) -> torch.Tensor | None:
-    value = _FILLS[node.target]
+def _is_zero_product(node: Node, tensor: torch.Tensor, known: Mapping[Node, torch.Tensor]) -> bool:
+    """Return whether a node multiplies integers by 0, which floats (NaN, -0.0) do not survive."""
+    if node.target not in (aten.mul.Tensor, aten.mul.Scalar) or tensor.is_floating_point():
+        return False
+    numbers = (arg for arg in node.args if isinstance(arg, (int, float)))
+    uniforms = (number_of(known[arg]) for arg in node.all_input_nodes if arg in known)
+    return 0 in (*numbers, *uniforms)
+
+
+def _cast_value(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+    """Return a cast value; None for a float that becomes an integer: it may be out of range."""
+    if value.is_floating_point() and not dtype.is_floating_point:
+        return None
+    return value.to(dtype)
+
+
+def fill_value(node: Node) -> torch.Tensor | None:
+    """Return the element of a call of `FILLS`; None if it is a symbol."""
+    value, tensor = FILLS[node.target], tensor_of(node)
     given = value if value is not None else (node.args[1:] or (node.kwargs.get("fill_value"),))[-1]
     if node.target is aten.new_full.default and len(node.args) > 2:
         given = node.args[2]
-    if not isinstance(given, (bool, int, float)):
+    if tensor is None or not isinstance(given, (bool, int, float)):
         return None
     with fake.real_compute():
         return torch.full([1] * tensor.dim(), given, dtype=tensor.dtype)
@@ -129,15 +165,18 @@ def _may_fill(node: Node, value: torch.Tensor) -> bool:
     tensor = tensor_of(node)
     if tensor is None or tensor.layout is not torch.strided or not node.users:
         return False
+    if node.kwargs.get("pin_memory"):
+        return False
     if is_view(node) and (escapes(node) or len(node.all_input_nodes[0].users) > 1):
         return False
     if any(map(fake.is_symbolic, tensor.shape)) or not is_dense(tensor):
         return False
-    number = _number(value)
+    number = number_of(value)
     return math.isfinite(number) and not _is_negative_zero(number)
 
 
-def _number(value: torch.Tensor) -> float:
+def number_of(value: torch.Tensor) -> float:
+    """Return the number of a tensor of one element."""
     with fake.real_compute():
         return value.item()
 
@@ -154,7 +193,7 @@ def _fill(
 
     def make() -> Node:
         options = {"dtype": tensor.dtype, "device": tensor.device}
-        args = (list(tensor.shape), _number(value))
+        args = (list(tensor.shape), number_of(value))
         new = rewriter.insert(aten.full.default, args, options, before=node)
         known[new] = value
         return new
@@ -167,7 +206,7 @@ def _same_as(node: Node, known: Mapping[Node, torch.Tensor]) -> Node | None:
     operands = [arg for arg in node.args if isinstance(arg, Node)]
     if node.op != "call_function" or node.kwargs or len(operands) != len(node.args):
         return None
-    numbers = [_number(known[operand]) if operand in known else None for operand in operands]
+    numbers = [number_of(known[operand]) if operand in known else None for operand in operands]
     if node.target is aten.where.self and numbers[0] is not None:
         return operands[1] if numbers[0] else operands[2]
     if len(operands) != 2:
@@ -198,6 +237,25 @@ def _is_told_apart(node: Node, source: Node, written: set[Node]) -> bool:
     return is_shared or not same_layout(node, source)
 
 
+def _is_promoted(node: Node, source: Node) -> bool:
+    """Return whether a uniform changes the dtype only: each number fits into the wider type."""
+    mine, others = tensor_of(node), tensor_of(source)
+    if mine is None or others is None or mine.dtype == others.dtype or others.is_complex():
+        return False
+    if node.target is aten.where.self or mine.device != others.device:
+        return False
+    return same_sizes(mine.shape, others.shape) and same_sizes(mine.stride(), others.stride())
+
+
+def _cast(rewriter: Rewriter, node: Node, source: Node) -> None:
+    tensor = tensor_of(node)
+    assert tensor is not None  # _is_promoted has looked
+    make = partial(
+        rewriter.insert, aten._to_copy.default, (source,), {"dtype": tensor.dtype}, before=node
+    )
+    rewriter.replace_by(f"{node.target}(x, uniform) -> cast(x)", [node], make)
+
+
 def examples() -> list[Example]:
     """Return programs that the pass changes."""
     x = torch.ones(2, 3)
@@ -208,7 +266,12 @@ def examples() -> list[Example]:
         (lambda x: (torch.full_like(x, 1.0) + x.new_full([3], 2)).view(3, 2).t(), (x,)),
         (lambda x: torch.where(torch.full_like(x, 2.0) > 1, x.sin(), x).cos(), (x,)),
         (lambda x: (x.to(torch.int64) + torch.zeros_like(x, dtype=torch.int64)).neg(), (x,)),
+        (lambda x: x.new_zeros([2, 3]) + x.sin(), (x,)),
+        (lambda x: aten.fill.Scalar(x[:1], 2.0) + x.sin(), (x,)),
         (lambda x: x + aten.full.default([1, 3], -0.0).expand(2, 3).neg(), (x,)),
+        (lambda x: x.bfloat16() * torch.ones(3), (x,)),
+        (lambda x: x.to(torch.int64) * 0 + x, (x,)),
+        (lambda x: x * torch.full_like(x, 3, dtype=torch.int32).to(torch.float32).abs(), (x,)),
     ]
 
 

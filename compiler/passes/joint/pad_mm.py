@@ -21,6 +21,7 @@ cost of padding if the memory planner may avoid it, and always pads rows.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -30,7 +31,7 @@ from ctk.compiler.fx.properties import escapes
 from ctk.compiler.fx.restride import is_noticed
 from ctk.compiler.fx.types import dense_strides, tensor_of, type_text
 from ctk.compiler.partition.roles import inherit_tags
-from ctk.compiler.passes.joint.products import Operand, Product, lacks, pad, speedup
+from ctk.compiler.passes.joint.products import Product, lacks, operand_of, pad, speedup
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -95,9 +96,14 @@ class PadMm(Pass):
             return False, f"{product.flops} operations are fewer than pad_mm.min_flops"
         if torch.are_deterministic_algorithms_enabled():
             return False, f"{product.key} is not measured: algorithms must be deterministic"
-        gained = speedup(product)
+        gained = speedup(self.name, product, partial(padded, product))
         said = f"{product.key} is {gained:.2f} times as fast when padded"
         return gained >= self.min_speedup, f"{said}, pad_mm.min_speedup is {self.min_speedup}"
+
+
+def padded(product: Product, *operands: torch.Tensor) -> torch.Tensor:
+    """Compute the padded form of a product."""
+    return pad(product, operands, {}, lambda target, args, kw: target(*args, **kw))
 
 
 def _product_of(node: Node) -> Product | str:
@@ -110,7 +116,7 @@ def _product_of(node: Node) -> Product | str:
         return "a type is unknown, or not dense"
     if result.dtype not in _DTYPES or any(each.dtype != result.dtype for each in known):
         return f"the result is {type_text(result)}, or an operand is of another type"
-    operands = [_operand(each) for each in known]
+    operands = [operand_of(each) for each in known]
     if any(operand is None for operand in operands):
         return "a size is known at run time only"
     plain = tuple(operand for operand in operands if operand is not None)
@@ -123,18 +129,6 @@ def _product_of(node: Node) -> Product | str:
     if not any(missing):
         return f"its sizes fit: {', '.join(map(str, sizes))}"
     return replace(product, missing=missing)
-
-
-def _operand(tensor: torch.Tensor) -> Operand | None:
-    """Return a tensor's layout, with hints for symbols; None without a hint."""
-    shape, strides = map(_replace_symbols, (tensor.shape, tensor.stride()))
-    return Operand(shape, strides) if shape is not None and strides is not None else None
-
-
-def _replace_symbols(sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...] | None:
-    found = [fake.symbol_and_hint(size)[1] if fake.is_symbolic(size) else size for size in sizes]
-    hints = tuple(each for each in found if isinstance(each, int))
-    return hints if len(hints) == len(found) else None
 
 
 def _is_seen(node: Node, product: Product) -> bool:

@@ -1,16 +1,16 @@
-"""A matrix product whose sizes do not fit its kernels: its padded form, and the time that saves.
+"""A matrix product: its padded form, and the time that another form saves.
 
     x[33, 65] @ y[65, 31], half             a kernel reads rows of 16 bytes: 8 numbers
     (pad(x)[33, 72] @ pad(y)[72, 32])[:, :31]
 
 Along the sum zeros meet zeros only, so nothing is added but 0; columns and rows beyond are cut off.
-One function builds the nodes of a graph and makes the calls that are timed.
+One function builds the nodes of a graph and makes the calls that are timed. `tune_products` times
+the product of another library.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
@@ -41,6 +41,18 @@ class Operand:
 
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.shape))}.{'x'.join(map(str, self.strides))}"
+
+
+def operand_of(tensor: torch.Tensor) -> Operand | None:
+    """Return a tensor's layout, with hints for symbols; None without a hint."""
+    shape, strides = map(_replace_symbols, (tensor.shape, tensor.stride()))
+    return Operand(shape, strides) if shape is not None and strides is not None else None
+
+
+def _replace_symbols(sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...] | None:
+    found = [fake.symbol_and_hint(size)[1] if fake.is_symbolic(size) else size for size in sizes]
+    hints = tuple(each for each in found if isinstance(each, int))
+    return hints if len(hints) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,7 @@ class Product:
 
     @property
     def key(self) -> str:
-        """Return the key of its speed as one word: an entry of `pad_mm.decisions`."""
+        """Return the key of its speed as one word: an entry of the option `decisions`."""
         place = self.device.type
         if place == "cuda":
             place = torch.cuda.get_device_name(self.device).replace(" ", "_")
@@ -150,45 +162,51 @@ def _pad(emit: Emit, value: Any, operand: Operand, missing: tuple[int, int]) -> 
     return emit(aten.transpose.int, (emit(pad, (turned, [0, above, 0, beside]), {}), -2, -1), {})
 
 
-_MEASURED: dict[str, float] = {}
-"""Speed-up of each product of this process: measured once, so that decisions are consistent."""
+_MEASURED: dict[str, dict[str, float]] = {}
+"""Speed-ups of this process by pass and product: measured once, so decisions are consistent."""
 
 
-def measurements() -> Mapping[str, float]:
-    """Return the measured speed-ups of this process by the key of a product."""
-    return dict(_MEASURED)
+def measurements(owner: str) -> Mapping[str, float]:
+    """Return the speed-ups that a pass measured in this process, by the key of a product."""
+    return dict(_MEASURED.get(owner, {}))
 
 
-def speedup(product: Product) -> float:
-    """Return how many times as fast a product is when padded, padding and all.
+def speedup(
+    owner: str, product: Product, other: Callable[..., Any], seconds: float = ROUND_SECONDS
+) -> float:
+    """Return how many times as fast another form of a product is.
 
     Measured on operands of the same sizes, strides, dtype and device, once per process. Numbers are
     drawn from a generator of its own. 0 where there is no memory for it.
+
+    Args:
+        owner: The pass that chooses between the forms.
+        product: The product.
+        other: Computes it from the operands of the call.
+        seconds: Time of one round of calls; a slow call takes longer.
     """
-    found = _MEASURED.get(product.key)
-    if found is None:
+    known = _MEASURED.setdefault(owner, {})
+    if product.key not in known:
         device_type = product.device.type
-        with fake.real_compute(), torch.autocast(device_type, enabled=False):
-            found = _MEASURED.setdefault(product.key, _measure(product))
-    return found
+        with fake.real_compute(), torch.no_grad(), torch.autocast(device_type, enabled=False):
+            known[product.key] = _measure(product, other, seconds)
+    return known[product.key]
 
 
-def _measure(product: Product) -> float:
-    """Time both in turns, so that a machine that slows down slows down both."""
+def _measure(product: Product, other: Callable[..., Any], seconds: float) -> float:
+    """Time both in turns, so that a machine that slows down slows down both; noise only adds."""
     try:
         operands = [_make(operand, product) for operand in product.operands]
-        runs = (
-            lambda: product.target(*operands),
-            lambda: pad(product, operands, {}, lambda target, args, kw: target(*args, **kw)),
-        )
+        runs = (lambda: product.target(*operands), lambda: other(*operands))
         for run in runs:  # kernels are chosen and loaded at the first call
             _seconds(run, 2, product.device)
         once = _seconds(runs[0], 1, product.device)
-        count = max(1, round(ROUND_SECONDS / max(once, 1e-7)))
+        count = max(1, round(seconds / max(once, 1e-7)))
         pairs = [[_seconds(run, count, product.device) for run in runs] for _ in range(ROUNDS)]
     except torch.OutOfMemoryError:
         return 0.0
-    return median(plain / other for plain, other in pairs)
+    plain, changed = map(min, zip(*pairs, strict=True))
+    return plain / changed
 
 
 def _make(operand: Operand, product: Product) -> torch.Tensor:

@@ -3,6 +3,8 @@
 Rules:
     t(t(x)) -> x                              transpose(transpose(x, a, b), a, b) -> x
     view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
+    a permute of a permute -> one permute, or x     `t` and `transpose` are permutes as well
+    view(view(x, dtype), dtype) -> view(x, dtype), or x
 Preconditions: `x` is a tensor. Where `view`s collapse, `x` and the result are dense: elsewhere a
 dimension of one element may have other strides by way of `s`. `neg` makes a new tensor, which must
 be indistinguishable from `x`: it stays in the graph, has the strides of `x`, nothing writes to `x`
@@ -12,7 +14,8 @@ there).
 Source: XLA's algebraic simplifier (reshape of reshape, transpose of transpose).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, cast
 
 import torch
@@ -20,6 +23,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of, value_of
+from ctk.compiler.observe import first_line
 from ctk.compiler.patterns import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -63,6 +67,71 @@ def _gives_the_same(match: Match) -> bool:
     return same_layout(match.root, found)
 
 
+def _order(node: Node) -> list[int]:
+    """Return the dimension of the operand that each dimension of a permute is."""
+    tensor = tensor_of(node)
+    assert tensor is not None  # the guard has looked
+    order, dims = list(range(tensor.dim())), cast("Any", node.args[1:] or (0, -1))
+    if node.target is aten.permute.default:
+        return [dim % len(order) for dim in dims[0]]
+    if order:
+        order[dims[0]], order[dims[1]] = order[dims[1]], order[dims[0]]
+    return order
+
+
+def _are_typed(match: Match) -> str | None:
+    unknown = [node for node in match.covered if tensor_of(node) is None or node.kwargs]
+    return f"the type or the dimensions of {unknown[0]} are unknown" if unknown else None
+
+
+def _permute(rewriter: Rewriter, match: Match) -> Node:
+    (inner,) = match.inner
+    first = _order(inner)
+    order = [first[dim] for dim in _order(match.root)]
+    if order == sorted(order):
+        return match.node("x")
+    return rewriter.insert(aten.permute.default, (match.node("x"), order), before=match.root)
+
+
+_PERMUTES: Mapping[Any, tuple[str, ...]] = {
+    aten.permute.default: ("order",),
+    aten.transpose.int: ("a", "b"),
+    aten.t.default: (),
+}
+"""The operators that permute dimensions, with the names of their arguments."""
+
+
+def _permute_rules() -> Iterator[Rule]:
+    for outer, inner in product(_PERMUTES, _PERMUTES):
+        if outer is inner is aten.t.default:
+            continue  # a rule of its own, without types
+        operand = Op(inner, (X, *map(Var, _PERMUTES[inner])))
+        names = (f"outer_{name}" for name in _PERMUTES[outer])
+        root = Op(outer, (operand, *map(Var, names)))
+        name = "{}({}(x)) -> permute(x)".format(*(str(op).split(".")[1] for op in (outer, inner)))
+        yield Rule(name, root, _permute, _are_typed)
+
+
+def _same_bits(rewriter: Rewriter, match: Match) -> Node:
+    x, dtype = match.node("x"), match.bound["outer_dtype"]
+    if same_layout(x, match.root):
+        return x
+    return rewriter.insert(aten.view.dtype, (x, dtype), before=match.root)
+
+
+def _is_one_view(match: Match) -> str | None:
+    """Return why one view as another dtype would differ from two: its sizes do not allow it."""
+    x, dtype = tensor_of(match.bound["x"]), cast("torch.dtype", match.bound["outer_dtype"])
+    if x is None:
+        return f"the type of {match.bound['x']} is unknown"
+    try:
+        mode = fake.mode_of([x])
+        found = fake.run_without_guards(mode, lambda: aten.view.dtype(x, dtype))
+    except RuntimeError as error:
+        return first_line(error)
+    return None if same_layout(match.root, found) else "one view has another layout"
+
+
 def _may_share(match: Match) -> str | None:
     """Return whether the new tensor of `neg` is indistinguishable from the old `x`."""
     source, root = match.bound["x"], match.root
@@ -100,6 +169,13 @@ RULES = RuleTable(
         Op(aten.view.default, (Op(aten.view.default, (X, Var("s"))), Var("r"))),
         _view,
         _are_dense,
+    ),
+    *_permute_rules(),
+    Rule(
+        "view(view(x, dtype), dtype) -> view(x, dtype)",
+        Op(aten.view.dtype, (Op(aten.view.dtype, (X, Var("dtype"))), Var("outer_dtype"))),
+        _same_bits,
+        _is_one_view,
     ),
     Rule("neg(neg(x)) -> x", Op(aten.neg.default, (Op(aten.neg.default, (X,)),)), _x, _may_share),
 )

@@ -45,17 +45,23 @@ def _settle(rewriter: Rewriter, moving: "_Moving", node: Node) -> Node:
     Settled nodes are at the end of the graph, in their last order. Moving a node to their front
     shortens the life of the node, and may lengthen the life of its operands.
     """
+    front, queue, refused = node, deque([node]), dict[Node, dict[Node, None]]()
     moving.settle(node)
-    front, queue = node, deque([node])
     while queue:
-        for operand in moving.operands(queue.popleft()):
-            if front.prev is not operand and not (
-                moving.saves(operand, front) and _move(rewriter, operand, front)
-            ):
-                continue
+        user = queue.popleft()
+        for operand in moving.operands(user):
+            if front.prev is not operand:
+                if not moving.saves(operand, front):
+                    for base in moving.kept_by(operand):
+                        refused.setdefault(base, {})[user] = None  # each user once
+                    continue
+                if not _move(rewriter, operand, front):
+                    moving.vetoed.add(operand)
+                    continue
             front = operand
-            moving.settle(operand)
             queue.append(operand)
+            for base in moving.settle(operand):
+                queue.extend(refused.pop(base, ()))
     return front
 
 
@@ -73,6 +79,7 @@ class _Moving:
         followers: Nodes that must stay behind a node, besides its users.
         alive: The bases that are alive at the front of the settled nodes, or always.
         settled: The nodes at the end.
+        vetoed: Nodes that must not move, and are not asked about again.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -82,10 +89,18 @@ class _Moving:
         self.followers = _followers(nodes)
         self.alive = _inputs_of_caller(nodes)
         self.settled: set[Node] = set()
+        self.vetoed: set[Node] = set()
 
-    def settle(self, node: Node) -> None:
+    def settle(self, node: Node) -> set[Node]:
+        """Settle a node; return the bases that are alive for it, and were not before."""
         self.settled.add(node)
-        self.alive.update(self.bases[operand] for operand in node.all_input_nodes)
+        new = self.kept_by(node)
+        self.alive |= new
+        return new
+
+    def kept_by(self, node: Node) -> set[Node]:
+        """Return the bases that would be alive for a node alone."""
+        return {self.bases[operand] for operand in node.all_input_nodes} - self.alive
 
     def operands(self, user: Node) -> list[Node]:
         """Return the operands of a settled node that may follow all that is not, the last first."""
@@ -93,16 +108,15 @@ class _Moving:
         return sorted(found, key=self.places.__getitem__, reverse=True)
 
     def _may_move(self, node: Node) -> bool:
-        if node in self.settled or not self.settled.issuperset(node.users):
+        if node in self.settled or node in self.vetoed or not self.settled.issuperset(node.users):
             return False
         is_free = self.settled.issuperset(self.followers.get(node, ()))
         return is_free and _is_movable(node)
 
     def saves(self, node: Node, front: Node) -> bool:
         """Return whether no more is alive at any time if a node moves in front of another."""
-        bases = {self.bases[operand] for operand in node.all_input_nodes} - self.alive
         limit = min(self._new_nbytes(node), self._new_nbytes(front))
-        return sum(map(nbytes, bases)) <= limit
+        return sum(map(nbytes, self.kept_by(node))) <= limit
 
     def _new_nbytes(self, node: Node) -> int:
         is_new = node.op == "call_function" and self.bases[node] is node

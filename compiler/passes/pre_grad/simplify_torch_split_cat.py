@@ -75,7 +75,8 @@ class _Simplifier:
         if source is not None and _may_stand_for(source, node):
             return self.rewrite(rule, [node, source], partial(_replace, node, source))
         if function is torch.cat:
-            return any(self._flatten(node, inner) for inner in dict.fromkeys(_pieces(node)))
+            inner = [piece for piece in _pieces(node) if function_of(piece) is torch.cat]
+            return any(self._flatten(node, each) for each in dict.fromkeys(inner))
         return function in _SPLITS and (self._merge(node) or self._unbind(node))
 
     def rewrite(self, rule: str, nodes: list[Node], edit: Callable[[Graph], object]) -> bool:
@@ -87,7 +88,7 @@ class _Simplifier:
     def _flatten(self, node: Node, inner: Node) -> bool:
         """Rule 4."""
         outer, call = call_of(node), call_of(inner)
-        if outer is None or call is None or call.function is not torch.cat or len(inner.users) != 1:
+        if outer is None or call is None or len(inner.users) != 1:
             return False
         parts, pieces = _pieces(inner), _pieces(node)
         ranks = {each.dim() for each in map(plain_tensor_of, (*parts, *pieces)) if each is not None}
@@ -252,8 +253,10 @@ def _whole_piece(node: Node) -> Node | None:
         return None
     cat = known.node("tensor") or known.node("input")
     joined = call_of(cat)
+    if cat is None or joined is None or joined.function is not torch.cat:
+        return None
     axis, items = _axis(known, cat), _items(split)
-    if cat is None or joined is None or joined.function is not torch.cat or axis is None:
+    if axis is None:
         return None
     sections = _sections(split, axis)
     if axis != _axis(joined, cat) or sections is None or items is None:

@@ -97,6 +97,12 @@ class Recorded:
             "wrappers": [encode(wrapper) for wrapper in wrappers],
         }
 
+    def backward_graph(self) -> GraphModule | None:
+        """Return the backward graph before its passes, of which compiled autograd makes its own."""
+        for noted in self.trainings:
+            return noted["lazy_backward_info"].bw_module
+        return None
+
     def _parameters(self, traced: GraphModule) -> list[str]:
         """Return the names, in the captured graph, of the tensors that become its first inputs.
 
@@ -140,12 +146,18 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
 
 
 def rebuild(
-    data: Json, graph: GraphModule, *, forward: Boxed, backward: Boxed | None = None
+    data: Json,
+    graph: GraphModule,
+    *,
+    forward: Boxed,
+    backward: Boxed | None = None,
+    backward_graph: Callable[[], GraphModule] | None = None,
 ) -> Run:
     """Return the callable of an earlier `trace` around other compiled graphs, without a trace.
 
     Args:
         forward: The compiled forward, or the compiled graph of inference.
+        backward_graph: Returns the graph of `Recorded.backward_graph`, for compiled autograd.
 
     Raises:
         NoDataForm: The data is malformed, or belongs to another graph.
@@ -163,7 +175,7 @@ def rebuild(
     if backward is None:
         run = _inference(data, forward, config, metadata)
     else:
-        run = _training(data, forward, backward, config, metadata)
+        run = _training(data, forward, backward, backward_graph, config, metadata)
     wrappers = [decode(each) for each in data["wrappers"]]
     run, _ = _aot("runtime_wrappers").post_compile(wrappers, run, config, runtime_metadata=metadata)
     _replay_input_guards(data["input_guards"], config)
@@ -255,8 +267,11 @@ def _noting_training(recorded: Recorded, original: Any) -> Callable[..., Any]:
     def post_compile(*arguments: Any, **named: Any) -> Any:
         if len(arguments) == 1:  # from torch 2.12 on
             noted = {name: getattr(arguments[0], name) for name in _TRAINING}
+            metadata = arguments[0].fw_metadata
         else:
             noted = dict(zip(_TRAINING, arguments, strict=False))
+            metadata = named["fw_metadata"]
+        metadata.bw_donated_idxs = []  # the backward reuses no saved tensor: it may run again
         recorded.trainings.append(noted)
         return original.__func__(*arguments, **named)
 
@@ -310,11 +325,10 @@ def _inference(data: Json, forward: Boxed, config: Any, metadata: Any) -> Any:
     return wrapper.post_compile(forward, config, runtime_metadata=metadata)
 
 
-def _training(data: Json, forward: Boxed, backward: Boxed, config: Any, metadata: Any) -> Any:
-    """Return the autograd function of a forward and a backward, with its wrapper.
-
-    Compiled autograd needs the backward as a graph, which is not stored, so that it raises.
-    """
+def _training(
+    data: Json, forward: Boxed, backward: Boxed, backward_graph: Any, config: Any, metadata: Any
+) -> Any:
+    """Return the autograd function of a forward and a backward, with its wrapper."""
     runtime = _aot("runtime_wrappers")
     training = data["training"]
     values = (
@@ -325,7 +339,7 @@ def _training(data: Json, forward: Boxed, backward: Boxed, config: Any, metadata
         [],
         training["disable_autocast"],
         decode(training["detach"]),
-        runtime.CachedAutogradLazyBackwardCompileInfo(_no_backward_graph),
+        runtime.CachedAutogradLazyBackwardCompileInfo(backward_graph),
     )
     values = dict(zip(_TRAINING, values, strict=True))
     return _post_compile(values, config, metadata)
@@ -346,13 +360,6 @@ def _post_compile(values: Mapping[str, Any], config: Any, metadata: Any) -> Any:
     known = {field.name for field in dataclasses.fields(specification)}
     more |= {"bw_compiler": None} if "bw_compiler" in known else {}
     return post_compile(specification(**values, aot_config=config, **more))
-
-
-def _no_backward_graph() -> GraphModule:
-    raise RuntimeError(
-        "compiled autograd needs the graph of this backward, and ctk took the compiled one from "
-        "its cache; compile without the cache (CTK_CACHE=0) to use compiled autograd"
-    )
 
 
 def _input_guards(config: Any, known: int) -> Json:

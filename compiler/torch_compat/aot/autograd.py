@@ -53,6 +53,11 @@ def is_recomputing() -> bool:
     return torch._C._current_graph_task_id() != -1 and torch.is_grad_enabled()
 
 
+def is_in_compiled_autograd() -> bool:
+    """Return whether compiled autograd compiles or runs a backward pass that it has captured."""
+    return bool(torch._dynamo.compiled_autograd.in_compiled_autograd_region)
+
+
 def _same(value: Tensor) -> Tensor:
     return value
 

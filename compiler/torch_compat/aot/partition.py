@@ -94,15 +94,48 @@ def flops(node: Node, arguments: tuple[Any, Mapping[str, Any]], result: object) 
     return int(count(*args, **kwargs, out_val=result))
 
 
+_LEFT_TO_TORCH: Mapping[str, object] = {
+    "enable_activation_offloading": False,
+    "_sync_decision_cross_ranks": False,
+    "activation_memory_budget_require_full_coverage": True,
+    "activation_memory_budget_runtime_estimator": "flops",
+    "cse": True,
+    "is_non_builtin_to_include": False,
+    "max_dist_from_bw": 1000,
+    "recompute_views": False,
+    "treat_parameters_as_free_to_save": True,
+    "unsafe_allow_optimization_of_collectives": False,
+    "unsafe_treat_script_objects_as_zero_size": False,
+    "visualize_memory_budget_pareto": False,
+}
+"""Options that only torch's own partitioner carries out, with the value that asks for nothing.
+
+`activation_memory_budget_require_full_coverage` exists from torch 2.15 on.
+"""
+
+SOLVERS = {
+    "dp": "dp",
+    "dp_knapsack_sliding_hirschberg": "dp",
+    "greedy": "greedy",
+    "ilp": "exact",
+}
+"""torch's names of the knapsack's solvers, with those of ctk."""
+
+
+def changed_settings(neutral: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of `torch._functorch.config` in force with another value than these."""
+    config: Any = importlib.import_module("torch._functorch.config")
+    values = {name: getattr(config, name, value) for name, value in neutral.items()}
+    return {name: value for name, value in values.items() if value != neutral[name]}
+
+
 def settings_of_torchs_partitioner() -> list[str]:
     """Return the options of torch in force that only its own partitioner carries out."""
-    functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
-    found = [
-        name
-        for name in ("enable_activation_offloading", "_sync_decision_cross_ranks")
-        if getattr(functorch, name, False)
-    ]
+    found = list(changed_settings(_LEFT_TO_TORCH))
+    name = "activation_memory_budget_solver"
+    if not set(changed_settings({name: "dp"}).values()) <= SOLVERS.keys():
+        found.append(name)
     name = "activation_quantization_aten_pass"
     return found + ([name] if name in inductor.post_grad_fusion_options else [])
 

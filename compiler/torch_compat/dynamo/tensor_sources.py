@@ -58,6 +58,32 @@ def _name(source: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def copy_sources(gm: GraphModule, copy: GraphModule) -> None:
+    """Record on a copy of Dynamo's graph where Dynamo found its inputs and attributes.
+
+    AOTAutograd names them in guards: on inputs that are one tensor, or that share memory.
+    """
+    held = getattr(gm, "_param_name_to_source", None)
+    nodes = gm.graph.find_nodes(op="placeholder")
+    if held is None or not all(hasattr(node, "_dynamo_source") for node in nodes):
+        return
+    new: Any = copy
+    new._param_name_to_source = dict(held)
+    for node, same in zip(nodes, copy.graph.find_nodes(op="placeholder"), strict=True):
+        same._dynamo_source = node._dynamo_source
+
+
+def name_new_attributes(gm: GraphModule) -> None:
+    """Give the tensors that passes added to a graph a source, which AOTAutograd requires."""
+    known = getattr(gm, "_param_name_to_source", None)
+    if known is not None:
+        constant: Any = importlib.import_module("torch._dynamo.source").ConstantSource
+        held = [*gm.named_parameters(remove_duplicate=False)]
+        held += [*gm.named_buffers(remove_duplicate=False)]
+        for name, _ in held:
+            known.setdefault(name, constant(f"ctk.{name}"))
+
+
 def present(gm: GraphModule, static: Mapping[str, str]) -> None:
     """Mark the inputs and attributes with static addresses on a graph, as Dynamo does.
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,12 @@ def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
     node = value.node
     hint = node.hint if node.has_hint() else None
     return str(node.expr), hint if isinstance(hint, int | float | bool) else None
+
+
+def hints_of(sizes: Iterable[Any]) -> list[int]:
+    """Return the numbers that sizes have now: symbols by their hints, unbacked ones left out."""
+    hints = [symbol_and_hint(each)[1] if is_symbolic(each) else each for each in sizes]
+    return [each for each in hints if isinstance(each, int)]
 
 
 def is_fake(value: object) -> bool:
@@ -118,6 +124,23 @@ def unbound_symbols(mode: Any) -> AbstractContextManager[object]:
     """
     ignore = getattr(mode.shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
     return ignore()
+
+
+def run_on_fakes(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operator on fake tensors, under `fake_compute`; refuse views as real tensors do.
+
+    Fake tensors of torch 2.11 to 2.15 allow a view that no strides have, across a dimension of size
+    1: of `[4, 1, 3]` with the strides (1, 12, 4) as `[12]`. Meta tensors do not.
+
+    Raises:
+        Exception: The operator cannot run on these operands.
+    """
+    if target is torch.ops.aten.view.default:
+        tensor, sizes = args[0], tuple(args[1])
+        if not any(map(is_symbolic, (*tensor.shape, *tensor.stride(), *sizes))):
+            with real_compute():
+                torch.empty_strided(tensor.shape, tensor.stride(), device="meta").view(sizes)
+    return target(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -287,6 +310,7 @@ def symbolic_inputs(
     inputs: Sequence[object],
     names: Sequence[str],
     symbols: Mapping[str, Sequence[str | None]],
+    layouts: Mapping[str, Sequence[str | None]],
     unbacked: Unbacked,
 ) -> SymbolicInputs:
     """Build the inputs that Dynamo passes to a backend: real tensors, SymInts, a tracing context.
@@ -297,6 +321,8 @@ def symbolic_inputs(
     Args:
         symbols: For a placeholder with symbolic sizes, the name of each dimension's symbol or None;
             for a placeholder that is a size, a single name.
+        layouts: For a strided tensor the names of its strides' symbols, then of its storage
+            offset's; None for a number, or a stride that follows from the sizes.
 
     Source: `OutputGraph.compile_and_call_fx_graph` and `call_user_compiler` of Dynamo, torch 2.13:
     a second fake mode over the same ShapeEnv for the backend, and each tensor's symbolic context on
@@ -316,7 +342,7 @@ def symbolic_inputs(
         sizes = symbols.get(name, ())
         example = fake = value
         if isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter):
-            symbolic = _symbolic_context(env, known, value, name, sizes)
+            symbolic = _symbolic_context(env, known, value, name, sizes, layouts.get(name, ()))
             context.tensor_to_context[value] = symbolic
             options = {"symbolic_context": symbolic, "source": symbolic.tensor_source}
             remembered.append(backend_mode.from_tensor(value, **options))
@@ -358,18 +384,32 @@ def _symbolic_context(
     tensor: torch.Tensor,
     name: str,
     sizes: Sequence[str | None],
+    layout: Sequence[str | None],
 ) -> Any:
-    """Return the symbolic context that gives each dimension of `tensor` its named symbol."""
+    """Return the symbolic context that gives each dimension of `tensor` its named symbol.
+
+    Strides and offset of `layout` get theirs, or the number: torch would make symbols that no input
+    has.
+    """
     shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     sources = importlib.import_module("torch._dynamo.source")
     source = sources.ConstantSource(name)
     sizes = tuple(sizes) or (None,) * tensor.dim()
     chosen: dict[str, Any] = {}
+
+    def choose(kind: str, index: int | None, symbol: str | None, number: int) -> None:
+        part = sources.TensorPropertySource(source, sources.TensorProperty[kind], index)
+        key = part.name if isinstance(part.name, str) else part.name()
+        made = None if symbol is None else _symbol(env, known, symbol, number)[0]
+        chosen[key] = importlib.import_module("sympy").Integer(number) if made is None else made
+
     for index, symbol in enumerate(sizes):
         if symbol is not None:
-            part = sources.TensorPropertySource(source, sources.TensorProperty.SIZE, index)
-            key = part.name if isinstance(part.name, str) else part.name()
-            chosen[key] = _symbol(env, known, symbol, tensor.shape[index])[0]
+            choose("SIZE", index, symbol, tensor.shape[index])
+    if layout:
+        for index, symbol in enumerate(layout[:-1]):
+            choose("STRIDE", index, symbol, tensor.stride(index))
+        choose("STORAGE_OFFSET", None, layout[-1], int(tensor.storage_offset()))
     dims = shapes.DimDynamic
     return shapes.StatefulSymbolicContext(
         dynamic_sizes=[dims.DYNAMIC if symbol else dims.STATIC for symbol in sizes],

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from ctk.compiler.torch_compat.fx.operator_types import OpOverload
-from ctk.compiler.torch_compat.fx.operators import kind_of
+from ctk.compiler.torch_compat.fx.operator_types import OpOverload, OpOverloadPacket
 
 
 def full_arguments(
@@ -111,9 +110,9 @@ def parameters_of(op: str, target: Any) -> tuple[tuple[Parameter, ...], ...]:
     """Return the parameters of a call, for each overload; empty if unknown."""
     if op == "call_method":
         return tuple(_of_schema(schema) for schema in _schemas(str(target)))
-    if kind_of(target) == "overload":
+    if isinstance(target, OpOverload):
         return (declared_parameters(target),)
-    if kind_of(target) == "packet":
+    if isinstance(target, OpOverloadPacket):
         return tuple(declared_parameters(getattr(target, name)) for name in target.overloads())
     if inspect.isbuiltin(target) and str(target.__module__ or "torch").startswith("torch"):
         return tuple(_of_schema(schema) for schema in _schemas(target.__name__))

@@ -38,6 +38,21 @@ def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
     return _pytree().tree_flatten(tree, is_leaf)
 
 
+def leaves_as(tree: Any, nesting: Any) -> list[Any]:
+    """Return the leaves of a tree in the order of a nesting, whose dicts may have another one.
+
+    Raises:
+        ValueError: The tree is nested otherwise.
+    """
+    leaves, own = _pytree().tree_flatten(tree)
+    if own == nesting:
+        return leaves
+    found: list[Any] = nesting.flatten_up_to(tree)
+    if not all(_pytree().tree_is_leaf(each) for each in found):
+        raise ValueError("a list or dict in the place of a value")
+    return found
+
+
 def tree_unflatten(leaves: Iterable[Any], nesting: Any) -> Any:
     """Return nested values of leaves."""
     return _pytree().tree_unflatten(leaves, nesting)
@@ -80,6 +95,24 @@ def is_erased(node: Node) -> bool:
 def plain_codegen(graph: Graph) -> None:
     """Drop a graph's own calling convention: its nodes define inputs and outputs."""
     graph.set_codegen(CodeGen())
+
+
+def convention_functions(
+    graph: Graph,
+) -> tuple[Callable[[Sequence[object]], list[object]], Callable[[object], object]] | None:
+    """Return the functions of a graph's own convention: call -> inputs, outputs -> result.
+
+    None for a graph whose nodes define inputs and outputs. The inputs of an exported graph are
+    nested values in its call, and its outputs are flat.
+    """
+    codegen: Any = graph._codegen
+    if not hasattr(codegen, "pytree_info"):
+        return None
+
+    def process_inputs(args: Sequence[object]) -> list[object]:
+        return list(codegen.process_inputs(*args))
+
+    return process_inputs, codegen.process_outputs
 
 
 def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> GraphModule:

@@ -47,7 +47,8 @@ def _switches() -> frozenset[object]:
 
 
 _SWITCH = re.compile(
-    r"nesting$|_level$|_enabled?$|_disable$|_allowed$|_mode$|_algorithms$|_decompositions$|_once$"
+    r"nesting$|_level$|_enabled?$|_disable$|_allowed$|_mode$|_autocast$|_algorithms$"
+    r"|_decompositions$|_once$"
 )
 
 _INTERNAL_FUNCTIONS = {
@@ -270,9 +271,17 @@ def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declarations of an operator overload in its schema and tags."""
+    """The declarations of an operator overload in its schema and tags.
+
+    Attributes:
+        writes: Whether it writes to an argument.
+        returns_written: Whether a result is an argument to which it writes.
+        views: Whether a result is a view of an argument.
+        returns: The number of its results.
+    """
 
     writes: bool
+    returns_written: bool
     random: bool
     views: bool
     returns: int
@@ -288,9 +297,10 @@ def declared_by(target: object) -> Declared | None:
 def _declarations(target: Any) -> Declared:
     schema = target._schema
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    written = any(r.alias_info is not None and r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags
     pointwise = torch.Tag.pointwise in target.tags
-    return Declared(schema.is_mutable, random, views, len(schema.returns), pointwise)
+    return Declared(schema.is_mutable, written, random, views, len(schema.returns), pointwise)
 
 
 def argument_names(ns: str, operator: str) -> list[str]:

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ctk.compiler.torch_compat.gpu.cuda_launch import current_stream
+
 T = TypeVar("T")
 
 _RECORDED = "_ctk_recorded"
@@ -83,8 +85,9 @@ class CudaDevice:
 
     def _replay(self, graph: Any) -> None:
         """Launch a graph on the current stream, after its earlier launches on other streams."""
-        stream = torch.cuda.current_stream(self._index)
-        if stream != self._last:
+        number = current_stream(self._index)
+        if self._last is None or number != self._last.cuda_stream:
+            stream = torch.cuda.current_stream(self._index)
             if self._last is not None:
                 stream.wait_stream(self._last)
             self._last = stream

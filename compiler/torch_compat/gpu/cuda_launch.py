@@ -49,7 +49,8 @@ class Loaded:
     """A kernel on a device, ready to be launched.
 
     Args:
-        types: Of its arguments, as Triton writes them: `*fp32`, `i32`, `i64`.
+        types: Of its arguments, as Triton writes them: `*fp32`, `i32`, `i64`. The machines of CUDA
+            have their low bytes first, so that each has a slot of 64 bits.
 
     Raises:
         CudaError: The driver does not take it.
@@ -61,13 +62,11 @@ class Loaded:
             self._function = _function_of(code)
         self._threads, self._shared = code.threads, code.shared
         self._device = device
-        self._slots = [_slot(kind) for kind in types]
-        hidden = [ctypes.c_void_p(0) for _ in range(code.hidden)]
-        every = [*self._slots, *hidden]
-        self._parameters = (ctypes.c_void_p * len(every))(
-            *(ctypes.addressof(slot) for slot in every)
-        )
-        self._kept = every
+        self._values = (ctypes.c_uint64 * len(types))()
+        self._hidden = (ctypes.c_uint64 * code.hidden)()
+        slots = [_slots_of(self._values), _slots_of(self._hidden)]
+        every = [slot for part in slots for slot in part]
+        self._parameters = (ctypes.c_void_p * len(every))(*every)
         self._lock = Lock()
         self._launch = _driver().cuLaunchKernel
 
@@ -77,8 +76,7 @@ class Loaded:
             with torch.cuda.device(self._device):
                 return self.launch(programs, stream, arguments)
         with self._lock:
-            for slot, value in zip(self._slots, arguments, strict=True):
-                slot.value = value
+            self._values[:] = arguments
             code = self._queue(programs, stream)
             if code == _NO_CONTEXT:
                 torch.cuda.current_stream(self._device).query()  # gives it the context
@@ -129,10 +127,9 @@ def driver_version() -> int:
     return found.value
 
 
-def _slot(kind: str) -> Any:
-    if kind.startswith("*"):
-        return ctypes.c_void_p()
-    return ctypes.c_int64() if kind == "i64" else ctypes.c_int32()
+def _slots_of(values: ctypes.Array[ctypes.c_uint64]) -> list[int]:
+    """Return the address of each value: of its low bytes, where CUDA reads an `i32` as well."""
+    return [ctypes.addressof(values) + 8 * number for number in range(len(values))]
 
 
 @cache

@@ -203,9 +203,23 @@ def is_true(check: object) -> bool:
     return bool(guard_or_false(cast(Any, check)))
 
 
+def mode_names() -> frozenset[str]:
+    """Return the names of the modes of torch.compile with Inductor."""
+    return frozenset(importlib.import_module("torch._inductor").list_mode_options())
+
+
 def records_cuda_graphs() -> bool:
     """Return whether the compile at hand ends in CUDA graphs."""
     return torch.cuda.is_initialized() and bool(_inductor("config").triton.cudagraphs)
+
+
+def ddp_bucket_megabytes() -> float:
+    """Return the size of the buckets that DDP asks a compiler to reduce at once; 0: none.
+
+    DDP's Python reducer sets it in the options of Inductor.
+    """
+    config = _inductor("config")
+    return float(config._fuse_ddp_bucket_size) if config._fuse_ddp_communication else 0.0
 
 
 def donated_inputs() -> frozenset[int]:

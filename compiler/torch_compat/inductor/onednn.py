@@ -53,6 +53,32 @@ def convolution_binary() -> Any:
     return torch.ops.mkldnn._convolution_pointwise.binary
 
 
+def transposed_convolution() -> Any:
+    """Return `convolution` with the output padding behind the padding."""
+    return torch.ops.mkldnn._convolution_transpose_pointwise.default
+
+
+def has_wrong_type(target: object) -> bool:
+    """Return whether fake tensors get a wrong type from an operator.
+
+    A transposed convolution gives contiguous strides there (torch 2.13 and 2.15), and the channels
+    of its input if the weight is plain (torch 2.13).
+    """
+    if getattr(target, "namespace", None) != "mkldnn":
+        return False
+    return target is transposed_convolution()
+
+
+def recurrent() -> Any:
+    """Return the layer that computes one direction of an LSTM: its weights at 1 and 2."""
+    return torch.ops.aten.mkldnn_rnn_layer.default
+
+
+def pack_recurrent() -> Any:
+    """Return `(weight, weight, hidden_size, reverse, has_biases, batch_first)`: packs two."""
+    return torch.ops.mkldnn._reorder_mkldnn_rnn_layer_weight.default
+
+
 def packed_linear_weight(weight: torch.Tensor) -> torch.Tensor:
     """Return a weight as oneDNN's products like it: an opaque tensor."""
     return torch.ops.mkldnn._reorder_linear_weight(weight, None)
@@ -61,8 +87,22 @@ def packed_linear_weight(weight: torch.Tensor) -> torch.Tensor:
 def packed_convolution_weight(
     weight: torch.Tensor, settings: tuple[Any, ...], input_size: list[int]
 ) -> torch.Tensor:
-    """Return the weight of a convolution, not transposed, as oneDNN likes it: an opaque tensor."""
-    return torch.ops.mkldnn._reorder_convolution_weight(weight, *settings, input_size)
+    """Return the weight of a convolution as oneDNN likes it: an opaque tensor.
+
+    Args:
+        weight: The plain weight.
+        settings: padding, stride, dilation and groups; if the convolution is transposed, the output
+            padding behind the padding.
+        input_size: The usual size of `x`: oneDNN packs again in each call if another is better.
+    """
+    library = torch.ops.mkldnn
+    is_transposed = len(settings) > 4
+    pack = (
+        library._reorder_convolution_transpose_weight
+        if is_transposed
+        else library._reorder_convolution_weight
+    )
+    return pack(weight, *settings, input_size)
 
 
 def runs_quantized() -> bool:
@@ -106,9 +146,33 @@ def qlinear_dynamic() -> Any:
     return torch.ops.onednn.qlinear_pointwise.tensor
 
 
+def qlinear_sum() -> Any:
+    """Return `qlinear` with another operand in front of the bias, which is added to the result.
+
+    Behind output_dtype come its scale and zero point, the operator (`add`) and a factor.
+    """
+    return torch.ops.onednn.qlinear_pointwise.binary
+
+
+def qlinears() -> tuple[Any, ...]:
+    """Return the products of integers: static, dynamic, and both with a sum."""
+    dynamic = torch.ops.onednn.qlinear_pointwise.binary_tensor
+    return qlinear(), qlinear_dynamic(), qlinear_sum(), dynamic
+
+
 def qconvolution() -> Any:
     """Return `qlinear` with stride, padding, dilation and groups behind the bias."""
     return torch.ops.onednn.qconv_pointwise.default
+
+
+def qconvolution_sum() -> Any:
+    """Return `qconvolution` with a tensor in front of the bias, into which the result is added.
+
+    The tensor has the type of the result. Behind output_dtype come its scale and zero point, the
+    operator (`sum`), a factor, and attr, scalars and algorithm of the operator behind the sum.
+    The operator returns that tensor, which its schema does not declare: read the tensor instead.
+    """
+    return torch.ops.onednn.qconv2d_pointwise.binary
 
 
 def pack_qlinear() -> Any:
@@ -126,9 +190,10 @@ def pack_qconvolution() -> Any:
 
 def packs(target: object) -> bool:
     """Return whether an operator gives an opaque tensor, which fits only this machine."""
-    if getattr(target, "namespace", None) != "onednn":
-        return False
-    return target in (pack_qlinear(), pack_qconvolution())
+    namespace = getattr(target, "namespace", None)
+    if namespace == "mkldnn":
+        return target is pack_recurrent()
+    return namespace == "onednn" and target in (pack_qlinear(), pack_qconvolution())
 
 
 def quantized_decomposed() -> Any:

@@ -36,9 +36,15 @@ def reinterpret() -> Callable[..., Tensor]:
 def in_memory_of(
     other: Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
 ) -> Tensor:
-    """Return a tensor in the memory of another, which is large enough and used no more."""
-    typed = other if other.dtype == dtype else other.view(dtype)
-    return typed.as_strided(size, stride)
+    """Return a tensor in the memory of another, which is large enough and used no more.
+
+    Strides of the other one do not matter; `Tensor.view(dtype)` refuses most of them.
+    """
+    if other.dtype == dtype:
+        return other.as_strided(size, stride)
+    start = other.storage_offset() * other.itemsize // dtype.itemsize
+    typed = torch.empty(0, dtype=dtype, device=other.device)
+    return typed.set_(other.untyped_storage(), start, size, stride)
 
 
 def overlap(one: Tensor, other: Tensor) -> bool:
@@ -58,3 +64,12 @@ def fits(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
     except AssertionError:
         return False
     return True
+
+
+def same_layouts(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Return a check of other tensors, in this order: of the sizes, strides and type of these.
+
+    It also compares the Python types, devices, dispatch keys and whether gradients are required.
+    """
+    guards = torch._C._dynamo.guards.TensorGuards
+    return guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check

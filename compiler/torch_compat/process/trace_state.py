@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from ctk.compiler.torch_compat.aot.autograd import is_in_compiled_autograd
 from ctk.compiler.torch_compat.process.settings import MODULES
 
 _READ = """
@@ -95,7 +96,7 @@ def reasons() -> Iterator[str]:
         yield "a transform of functorch (vmap, grad) is entered"
     if forward_ad._current_level >= 0:
         yield "forward-mode differentiation is on"
-    if torch._dynamo.compiled_autograd.in_compiled_autograd_region:
+    if is_in_compiled_autograd():
         yield "compiled autograd traces this backward"
     if _modes_on():
         yield "a mode of the program dispatches operators"

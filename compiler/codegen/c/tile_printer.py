@@ -1,0 +1,163 @@
+"""Print pointwise loops some of whose loads and stores are transposed, tile by tile.
+
+for (int64_t i_from = 0; i_from < n; i_from += 16)
+    for (int64_t j_from = 0; j_from < n; j_from += 128) {
+        float tile[16][128];
+        transpose_32(tile, 128, &b[i_from + j_from*n], n, j_to - j_from, i_to - i_from);
+        for (int64_t i = i_from; i < i_to; ++i)
+            for (int64_t j = j_from; j < j_to; ++j)
+                out[i*n + j] = a[i*n + j] + tile[i - i_from][j - j_from];
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from ctk.compiler.codegen.c.sweeps import SweepPrinter
+from ctk.compiler.codegen.c.transpose import LINE, Crossing
+from ctk.compiler.codegen.c.types import C_TYPES, grouped, memory_type
+from ctk.compiler.codegen.c.values import Block
+from ctk.compiler.lowering.ir import Load, Store
+from ctk.compiler.sizes.index import Var
+
+_GAP = 16
+"""Between rows of an array, so that they do not begin in the same set of lines of a cache."""
+
+
+def print_tiles(
+    printer: SweepPrinter,
+    found: Crossing,
+    loops: Sequence[Var],
+    pragma: str,
+    print_body: Callable[[], None],
+) -> None:
+    """Print loops in tiles; the outermost one gets the pragma."""
+    values = printer.values
+    steps = {found.across: found.rows, found.along: found.columns}
+    others = [loop for loop in loops if loop not in steps]
+    bounds: dict[Var, tuple[str, str]] = {}
+    with ExitStack() as stack:
+        for loop in others:
+            stack.enter_context(printer.loop(loop, pragma=pragma))
+            pragma = ""
+        for loop, step in steps.items():
+            name, size = values.names.of(loop.name), values.index(loop.size)
+            piece = printer.pieces(name, size, step, pragma=pragma)
+            bounds[loop] = stack.enter_context(piece)
+            pragma = ""
+        tiles = _Tiles(printer, found, bounds)
+        tiles.load()
+        (low, high), (start, stop) = bounds[found.across], bounds[found.along]
+        with (
+            printer.loop(found.across, start=low, stop=high) as rows,
+            printer.loop(found.along, start=start, stop=stop, pragma="#pragma omp simd") as row,
+        ):
+            place = f"[{rows.places[found.across]} - {low}][{row.places[found.along]} - {start}]"
+            tiles.enter(row, place)
+            print_body()
+        tiles.store()
+
+
+def print_rows(
+    printer: SweepPrinter,
+    found: Sequence[tuple[Load, Var]],
+    loop: Var,
+    pragma: str,
+    print_body: Callable[[], None],
+) -> None:
+    """Print a loop over rows, some of whose loads are first turned for a few rows at a time.
+
+    for (int64_t i_from = 0; i_from < n; i_from += 16) {
+        float rows[16][1024 + 16];
+        transpose_32(rows, 1024 + 16, &x[i_from], n, 1024, i_to - i_from);
+        for (int64_t i = i_from; i < i_to; ++i)
+            for (int64_t r = 0; r < 1024; ++r)
+                sum += rows[i - i_from][r];
+    """
+    values = printer.values
+    each = {(values.numbers.of(load), row): load for load, row in found}
+    count = LINE // min(load.dtype.itemsize for load in each.values())
+    name, size = values.names.of(loop.name), values.index(loop.size)
+    with printer.pieces(name, size, count, pragma=pragma) as (low, high):
+        arrays: dict[tuple[int, Var], str] = {}
+        for (number, row), load in each.items():
+            arrays[number, row] = array = values.names.new("rows")
+            length, bits = values.index(row.size), load.dtype.itemsize * 8
+            gap = f"{length} + {_GAP}"
+            values.block.lines.append(f"{memory_type(load.dtype)} {array}[{count}][{gap}];")
+            start = values.address(load.buffer, load.index, {loop: low, row: "0"})
+            step = load.index.factor_of(row)
+            assert step is not None
+            given = f"(const word_{bits}*){start}, {grouped(values.index(step))}"
+            target = f"(word_{bits}*){array}, {gap}"
+            values.block.lines.append(
+                f"transpose_{bits}({target}, {given}, {length}, {high} - {low});"
+            )
+        with printer.loop(loop, start=low, stop=high) as inner:
+            place = f"[{inner.places[loop]} - {low}]"
+            for (number, row), load in each.items():
+                is_bool = memory_type(load.dtype) != C_TYPES[load.dtype]
+                code = f"{arrays[number, row]}{place}"
+                printer.rows.setdefault(row, {})[number] = code, " != 0" if is_bool else ""
+            print_body()
+            printer.rows.clear()
+
+
+class _Tiles:
+    """The arrays of one tile: of loads, by their numbers, and of stores."""
+
+    def __init__(
+        self, printer: SweepPrinter, found: Crossing, bounds: Mapping[Var, tuple[str, str]]
+    ) -> None:
+        self.printer = printer
+        self.values = printer.values
+        self.found = found
+        self.bounds = bounds
+        loads = {self.values.numbers.of(load): load for load in found.loads}
+        self.loads = [(load, self._array(load)) for load in loads.values()]
+        self.stores = [(store, self._array(store)) for store in found.stores]
+
+    def load(self) -> None:
+        """Print the copies of the loaded tiles."""
+        for load, array in self.loads:
+            memory, step, bits = self._corner(load)
+            to = f"(word_{bits}*){array}, {self.found.columns}"
+            self._print(bits, f"{to}, (const word_{bits}*){memory}, {step}", self.found.along)
+
+    def enter(self, row: Block, place: str) -> None:
+        """Let the body read and write the arrays."""
+        for load, array in self.loads:
+            self._name(row, load, f"{array}{place}")
+        for store, array in self.stores:
+            self.printer.places[id(store)] = f"{array}{place}"
+
+    def store(self) -> None:
+        """Print the copies of the stored tiles."""
+        for store, array in self.stores:
+            memory, step, bits = self._corner(store)
+            given = f"(word_{bits}*){memory}, {step}, (const word_{bits}*){array}"
+            self._print(bits, f"{given}, {self.found.columns}", self.found.across)
+
+    def _name(self, row: Block, load: Load, text: str) -> None:
+        text = f"({text} != 0)" if memory_type(load.dtype) != C_TYPES[load.dtype] else text
+        row.names[self.values.numbers.of(load)] = text
+
+    def _print(self, bits: int, given: str, rows: Var) -> None:
+        columns = self.found.across if rows == self.found.along else self.found.along
+        counts = (f"{stop} - {start}" for start, stop in (self.bounds[rows], self.bounds[columns]))
+        self.values.block.lines.append(f"transpose_{bits}({given}, {', '.join(counts)});")
+
+    def _array(self, access: Load | Store) -> str:
+        array = self.values.names.new("tile")
+        ctype = memory_type(access.dtype if isinstance(access, Load) else access.value.dtype)
+        shape = f"[{self.found.rows}][{self.found.columns}]"
+        self.values.block.lines.append(f"{ctype} {array}{shape};")
+        return array
+
+    def _corner(self, access: Load | Store) -> tuple[str, str, int]:
+        """Return where a tile begins in memory, how far apart its rows are, and its bits."""
+        places = {loop: bounds[0] for loop, bounds in self.bounds.items()}
+        start = self.values.address(access.buffer, access.index, places)
+        step = access.index.factor_of(self.found.along)
+        assert step is not None
+        dtype = access.dtype if isinstance(access, Load) else access.value.dtype
+        return start, grouped(self.values.index(step)), dtype.itemsize * 8

@@ -1,1 +1,0 @@
-"""Patterns that were traced before: written by `ctk gen-patterns`, loaded instead of tracing."""
