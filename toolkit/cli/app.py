@@ -25,7 +25,6 @@ from ctk.toolkit.cli.commands import (
     diff,
     doctor,
     explain,
-    gen_patterns,
     issue,
     ls,
     minify,
@@ -63,7 +62,6 @@ COMMANDS: tuple[Command, ...] = (
     cache_why.COMMAND,
     doctor.COMMAND,
     explain.COMMAND,
-    gen_patterns.COMMAND,
     compile.COMMAND,
     c_api.COMMAND,
 )

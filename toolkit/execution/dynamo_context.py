@@ -18,7 +18,7 @@ from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.process.process_state import compile_session, process_state_kept
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.graphs.value_types import symbol_of
+from ctk.toolkit.case.graphs.value_types import layout_symbols, symbol_of
 
 KEY = "example_value"
 """The metadata key under which Dynamo stores the fake value of a node."""
@@ -43,10 +43,12 @@ def dynamo_context(
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     _check_have_fakes(names, inputs)
     symbols = size_symbols(gm, inputs, case.dynamic)
-    made = fake.symbolic_inputs(inputs, names, symbols, unbacked)
+    layouts = layout_symbols(gm, inputs, case.dynamic)
+    made = fake.symbolic_inputs(inputs, names, symbols, layouts, unbacked)
     refusal = _annotate(gm, made)
     if isinstance(refusal, dynamo.fallbacks()) and unbacked != fake.Unbacked():
-        made = fake.symbolic_inputs(inputs, names, symbols, fake.Unbacked())  # captured with them
+        # It was captured with them.
+        made = fake.symbolic_inputs(inputs, names, symbols, layouts, fake.Unbacked())
         _annotate(gm, made)
     with made.tracing(), compile_session():
         yield made.example_inputs

@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ProgramError, count_of
+from ctk.compiler.fx.inputs import flatten_inputs
 from ctk.compiler.usercode.python_files import working_folder
 from ctk.repro_templates.program.program_play import SEED
 from ctk.toolkit.case.case import Case
@@ -112,7 +113,10 @@ def _need(inputs: Inputs | None, name: str) -> Inputs:
 
 def case_of_graph(gm: GraphModule, inputs: Inputs, request: CaseOptions) -> Case:
     """Return the case of one graph with values for its placeholders, under the current modes."""
-    values = replace_symbols(_positional(inputs))
+    given = _positional(inputs)
+    flat = flatten_inputs(gm, given)
+    gm, given = (gm, given) if flat is None else (flat.graph, flat.inputs)
+    values = replace_symbols(given)
     wanted = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     if len(values) != len(wanted):
         raise ProgramError(

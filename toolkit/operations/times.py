@@ -1,8 +1,9 @@
 """Time a compile: seconds and rewrites of each stage and pass, of any target.
 
-The reports of passes and kernels of one observed compile are added up; unreported time (tracing,
-wrappers, a compiler that announces little) is the rest. The compile is not repeated, because users
-wait for a first compile; on noisy machines trust the shares.
+The reports of passes and kernels of one observed compile are added up, with the phases that ctk
+measures itself (tracing, printing, the C compiler); unreported time (wrappers, a compiler that
+announces little) is the rest. The compile is not repeated, because users wait for a first compile;
+on noisy machines trust the shares.
 """
 
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from torch.fx import GraphModule
 
 from ctk.compiler.observe import Observer
+from ctk.compiler.phases import Seconds, measured
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.execution.execute import run_compiled
@@ -21,10 +23,10 @@ from ctk.toolkit.targets.base import Compiled, Target
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The time of one pass, or of the code generation of a stage.
+    """The time of one pass, of the code generation of a stage, or of another phase.
 
     Attributes:
-        name: The pass, over all its runs in that stage; or the code generator.
+        name: The pass, over all its runs in that stage; or the code generator; or the phase.
         seconds: All runs together.
         notes: Remarks of the pass on the nodes that it examined.
     """
@@ -70,11 +72,12 @@ class TimedTarget(Target):
 
     Attributes:
         events: Events in the log at its end.
+        phases: The phases so far, at its end.
     """
 
-    def __init__(self, target: Target, log: CompileLog) -> None:
-        self.name, self._target, self._log = target.name, target, log
-        self.seconds, self.events = 0.0, 0
+    def __init__(self, target: Target, log: CompileLog, phases: Seconds) -> None:
+        self.name, self._target, self._log, self._phases = target.name, target, log, phases
+        self.seconds, self.events, self.phases = 0.0, 0, Seconds()
 
     def check_config(self, config: Mapping[str, object]) -> None:
         self._target.check_config(config)
@@ -92,22 +95,25 @@ class TimedTarget(Target):
             return self._target.compile(gm, example_inputs, config=config, observer=observer)
         finally:
             self.seconds, self.events = time.perf_counter() - started, len(self._log.events)
+            self.phases = Seconds(self._phases)
 
 
 def time_case(case: Case) -> Times:
     """Compile a case once under an observer, call it, and return the time of each step."""
     recorder = Recorder()
-    timed = TimedTarget(resolve_target(case.target), recorder.log)
-    outcome = run_compiled(case, observer=recorder, target=timed)
-    steps = step_times(recorder.log)
-    later = step_times(CompileLog(recorder.log.events[timed.events :]))
+    with measured() as phases:
+        timed = TimedTarget(resolve_target(case.target), recorder.log, phases)
+        outcome = run_compiled(case, observer=recorder, target=timed)
+    steps = step_times(recorder.log, phases)
+    since = {phase: spent - timed.phases.get(phase, 0.0) for phase, spent in phases.items()}
+    later = step_times(CompileLog(recorder.log.events[timed.events :]), since)
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else ""
     seconds = timed.seconds + sum(step.seconds for step in later)
     return Times(case.name, case.target, seconds, steps, error.partition("\n")[0])
 
 
-def step_times(log: CompileLog) -> tuple[StepTime, ...]:
-    """Return the time of each pass and code generator in a log."""
+def step_times(log: CompileLog, phases: Seconds) -> tuple[StepTime, ...]:
+    """Return the time of each pass and code generator in a log, and of the phases besides them."""
     single = [
         StepTime(
             p.id.stage,
@@ -122,7 +128,10 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     ]
     wholes = [kernel for kernel in log.kernels() if not kernel.nodes and not kernel.vetoed]
     single += [StepTime("lowered", str(k.id).partition("/")[2], 1, 0, k.seconds) for k in wholes]
-    return _sums(single)
+    found = {(step.stage, step.name): step for step in _sums(single)}
+    found = {key: StepTime(*key, 1, 0, 0.0) for key in phases if key not in found} | found
+    timed = {key: replace(found[key], seconds=seconds) for key, seconds in phases.items()}
+    return tuple((timed | {k: step for k, step in found.items() if k not in timed}).values())
 
 
 def _sums(steps: Iterable[StepTime]) -> tuple[StepTime, ...]:

@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_aggregate
 
-from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -93,7 +93,7 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
         wanted: For each wanted value, by node name, the reader before which it is copied.
 
     Returns:
-        Values by node name. Tensors keep their strides and `requires_grad`, and are leaves.
+        Values by node name. Tensors keep their layout and `requires_grad`, and are leaves.
     """
     values: dict[str, object] = {}
 
@@ -101,18 +101,10 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
         for value in node.all_input_nodes:
             if wanted.get(value.name) == node.name:
                 with outside_transforms():
-                    values[value.name] = _clone_value(env[value])
+                    (values[value.name],) = clone_inputs([env[value]])
 
     _walk(case, before)
     return values
-
-
-def _clone_value(value: object) -> object:
-    if isinstance(value, torch.Tensor):
-        return cast("torch.Tensor", clone_value(value)).requires_grad_(value.requires_grad)
-    if isinstance(value, (tuple, list)):
-        return tuple(_clone_value(item) for item in value)
-    return value
 
 
 class _Run(Interpreter):

@@ -3,16 +3,22 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch.fx import Node
 from torch.fx.node import map_aggregate
 
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import graphs_by_path, input_names, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
+from ctk.toolkit.case.graphs.value_types import (
+    META_KEY,
+    node_value_json,
+    symbol_of,
+    tensor_value_json,
+)
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts, has_gradient
 from ctk.toolkit.reduce.graph_changes import forget_value, with_constants, with_inputs
@@ -151,7 +157,13 @@ def _convert(case: Case, wanted: Mapping[str, torch.dtype]) -> dict[str, torch.T
     new = {n: tensors[n] for n, dtype in wanted.items() if tensors[n].dtype != dtype}
     if any(name not in own and tensor.numel() for name, tensor in new.items()):
         return None
-    return {name: _like(tensor, tensor.detach().to(wanted[name])) for name, tensor in new.items()}
+    return {name: _like(tensor, _in_dtype(tensor, wanted[name])) for name, tensor in new.items()}
+
+
+def _in_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor in another dtype, with its strides and offset."""
+    (new,) = clone_inputs([tensor.detach()], convert=lambda _: dtype)
+    return cast("torch.Tensor", new)
 
 
 def _like(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
@@ -188,9 +200,10 @@ def rewritten(
         each.recompile()
     pairs = zip(input_names(case.graph), case.inputs, strict=True)
     inputs = tuple(tensors.get(name, value) for name, value in pairs)
-    for node, value in zip(placeholders(graph), inputs, strict=True):
+    olds = map(node_value_json, placeholders(case.graph))
+    for old, node, value in zip(olds, placeholders(graph), inputs, strict=True):
         if isinstance(value, torch.Tensor) and not value.is_nested:
-            node.meta[META_KEY] = tensor_value_json(value)
+            node.meta[META_KEY] = tensor_value_json(value, old)
     result = dataclasses.replace(case, graph=graph, inputs=inputs)
     held = {n.removeprefix(HELD): value for n, value in tensors.items() if n.startswith(HELD)}
     return with_constants(result, held) if held else result

@@ -15,6 +15,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import (
     META_KEY,
     describe_dynamic,
+    node_value_json,
     symbol_of,
     tensor_value_json,
 )
@@ -115,10 +116,10 @@ def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bo
     by_name = dict(zip(names, inputs, strict=True))
     for node in graph.graph.nodes:
         if node.name not in kept and not isinstance(value_of(node), torch.SymInt):
-            value = by_name.get(node.name)
+            value, known = by_name.get(node.name), node_value_json(node)
             forget_value(node)
             if isinstance(value, torch.Tensor):
-                node.meta[META_KEY] = tensor_value_json(value)
+                node.meta[META_KEY] = tensor_value_json(value, known)
     return dataclasses.replace(result, graph=graph)
 
 

@@ -85,7 +85,9 @@ def scalar_source(value: object, name: str) -> str:
 
 
 def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
-    """Return the source of a tensor: values, dtype, device, strides, `requires_grad`, Parameter.
+    """Return the source of a tensor: values, dtype, device, layout, `requires_grad`, Parameter.
+
+    The layout is its strides, and the offset in memory at which it begins.
 
     Raises:
         CaseError: The tensor is a subclass, sparse or quantized.
@@ -96,8 +98,6 @@ def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     source = _strided_source(plain, name, sources)
     if tensor.is_conj():
         source = f"{source}.conj()"
-    if tensor.device.type != "cpu":
-        source = f"{source}.to({str(tensor.device)!r})"
     return _finish(source, tensor, sources)
 
 
@@ -150,20 +150,30 @@ def _finish(source: str, tensor: torch.Tensor, sources: Sources) -> str:
 
 def _strided_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     plain = torch.empty(tensor.shape, dtype=torch.bool, device="cpu")
-    if tensor.stride() == plain.stride():
-        return _values(tensor.cpu(), name, sources)
     size, stride = tuple(tensor.shape), tensor.stride()
+    offset = tensor.storage_offset() if tensor.numel() else 0
+    if stride == plain.stride() and not offset:
+        return _values(tensor, name, sources)
     if not tensor.numel():
-        return f"torch.empty_strided({size}, {stride}, dtype={tensor.dtype})"
+        device = "" if tensor.device.type == "cpu" else f", device={str(tensor.device)!r}"
+        return f"torch.empty_strided({size}, {stride}, dtype={tensor.dtype}{device})"
     if overlaps(size, stride):
-        flat = tensor.as_strided((extent(size, stride),), (1,)).cpu()
-        return f"{_values(flat, name, sources)}.as_strided({size}, {stride})"
+        flat = tensor.as_strided((extent(size, stride),), (1,))
+        source, at = _strided_source(flat, name, sources), f", {offset}" if offset else ""
+        return f"{source}.as_strided({size}, {stride}{at})"
     sources.helpers.add("strided")
-    return f"strided({_values(tensor.contiguous().cpu(), name, sources)}, {stride})"
+    at = f", {offset}" if offset else ""
+    return f"strided({_values(tensor, name, sources)}, {stride}{at})"
 
 
 def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
-    tensor = tensor.contiguous()
+    """Return the source of the values of a tensor, contiguous on its device."""
+    source = _cpu_values(tensor.contiguous().cpu(), name, sources)
+    is_on_cpu = tensor.device.type == "cpu"
+    return source if is_on_cpu else f"{source}.to({str(tensor.device)!r})"
+
+
+def _cpu_values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
     for candidate in (_fill, _literal, _filling, _recipe):

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.observe import Observer
 from ctk.compiler.options.config import resolve
+from ctk.compiler.options.inductor_options import mode_options
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.toolkit.targets.base import Compiled, Inputs, Options, Target, Trial
 
@@ -42,6 +43,7 @@ class Ctk(Target):
     is_kept = True
     lowerings = "lowered/*"
     is_quick = True
+    has_modes = True
     forced = MappingProxyType({"on_failure": "raise"})  # its own fallback would hide failures
     repro_backend = staticmethod(ctk_backend)
 
@@ -71,27 +73,32 @@ class Ctk(Target):
         decomposition_table(options.decompositions)
         select_passes(PASSES, options, CODEGEN_OPTIONS)
 
+    def mode_options(self, mode: str) -> Options:
+        return mode_options(mode)
+
     def effective(self, config: Options) -> Options:
         return resolve(config).differences()
 
     def decide(self, config: Options) -> Options:
-        """Return a config whose `pad_mm.decisions` holds the measurements of this process."""
-        from ctk.compiler.passes.joint.pad_mm import PASS
+        """Return a config whose passes that measure products have this process's decisions."""
+        from ctk.compiler.passes.joint import pad_mm
         from ctk.compiler.passes.joint.products import measurements
+        from ctk.compiler.passes.post_grad import tune_products
         from ctk.compiler.rewriting.options import set_options
 
-        known = measurements()
-        if not known:
-            return config
-        given = resolve(config).passes.get(PASS.name, {})
-        step = set_options(PASS, PASS.name, given)
-        told = {decision.removeprefix("-") for decision in step.decisions}
-        new = [
-            key if gained >= step.min_speedup else f"-{key}"
-            for key, gained in known.items()
-            if key not in told
-        ]
-        return {**config, f"{PASS.name}.decisions": [*step.decisions, *new]}
+        given = resolve(config).passes
+        decided = dict(config)
+        for each in (pad_mm.PASS, tune_products.PASS):
+            step = set_options(each, each.name, given.get(each.name, {}))
+            told = {decision.removeprefix("-") for decision in step.decisions}
+            new = [
+                key if gained >= step.min_speedup else f"-{key}"
+                for key, gained in measurements(each.name).items()
+                if key not in told
+            ]
+            if new:
+                decided[f"{each.name}.decisions"] = [*step.decisions, *new]
+        return decided
 
     def passes(self, config: Options) -> Sequence[str]:
         """Return every pass that runs with a config, the user's own too."""

@@ -6,7 +6,18 @@ from functools import partial
 from typing import cast
 
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.patterns.expression import Dim, Op, Pattern, Size, Var, ops_of, roots_of
+from ctk.compiler.patterns.expression import (
+    Dim,
+    ListOf,
+    Op,
+    Pattern,
+    Repeated,
+    Reshape,
+    Size,
+    Var,
+    ops_of,
+    roots_of,
+)
 from ctk.compiler.patterns.matcher import AnyRule
 from ctk.compiler.patterns.replacement import Replacement
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -19,9 +30,78 @@ ORDERS = 8
 """The largest number of orders of swapped operands to try."""
 
 
+ITEMS = 2
+"""The length of the lists that are drawn for a `ListOf`, and of the uses for a `Repeated`."""
+
+
 def programs_of(pattern: Pattern, hints: tuple[object, ...] = ()) -> tuple[DrawProgram, ...]:
-    """Return a program for each order of a pattern's operands."""
+    """Return a program for each order of a pattern's operands, with each of its targets."""
+    return tuple(
+        program
+        for plain in _without_lists(pattern)
+        if all(callable(p.target) and not isinstance(p.target, type) for p in ops_of(*plain))
+        for program in _orders(plain, hints)
+    )
+
+
+def _without_lists(pattern: Pattern) -> Iterator[tuple[Op, ...]]:
+    """Yield a pattern with lists of a known length, once for each target of its calls."""
     parts = list(ops_of(*roots_of(pattern)))
+    for choice in range(max(len(part.targets) for part in parts)):
+        copies = _Copies(choice)
+        if isinstance(pattern, Repeated):
+            items = copies.items(ListOf(pattern.part, (pattern.of,)))
+            yield tuple(item for item in items if isinstance(item, Op))
+        else:
+            yield tuple(copies.op(root) for root in roots_of(pattern))
+
+
+class _Copies:
+    """Copies of the parts of a pattern; a part of a list has a copy for each item."""
+
+    def __init__(self, choice: int, item: str = "") -> None:
+        self.choice = choice
+        self.item = item
+        self.same: frozenset[str] = frozenset()
+        self.made: dict[Op, Op] = {}
+
+    def op(self, part: Op) -> Op:
+        if part not in self.made:
+            target = part.targets[min(self.choice, len(part.targets) - 1)]
+            kwargs = {name: self.copy(each) for name, each in part.kwargs.items()}
+            args = tuple(self.copy(each) for each in part.args)
+            kind = Reshape if isinstance(part, Reshape) else Op
+            self.made[part] = kind(target, args, kwargs)
+        return self.made[part]
+
+    def copy(self, part: object) -> object:
+        match part:
+            case Op():
+                return self.op(part)
+            case ListOf():
+                return self.items(part)
+            case Var() if self.item and part.name not in self.same:
+                return Var(f"{part.name}_{self.item}")
+            case list() | tuple():
+                return [self.copy(each) for each in cast("list[object]", part)]
+            case _:
+                return part
+
+    def items(self, part: ListOf) -> list[object]:
+        """Return the items of a list, which share the parts that are the same in all."""
+        shared = [self.op(each) for each in part.same if isinstance(each, Op)]
+        names = {each.name for each in part.same if isinstance(each, Var)}
+        found: list[object] = []
+        for number in range(ITEMS):
+            item = _Copies(self.choice, f"{self.item}{number}")
+            item.same = frozenset(names)
+            item.made = {old: new for old, new in self.made.items() if new in {*ops_of(*shared)}}
+            found.append(item.copy(part.part))
+        return found
+
+
+def _orders(pattern: tuple[Op, ...], hints: tuple[object, ...]) -> tuple[DrawProgram, ...]:
+    parts = list(ops_of(*pattern))
     swapped = [part for part in parts if part.swaps[0] != part.swaps[1]]
     choices = itertools.product(*((False, True) for _ in swapped))
     return tuple(

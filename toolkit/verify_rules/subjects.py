@@ -204,8 +204,16 @@ UNDRAWN: Mapping[str, str] = {
     "fuse_attention": "a softmax of large scores amplifies any rounding, and the kernels treat "
     "infinite scores otherwise: see docs/limitations.md",
     "replace_random": "it draws other numbers on purpose: they are held by statistics",
+    "sample_by_gumbel_max": "a row with a NaN or +inf, which drawn operands hold, gives the "
+    "position of that number on purpose",
+    "chunk_losses": "a drawn product is small, and its results are not those of a loss: "
+    "`tests/unit/passes/test_chunk_losses.py` tries random losses",
+    "reinplace_operators": "operators that write are those of a program, so none is drawn: "
+    "`tests/unit/passes/test_reinplace_operators.py` tries random programs",
     "fuse_quantized": "oneDNN's layers of integers crash the process on operands that drawing "
     "changes; drawn programs of `tests/properties/test_quantized_properties.py` try it",
+    "prepack_recurrent": "oneDNN's LSTM crashes the process on operands that drawing changes; "
+    "`tests/unit/passes/test_frozen_layers.py` tries it on models",
 }
 """Passes of ctk that are tried only if their module is named, and the reasons."""
 

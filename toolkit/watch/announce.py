@@ -79,6 +79,15 @@ def describe_failure(
     return "\n".join(lines)
 
 
+def describe_dumps(target: str, folder: Path) -> str:
+    """Return the instructions for the dumps of a program, whether or not anything fails."""
+    return (
+        f"ctk: the graphs of target {target} are saved in {folder}\n"
+        f"  list them:  {command_on('ls', folder)}\n"
+        f"  compare:    {command_on('check', folder / 'graph0')}"
+    )
+
+
 def note_saved(error: BaseException, case: Case, folder: Path, advice: str = "") -> bool:
     """Add a note with the saved case to an exception; return False if it has the note already."""
     root = root_error(error)

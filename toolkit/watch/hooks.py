@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from torch.fx import GraphModule
 
@@ -32,7 +32,7 @@ from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import BackendTarget
-from ctk.toolkit.watch.announce import Subject
+from ctk.toolkit.watch.announce import Subject, describe_dumps
 from ctk.toolkit.watch.watch_session import (
     InstallKeywords,
     WatchKeywords,
@@ -54,6 +54,7 @@ def debug_compile(
     target: str | DynamoBackend = "ctk",
     *,
     config: Mapping[str, object] | None = None,
+    instructions: bool = False,
     **options: Unpack[WatchKeywords],
 ) -> DynamoBackend:
     """Return a Dynamo backend that watches `target`: saves, dumps, checks, announces failures.
@@ -66,6 +67,8 @@ def debug_compile(
     Args:
         target: A target spec, or any Dynamo backend.
         config: Options of the target; `torch.compile(options=...)` adds to them.
+        instructions: Log the folder of the dumps and the next commands after the first graph, also
+            where nothing fails.
         options: Any of these; a missing one takes its environment variable, then its default.
             `dump`: folder for the dumps (`CTK_DUMP`, default `ctk_dumps`).
             `check`: compare the first call of each graph with eager: `off`, `output`, or `pass`
@@ -86,7 +89,7 @@ def debug_compile(
         TargetError: The target is unknown, cannot be imported, or is not a backend.
         TypeError: An option is unknown; the message suggests the nearest.
     """
-    check_keywords("debug_compile", options, "config")
+    check_keywords("debug_compile", options, "config", "instructions")
     if not isinstance(target, str) and not callable(target):
         raise TargetError(
             f"debug_compile: {type(target).__name__} {target!r} is not a target; name one, e.g. "
@@ -99,7 +102,7 @@ def debug_compile(
         resolved, importable = make_named_target(target)
     if config:
         resolved.check_config(config)
-    backend = WatchedBackend(session, resolved, config or {}, importable, target)
+    backend = WatchedBackend(session, resolved, config or {}, importable, target, instructions)
     watch_calls(lambda one: session if _session_that_watches(one) is session else None, _name_of)
     return backend
 
@@ -228,6 +231,7 @@ class WatchedBackend:
 
     Attributes:
         named: The target as the program named it.
+        instructions: Whether the next commands are logged after the first graph.
     """
 
     session: WatchSession
@@ -235,6 +239,7 @@ class WatchedBackend:
     config: Mapping[str, object]
     importable: bool = True
     named: str | DynamoBackend = ""
+    instructions: bool = False
 
     @property
     def compiler_name(self) -> str:
@@ -253,7 +258,12 @@ class WatchedBackend:
         subject = make_subject(self.target, merged, importable=self.importable)
         if is_in_copy():
             return self.target.compile(gm, example_inputs, config=subject.config, observer=None)
-        return compile_watched(self.session, subject, gm, example_inputs)
+        is_first = self.session.graphs == 0
+        compiled = compile_watched(self.session, subject, gm, example_inputs)
+        folder = self.session.made_folder
+        if self.instructions and is_first and folder is not None:
+            logger.warning("%s", describe_dumps(self.target.name, folder))
+        return compiled
 
     def __deepcopy__(self, memo: object) -> "WatchedBackend":
         return self
@@ -262,13 +272,16 @@ class WatchedBackend:
         options = dataclasses.asdict(self.session.options)
         options["quota"] = options.pop("quota_nbytes")
         del options["target"]
-        return _load_backend, (self.named, dict(self.config), options)
+        return _load_backend, (self.named, dict(self.config), self.instructions, options)
 
 
 def _load_backend(
-    target: str | DynamoBackend, config: Mapping[str, object], options: WatchKeywords
+    target: str | DynamoBackend,
+    config: Mapping[str, object],
+    instructions: bool,
+    options: WatchKeywords,
 ) -> DynamoBackend:
-    return debug_compile(target, config=config, **options)
+    return debug_compile(target, config=config, instructions=instructions, **options)
 
 
 def make_subject(
@@ -318,10 +331,11 @@ def _resolve(
     if isinstance(function, WatchedBackend):
         return function.target, function.config, function.importable
     options = keywords.get("options") or {}
-    mode = keywords.get("mode")
+    mode = cast("str | None", keywords.get("mode"))
     config = dict(options) if isinstance(options, Mapping) else {}
-    if name is not None and mode in (None, "default"):
-        return resolve_target(name), config, True
+    named = resolve_target(name) if name is not None else None
+    if named is not None and (mode in (None, "default") or named.has_modes):
+        return named, {**_mode_options(named, mode), **config}, True
     if mode not in (None, "default"):  # the mode is passed on to the backend
         function = functools.partial(function, mode=mode)
     target, importable = make_named_target(function)

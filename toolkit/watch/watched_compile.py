@@ -34,6 +34,7 @@ from ctk.compiler.errors import (
     TargetError,
     UnsupportedPlatform,
 )
+from ctk.compiler.fx.inputs import flatten_inputs
 from ctk.compiler.installed_torch import missing_names_refused
 from ctk.compiler.observe import ErrorRecord, first_line
 from ctk.compiler.options.choices import OnWatchedFailure
@@ -85,6 +86,9 @@ def compile_watched(
     Raises:
         Exception: The exception of the compiler, with `on_failure="raise"`.
     """
+    flat = flatten_inputs(gm, example_inputs)
+    if flat is not None:
+        return flat.call(compile_watched(session, subject, flat.graph, flat.inputs))
     watched = compute_guarded(
         lambda: WatchedCase.open(session, subject, gm, example_inputs),
         f"watching a graph (dumps go to {session.options.dump})",

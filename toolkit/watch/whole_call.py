@@ -40,6 +40,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
+from ctk.compiler.torch_compat.aot.autograd import is_in_compiled_autograd
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.compiler.torch_compat.process.process_state import is_refused_in_fork
@@ -148,6 +149,8 @@ class WatchedCalls:
 
     def _find_obstacle(self) -> str:
         """Return why a call cannot be compared end to end; empty if it can."""
+        if is_in_compiled_autograd():
+            return "compiled autograd makes it, and empties its arguments"
         why = compute_guarded(
             lambda: find_obstacle() or _describe_excess(_root(self.function)),
             "reading the state of a model",

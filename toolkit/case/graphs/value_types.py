@@ -6,7 +6,7 @@ writes the same. Symbols are read by their hints, without guards.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -30,8 +30,8 @@ META_KEY = "ctk"
 def node_value_json(node: Node) -> object | None:
     """Return the type of a node's value as JSON; None if unknown.
 
-    Tensors: shape, stride, dtype, device, requires_grad. Symbols: expression and hint. Tuples and
-    lists of these.
+    Tensors: shape, stride, dtype, device, requires_grad, a symbolic storage offset. Symbols:
+    expression and hint. Tuples and lists of these.
     """
     value = value_of(node)
     if value is None:
@@ -49,8 +49,12 @@ def _describe(value: Any) -> object | None:
     return None
 
 
-def tensor_value_json(tensor: torch.Tensor) -> Json:
-    """Return the JSON of `node_value_json` for a tensor."""
+def tensor_value_json(tensor: torch.Tensor, before: object = None) -> Json:
+    """Return the JSON of `node_value_json` for a tensor.
+
+    Args:
+        before: That of the input which the tensor replaces: symbols of its layout are kept.
+    """
     data: Json = {
         "shape": [_describe_size(size) for size in tensor.shape],
         "dtype": dtype_name(tensor.dtype),
@@ -59,6 +63,21 @@ def tensor_value_json(tensor: torch.Tensor) -> Json:
     }
     if tensor.layout == torch.strided:
         data["stride"] = [_describe_size(step) for step in tensor.stride()]
+        offset = _describe_size(tensor.storage_offset())
+        if not isinstance(offset, int):
+            data["offset"] = offset
+    return _with_layout(data, tensor, before) if isinstance(before, dict) else data
+
+
+def _with_layout(data: Json, tensor: torch.Tensor, before: object) -> Json:
+    """Return the JSON of an input with the symbols that its strides and offset had before."""
+    stride = _member(before, "stride")
+    if isinstance(stride, list) and len(cast("list[object]", stride)) == tensor.dim():
+        pairs = zip(cast("list[object]", stride), tensor.stride(), strict=True)
+        data["stride"] = [old if _member(old, "hint") == new else new for old, new in pairs]
+    offset = _member(before, "offset")
+    if _member(offset, "hint") == tensor.storage_offset():
+        data["offset"] = offset
     return data
 
 
@@ -89,6 +108,48 @@ def describe_dynamic(gm: GraphModule) -> dict[str, tuple[str | None, ...]]:
 def symbol_of(node: Node) -> str | None:
     """Return the expression of a placeholder that is a symbolic size, else None."""
     return _symbol(node_value_json(node))
+
+
+def layout_symbols(
+    gm: GraphModule,
+    inputs: Sequence[object],
+    dynamic: Mapping[str, Sequence[str | None]],
+) -> dict[str, tuple[str | None, ...]]:
+    """Return the symbols of each tensor's strides, then of its storage offset; None for a number.
+
+    A symbol counts only if an input has it as a size or is it, with that number: Dynamo passes the
+    offset of a part of a tensor as an input of its own.
+
+        x float32[s77, 8] that begins at s58, and the input s58  ->  {"x": (None, None, "s58")}
+
+    Args:
+        dynamic: `Case.dynamic`; without symbolic sizes the result is empty.
+    """
+    if not dynamic:
+        return {}
+    pairs = list(zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    known: dict[str | None, object] = {}
+    for node, value in pairs:
+        if isinstance(value, torch.Tensor):
+            known |= dict(zip(dynamic.get(node.name, ()), value.shape, strict=False))
+        else:
+            known[symbol_of(node)] = value
+    return {
+        node.name: tuple(
+            name if (name := _symbol(each)) is not None and known.get(name) == number else None
+            for each, number in _layout_pairs(node_value_json(node), value)
+        )
+        for node, value in pairs
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided
+    }
+
+
+def _layout_pairs(data: object, tensor: torch.Tensor) -> list[tuple[object, object]]:
+    stride = _member(data, "stride")
+    steps = cast("list[object]", stride) if isinstance(stride, list) else []
+    steps = steps if len(steps) == tensor.dim() else [None] * tensor.dim()
+    numbers = (*tensor.stride(), tensor.storage_offset())
+    return list(zip((*steps, _member(data, "offset")), numbers, strict=True))
 
 
 def symbol_hints(gm: GraphModule) -> dict[str, object]:
@@ -155,6 +216,8 @@ def check_value_json(data: object, where: str) -> None:
         for size in items(known, key, object, where) if key in known else ():
             if type(size) is not int:
                 _check_symbol(expect(size, dict, f"{where}.{key}"), f"{where}.{key}")
+    if "offset" in known:
+        _check_symbol(expect(known["offset"], dict, f"{where}.offset"), f"{where}.offset")
     dtype_from_name(member(known, "dtype", str, where), where)
     if not _DEVICE_TEXT.fullmatch(member(known, "device", str, where)):
         raise CaseError(f"{where}: {known['device']!r} is not a device")

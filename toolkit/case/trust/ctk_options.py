@@ -16,7 +16,8 @@ MOST = 2**40
 """Largest number that an option may have: a count of bytes."""
 
 WORDS = frozenset((
-    "pad_mm.enabled", "pad_mm.devices", "pad_mm.decisions", "kernels.accumulate", "c.sanitize",
+    "pad_mm.enabled", "pad_mm.devices", "pad_mm.decisions", "tune_products.enabled",
+    "tune_products.decisions", "kernels.accumulate", "c.sanitize",
 ))  # fmt: skip
 """Options of passes and generators with words as values, none of which creates a file or code.
 Flags of the C compiler (`c.flags`) are left out: they can name files and plugins.

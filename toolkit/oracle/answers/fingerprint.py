@@ -27,6 +27,7 @@ from ctk.compiler.fx.canonical import graph_lines
 from ctk.compiler.fx.clone import raw_bytes
 from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.graphs.value_types import layout_symbols
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.execution.private_copy import held_tensors, plain_attributes
 from ctk.toolkit.oracle.answers.tensor_text import TensorTexts, parts_of
@@ -118,13 +119,14 @@ def _fingerprint(case: Case, digests: Digests) -> str:
 
 
 def _dynamic_texts(case: Case) -> Iterable[str]:
-    """Return the symbolic sizes by position of the input; symbols are numbered, not named."""
-    names = [node.name for node in case.graph.graph.nodes if node.op == "placeholder"]
+    """Return the symbolic sizes, strides and offsets by position; symbols become numbers."""
+    layouts = layout_symbols(case.graph, case.inputs, case.dynamic)
     numbers: dict[str, int] = {}
-    for position, name in enumerate(names):
-        for dim, symbol in enumerate(case.dynamic.get(name, ())):
+    for position, name in enumerate(input_names(case.graph)):
+        symbols = (*case.dynamic.get(name, ()), *layouts.get(name, ()))
+        for place, symbol in enumerate(symbols):
             if symbol is not None:
-                yield f"dynamic {position} {dim} {numbers.setdefault(symbol, len(numbers))}"
+                yield f"dynamic {position} {place} {numbers.setdefault(symbol, len(numbers))}"
 
 
 def _role_texts(case: Case) -> Iterable[str]:

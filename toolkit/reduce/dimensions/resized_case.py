@@ -13,7 +13,12 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, input_names, placeholders
 from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
+from ctk.toolkit.case.graphs.value_types import (
+    META_KEY,
+    node_value_json,
+    symbol_of,
+    tensor_value_json,
+)
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.relations import Assignment
 from ctk.toolkit.reduce.dimensions.size_places import SizePlace, literals_of, map_arguments
@@ -198,6 +203,6 @@ def _record(old: GraphModule, new: GraphModule, inputs: Sequence[object]) -> Non
     for before, node, value in zip(placeholders(old), placeholders(new), inputs, strict=True):
         symbol = symbol_of(before)
         if isinstance(value, torch.Tensor):
-            node.meta[META_KEY] = tensor_value_json(value)
+            node.meta[META_KEY] = tensor_value_json(value, node_value_json(before))
         elif symbol is not None:
             node.meta[META_KEY] = {"symbol": symbol, "hint": value}

@@ -16,8 +16,8 @@ The culprit is `confirmed` only if a counterfactual passes. Graphs and passes ar
 
 Of several lines, one is preferred that makes the program pass only outside of Dynamo, and not with
 a graph break around it: a break alone may hide the symptom of an earlier line. All others are its
-alternatives. If only the target differs (`runtime`), a line proves nothing, since it changes every
-graph: none is searched.
+alternatives. If only the target differs (`runtime`), a line or `dynamic=False` proves nothing,
+since it changes every graph: no line is searched, and static sizes are evidence, not a proof.
 """
 
 from dataclasses import dataclass, replace
@@ -153,7 +153,8 @@ def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[End
         other = Blamed(wrapper_of(first.signature) or answer.cause)
         is_guarded = not target_of(plan.target).exports
         found = (is_guarded and _by_plans(player, text, plan, first.call)) or other
-        found = replace(found, cause=REUSED) if found.cause == "guards" else found
+        found = replace(found, confirmed=found.cause == "guards")
+        found = replace(found, cause=REUSED) if found.confirmed else found
     broken = tuple(f"Dynamo broke the graph: {reason}" for reason in seen.breaks[:2])
     named = replace(
         answer,
