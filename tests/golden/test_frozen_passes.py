@@ -9,7 +9,10 @@ from ctk.compiler.passes.freezing import (
     fuse_post_ops,
     prepack_convolution,
     prepack_linear,
+    prepack_recurrent,
+    recover_linear,
     view_to_reshape,
+    weight_only,
 )
 from ctk.compiler.passes.post_grad import to_channels_last
 from tests.helpers.passes import aten_graph, rules_of, run_pass
@@ -21,6 +24,11 @@ W, SCALE = torch.randn(4, 4), torch.rand(4) + 1
 
 def convolve(x, weight, transposed=False):
     return aten.convolution(x, weight, None, [1, 1], [1, 1], [1, 1], transposed, [0, 0], 1)
+
+
+def padded_more_than_strided(x):
+    y = channels_last(x)
+    return aten.convolution(y, FILTER, None, [1, 1], [1, 1], [2, 2], True, [1, 1], 1)
 
 
 PICTURE, FILTER = torch.randn(2, 4, 5, 5), torch.randn(4, 4, 3, 3)
@@ -42,8 +50,54 @@ def last(x):
     return convolve(x.contiguous(memory_format=torch.channels_last), FILTER)
 
 
+def convolutions(x):
+    """One between tensors with channels last, a transposed one, and one with channels first."""
+    y = convolve(x.contiguous(memory_format=torch.channels_last), FILTER, transposed=True)
+    return last(x), y, convolve(x, FILTER)
+
+
+TIMES = [torch.randn(16, size) for size in (4, 4)]
+
+
+def recurrent(x):
+    state = torch.zeros(2, 4)
+    settings = (False, [], 2, 4, 1, True, False, False, False)
+    layer = torch.ops.aten.mkldnn_rnn_layer
+    return layer(x, *TIMES, TIMES[0][:, 0], TIMES[1][:, 0], state, state, *settings)[:3]
+
+
+def batches(x):
+    y = x.view(2, 2, -1)
+    return aten.bmm(y, W.expand(2, *W.shape)), torch.matmul(y.transpose(0, 1), W)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, w: aten.bmm(x.view(2, 2, -1), w.expand(2, *w.shape)), (X, W)),  # no constant
+        (lambda x: aten.bmm(x.view(2, 2, -1), torch.stack([W, -W])), (X,)),  # two matrices
+        (lambda x: aten.bmm(x.view(2, 2, -1)[:0], W.expand(0, *W.shape)), (X,)),
+        (lambda x: aten.bmm(x.view(1, 4, -1).cfloat(), W[None].cfloat()), (X,)),
+    ],
+)
+def test_recover_linear_must_not_fire(function, inputs):
+    assert unchanged(function, recover_linear.PASS, *inputs)
+
+
+BYTES = torch.randint(-127, 128, (16, 32), dtype=torch.int8)
+COLUMN, ROWS = torch.rand(16, 1) / 99, torch.randn(3, 32)
+
+
+def weight_only_products(x):
+    half = x.to(torch.bfloat16)
+    scaled = BYTES.to(torch.bfloat16) * COLUMN.to(torch.bfloat16)
+    first = torch.addmm(half[0, :16], half, scaled.t()) + torch.mm(half, BYTES.to(half.dtype).t())
+    return first, torch.addmm(x[0, :16], x, (BYTES.to(x.dtype) * COLUMN).t())
+
+
 def layer(x):
-    return torch.ops.mkldnn._linear_pointwise(x, W, SCALE, "none", [], "")
+    settings = (W.to(x.dtype), SCALE.to(x.dtype), "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise(x, *settings)
 
 
 def convolution_layer(x):
@@ -51,10 +105,18 @@ def convolution_layer(x):
     return torch.ops.mkldnn._convolution_pointwise(x, FILTER, None, *settings)
 
 
+def transposed_layer(x):
+    settings = ([1, 1], [0, 0], [1, 1], [1, 1], 1, "none", [], "")
+    return torch.ops.mkldnn._convolution_transpose_pointwise(x, FILTER, None, *settings)
+
+
 def with_post_ops(x, y):
     image = torch.nn.functional.silu(convolution_layer(y)) + convolution_layer(y)
     more = layer(x) * x, x - layer(x), layer(x) - x, torch.nn.functional.gelu(layer(x))
-    return image * convolution_layer(y), layer(x).sigmoid(), *more
+    copy = convolution_layer(y).clone(memory_format=torch.contiguous_format).sigmoid()
+    scaled = convolution_layer(y) * y.mean((2, 3), keepdim=True)
+    half = torch.nn.functional.hardswish(layer(x.bfloat16()))
+    return image * convolution_layer(y), layer(x).sigmoid(), *more, copy, scaled, half
 
 
 def reshaped(x):
@@ -67,11 +129,14 @@ def post_op_graph():
 
 
 CASES = [
+    (recover_linear.PASS, "frozen", lambda: aten_graph(batches, X)),
     (view_to_reshape.PASS, "frozen", lambda: aten_graph(reshaped, X)),
     (to_channels_last.PASS, "frozen", lambda: aten_graph(pictures, PICTURE)),
     (prepack_linear.PASS, "frozen", lambda: aten_graph(products, X)),
-    (prepack_convolution.PASS, "frozen", lambda: aten_graph(last, PICTURE)),
+    (prepack_convolution.PASS, "frozen", lambda: aten_graph(convolutions, PICTURE)),
+    (prepack_recurrent.PASS, "frozen", lambda: aten_graph(recurrent, PICTURE[0, :3, :2, :4])),
     (fuse_post_ops.PASS, "frozen", post_op_graph),
+    (weight_only.PASS, "frozen", lambda: aten_graph(weight_only_products, ROWS)),
 ]
 """A pass, its stage and a graph: golden cases of `test_passes.py`."""
 
@@ -133,12 +198,20 @@ def test_prepack_linear_must_not_fire(function, inputs):
     assert unchanged(function, prepack_linear.PASS, *inputs, stage="frozen")
 
 
+def test_prepack_linear_copies_operands_with_gaps_or_overlaps():
+    weight, bias = torch.ones(1, 4).expand(4, 4), torch.arange(8.0)[::2]
+    gm = aten_graph(lambda x: torch.addmm(bias, x, weight), X)
+    run_pass(gm, prepack_linear.PASS, stage="frozen")
+    torch.testing.assert_close(gm(X), torch.addmm(bias, X, weight))
+
+
 @pytest.mark.parametrize(
     ("function", "inputs"),
     [
-        (lambda x: convolve(x, FILTER), (PICTURE,)),  # its channels are not last
+        (lambda x: convolve(x, FILTER), (torch.randn(2, 4, 30, 30),)),  # a large copy
+        (lambda x: convolve(x, FILTER[:1, :1, :1, :1]), (PICTURE[:, :1],)),  # any format
         (lambda x: last(x[:0]), (PICTURE,)),  # nothing to compute
-        (lambda x: convolve(channels_last(x), FILTER, transposed=True), (PICTURE,)),
+        (padded_more_than_strided, (PICTURE,)),
         (lambda x: convolve(channels_last(x.double()), FILTER.double()), (PICTURE,)),
         (lambda x, w: convolve(channels_last(x), w), (PICTURE, FILTER)),  # no constant
     ],
@@ -160,6 +233,7 @@ def shared_layer(x):
     "function",
     [
         lambda x: layer(x).relu(),  # oneDNN makes 0 of a NaN
+        lambda x: layer(x).t().clone().sigmoid(),  # no copy of it alone
         lambda x: torch.nn.functional.hardtanh(layer(x)),
         lambda x: layer(x) + x[0],  # broadcasts
         lambda x: layer(x) + x.t(),  # has other strides
@@ -225,3 +299,32 @@ def shared_binary(x):
 )
 def test_fold_binary_must_not_fire(function, inputs):
     assert unchanged(function, fold_binary.PASS, *inputs, stage="frozen")
+
+
+def test_weight_only_products_are_those_of_eager():
+    gm = aten_graph(weight_only_products, ROWS)
+    record = run_pass(gm, weight_only.PASS, stage="frozen", config=Config(codegen="eager"))
+    assert len(rules_of(record)) == 3
+    for result, expected in zip(gm(ROWS), weight_only_products(ROWS), strict=True):
+        rtol = 2e-2 if expected.dtype is torch.bfloat16 else 1e-5
+        torch.testing.assert_close(result, expected, rtol=rtol, atol=rtol * 10)
+
+
+def many_rows(x):
+    return torch.mm(x.expand(20, 3, 32).reshape(60, 32), BYTES.to(x.dtype).t())
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (many_rows, (ROWS,)),
+        (lambda x, w: torch.mm(x, w.to(x.dtype).t()), (ROWS, BYTES)),  # no constant
+        (lambda x: torch.mm(x, BYTES.to(x.dtype).view(32, 16)), (ROWS,)),  # no view of numbers
+        (lambda x: torch.mm(x.double(), BYTES.double().t()), (ROWS,)),
+        (lambda x: torch.mm(x, BYTES.float().cos().t()), (ROWS,)),  # no dequantization
+        (lambda x: torch.mm(x[:0], BYTES.to(x.dtype).t()), (ROWS,)),
+        (lambda x: torch.mm(x, COLUMN.t().expand(32, 16)), (ROWS,)),
+    ],
+)
+def test_weight_only_must_not_fire(function, inputs):
+    assert unchanged(function, weight_only.PASS, *inputs)

@@ -3,11 +3,19 @@
 import pytest
 import torch
 
-from ctk.compiler.passes.joint import pad_mm, replace_random, store_unique_indices
+from ctk.compiler.passes.joint import (
+    chunk_losses,
+    pad_mm,
+    replace_random,
+    sample_by_gumbel_max,
+    scatter_to_where,
+    store_unique_indices,
+)
 from tests.helpers.passes import aten_graph, unchanged
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
 ORDER, PLACES = torch.randperm(4), torch.tensor([0, 0])
+COLUMN = torch.tensor([[0], [3], [1], [1]])
 ALWAYS = pad_mm.PadMm(enabled="always")
 aten = torch.ops.aten
 
@@ -31,10 +39,31 @@ def draws(x):
     return torch.randperm(4), kept * mask, torch.bernoulli(x.sigmoid()), drawn
 
 
+def spread(x, i):
+    chosen = torch.zeros(4, 4).scatter(1, i, 1.0)
+    return x * chosen, torch.zeros(4, 4).scatter_add(0, i.t(), x[:1]).exp(), x.new_zeros(4, 4)
+
+
+def sampled(x):
+    noise = aten.exponential.default(torch.empty_like(x))
+    return torch.argmax(torch.softmax(x, 1) / noise, -1)
+
+
+def loss(x, w):
+    scores = aten._softmax.default(aten.mm.default(x, w), 1, False)
+    of_logits = aten._softmax_backward_data.default(scores.log(), scores, 1, torch.float32)
+    return scores.log().mean(), of_logits @ w.t(), aten.t.default(of_logits) @ x
+
+
 SEEDED = replace_random.ReplaceRandom(enabled=True)
+SAMPLING = sample_by_gumbel_max.SampleByGumbelMax(enabled=True)
+CHUNKS = chunk_losses.ChunkLosses(enabled=True, chunks=2, min_nbytes=0, min_ratio=0.5)
 CASES = [
+    (CHUNKS, "joint", lambda: aten_graph(loss, torch.randn(6, 2), torch.randn(2, 9))),
     (SEEDED, "joint", lambda: aten_graph(draws, X)),
     (ALWAYS, "joint", lambda: aten_graph(ragged, X, Y, B)),
+    (SAMPLING, "joint", lambda: aten_graph(sampled, X)),
+    (scatter_to_where.PASS, "joint", lambda: aten_graph(spread, X, COLUMN)),
     (store_unique_indices.PASS, "joint", lambda: aten_graph(shuffled, X, Y, B)),
 ]
 
@@ -56,6 +85,26 @@ def test_pad_mm_must_not_fire(function):
 
 def test_pad_mm_pads_nothing_that_it_has_not_measured():
     assert unchanged(lambda x: torch.mm(x[:3, :3], x[:3, :3]), pad_mm.PASS, X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda i: torch.zeros(4, 4).scatter(1, i, 1.0),  # nobody reads it
+        lambda i: torch.zeros(4, 4).scatter(1, i, 1.0).sum(0),  # alone it is faster
+        lambda i: torch.zeros(4, 4).scatter(0, i, 1.0) * 2,  # many indices along the dimension
+        lambda i: torch.zeros(5, 4).scatter(1, i, 1.0) * 2,  # a row without an index
+        lambda i: torch.ones(4, 4).scatter_add(1, i, torch.ones(4, 1)) * 2,  # 1 + 1 may round
+        lambda i: torch.zeros(4, 4).scatter(1, i, torch.ones(4, 2)) * 2,  # values left out
+        lambda i: torch.zeros(4, 4).scatter(1, i, -0.0) * 2,
+        lambda i: torch.zeros(4, 4, dtype=torch.int8).scatter(1, i, 300) * 2,
+        lambda i: torch.zeros(4, 4).scatter(1, i, 2.0, reduce="multiply") * 2,
+        lambda i: (torch.zeros(4, 4) * 1j).scatter(1, i, 1.0) * 2,
+        lambda i: torch.arange(16.0).view(4, 4).scatter(1, i, 1.0) * 2,
+    ],
+)
+def test_scatter_to_where_must_not_fire(function):
+    assert unchanged(function, scatter_to_where.PASS, COLUMN)
 
 
 def written_order(x):

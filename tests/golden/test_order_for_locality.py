@@ -79,6 +79,32 @@ def test_the_peak_falls():
     assert before - peak_nbytes(gm) == 7 * 64 * 64 * 4
 
 
+def gradients(primals, tangents):
+    """The backward of a chain of products, which it computes again."""
+    products = [primals[0]]
+    for each in primals[1:-1]:
+        products.append(products[-1] * each)
+    results = []
+    for product, each in zip(reversed(products), reversed(primals), strict=False):
+        results.append(tangents * product)
+        tangents = tangents * each
+    return results[::-1]
+
+
+def test_a_refused_operand_is_asked_for_a_few_times(monkeypatch):
+    asked: list[object] = []
+    saves = order_for_locality._Moving.saves
+
+    def counted(moving, node, front):
+        asked.append(node)
+        return saves(moving, node, front)
+
+    monkeypatch.setattr(order_for_locality._Moving, "saves", counted)
+    gm = aten_graph(gradients, [X.clone() for _ in range(25)], Y)
+    run_pass(gm, order_for_locality.PASS, stage="forward")
+    assert len(asked) < 10 * len(gm.graph.nodes)
+
+
 @pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_the_peak_never_grows(count):
     def check(program: Program) -> None:

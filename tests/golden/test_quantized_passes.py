@@ -1,6 +1,7 @@
 """What the passes for quantized graphs make of a small one, and what they leave alone."""
 
 import re
+from collections import Counter
 
 import pytest
 import torch
@@ -27,26 +28,32 @@ def weight(numbers=WEIGHT, scales=SCALES, zeros=None, axis=0):
     return library.dequantize_per_channel(numbers, *settings)
 
 
-def convolve(x, numbers=FILTER, transposed=False):
+def convolve(x, numbers=FILTER, transposed=False, zeros=None):
     settings = ([1, 1], [1, 1], [1, 1], transposed, [0, 0], 1)
-    return aten.convolution(x, weight(numbers), BIAS, *settings)
+    return aten.convolution(x, weight(numbers, zeros=zeros), BIAS, *settings)
 
 
-def shared(x):
+def shared(x, image):
     y = requantized(x).view(2, 2, 4).permute(1, 0, 2).reshape(4, 4)
-    return torch.mm(y, X) + torch.addmm(BIAS, y, X), y.sin()
+    pooled = torch.max_pool2d(requantized(image), 3, 2, 1)
+    joined = requantized(torch.cat([requantized(image[:, :, ::2, ::2]), requantized(pooled)], 1))
+    return torch.mm(y, X) + torch.addmm(BIAS, y, X), y.sin(), joined.sin(), requantized(y, high=9)
 
 
 def layers(x, image):
     y = requantized(x)
     other = torch.mm(y, weight(WEIGHT.t().contiguous(), axis=1))
-    return torch.addmm(BIAS, y, weight().t()) + other, convolve(requantized(image))
+    zeros = torch.addmm(BIAS, y, weight(zeros=WEIGHT[0]).t())
+    return torch.addmm(BIAS, y, weight().t()) + other, convolve(requantized(image)), zeros
 
 
 def behind(x, image):
     y = requantized(torch.addmm(BIAS, requantized(x), weight().t()).relu(), 0.1, 3, 0, 255)
     z = requantized(convolve(requantized(image)).clamp(0.0, 6.0))
-    return y, torch.nn.functional.gelu(torch.mm(requantized(x), weight().t())), z
+    copy = convolve(requantized(image.contiguous())).clone(memory_format=torch.contiguous_format)
+    total = torch.mm(requantized(x), weight().t()) + torch.addmm(BIAS, requantized(y), weight().t())
+    more = total.relu(), copy.relu(), torch.mm(requantized(x), weight().t()) + x
+    return y, torch.nn.functional.gelu(torch.mm(requantized(x), weight().t())), z, *more
 
 
 def prepacked(function, *inputs):
@@ -59,7 +66,7 @@ def prepacked(function, *inputs):
 
 LAST = PICTURE.contiguous(memory_format=torch.channels_last)
 CASES = [
-    (promote_dequantize.PASS, "frozen", lambda: aten_graph(shared, X)),
+    (promote_dequantize.PASS, "frozen", lambda: aten_graph(shared, X, PICTURE)),
     (prepack_quantized.PASS, "frozen", lambda: aten_graph(layers, X, PICTURE)),
     (fuse_quantized.PASS, "frozen", lambda: prepacked(behind, X, LAST)),
 ]
@@ -108,7 +115,7 @@ def test_promote_dequantize_must_not_fire(function):
             (X, WEIGHT),
             "is not a constant of int8",
         ),
-        (lambda x: torch.mm(requantized(x), weight(zeros=WEIGHT[0]).t()), (X,), "zero points"),
+        (lambda x: convolve(requantized(x), zeros=WEIGHT[0]), (PICTURE,), "zero points"),
         (lambda x: torch.mm(requantized(x), weight(axis=1).t()), (X,), "not for its outputs"),
         (lambda x: torch.mm(requantized(x, high=255), weight().t()), (X,), "may pass 16 bits"),
         (lambda x: torch.mm(requantized(x), weight(scales=-SCALES).t()), (X,), "not positive"),
@@ -130,6 +137,47 @@ def test_prepack_quantized_must_not_fire(function, inputs, reason, monkeypatch):
     assert rules_of(run_pass(gm, prepack_quantized.PASS, stage="frozen")) == []
     said = [str(why_not(rule, gm.graph)) for rule in prepack_quantized.RULES.rules]
     assert any(re.search(reason, each) for each in said), said
+
+
+def numbers(x):
+    return x.mul(40).round().clamp(-128, 127).to(torch.int8)
+
+
+def read_as_integers(x):
+    y = torch._int_mm(numbers(x), WEIGHT.t())
+    return y.float() * 0.5, y
+
+
+@pytest.mark.parametrize("zero", [-128, -3, 127])
+def test_int8_becomes_uint8(zero):
+    def program(x):
+        return product_of(requantized(x, 0.02, zero, -128, 127, torch.int8))
+
+    def product_of(y):
+        return torch.addmm(BIAS, y, weight(WEIGHT // 2).t())
+
+    gm = prepacked(program, X)
+    (layer,) = gm.graph.find_nodes(op="call_function", target=onednn.qlinear())
+    assert layer.args[0].meta["val"].dtype is torch.uint8
+    torch.testing.assert_close(gm(X), program(X), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "limit", "fires"),
+    [
+        (lambda x: torch._int_mm(numbers(x), WEIGHT.t()).float() * SCALES, 16, True),
+        (lambda x: torch._int_mm(numbers(x), WEIGHT).bfloat16(), 16, True),
+        (lambda x: torch._int_mm(numbers(x), WEIGHT).float(), 17, False),
+        (lambda x: torch._int_mm(numbers(x), numbers(x)).float(), 16, False),
+        (read_as_integers, 16, False),
+    ],
+)
+def test_large_products_of_integers_are_packed(function, limit, fires, monkeypatch):
+    monkeypatch.setattr(prepack_quantized, "LARGE", limit)
+    gm = aten_graph(function, X)
+    fired = bool(rules_of(run_pass(gm, prepack_quantized.PASS, stage="frozen")))
+    assert fired == (fires and not onednn.adds_pairs_in_16_bits())
+    torch.testing.assert_close(gm(X), function(X), rtol=0, atol=0)
 
 
 def test_small_weights_may_meet_any_activation(monkeypatch):
@@ -175,3 +223,94 @@ def test_fuse_quantized_must_not_fire(function, inputs, rule, reason):
     rules = [each for each in RULES.get().rules if each.name.startswith(rule)]
     said = [str(explain(each, node)) for each in rules for node in gm.graph.nodes]
     assert any(reason in each for each in said), said
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.max_pool2d(requantized(x, 0.1, 0, -64, 63, torch.int8), 2).sin(),
+        lambda x: [each.sin() for each in aten.max_pool2d_with_indices(requantized(x), 2)],
+        lambda x: torch.max_pool2d(requantized(x.repeat(1, 1, 4, 4)), 2).sin(),  # 400 places
+        lambda x: torch.cat([requantized(x), requantized(x, 0.1)]).sin(),
+        lambda x: torch.cat([requantized(x), x]).sin(),
+        lambda x: requantized(requantized(x), 0.1).sin(),
+        lambda x: requantized(requantized(x), zero=3).sin(),
+        lambda x: requantized(requantized(x, 1e-35), 1e-35).sin(),
+    ],
+)
+def test_integer_operators_must_not_fire(function):
+    assert untouched(function, promote_dequantize.PASS, PICTURE)
+
+
+def test_integer_operators_are_exact():
+    gm = aten_graph(shared, X, PICTURE)
+    record = run_pass(gm, promote_dequantize.PASS, stage="frozen")
+    assert {"max_pool2d(dequantize) -> dequantize of it", "quantize(dequantize) -> integers"} <= {
+        *rules_of(record)
+    }
+    for result, expected in zip(gm(X, PICTURE), shared(X, PICTURE), strict=True):
+        torch.testing.assert_close(result, expected, rtol=0, atol=0)
+
+
+def residual(x, high=255, function=torch.relu):
+    y = requantized(x + 0.1)
+    first = requantized(function(convolve(y) + y), 0.1, 3, 0, high)
+    return requantized(torch.relu(first + convolve(first)), 0.1, 3, 0, high)
+
+
+def two_convolutions(x):
+    y = requantized(convolve(requantized(x)), high=255)
+    return requantized(convolve(requantized(x.sin())) + y)
+
+
+def twice(x):
+    y = requantized(x)
+    return requantized(convolve(requantized(x.sin())) + y), y.cos()
+
+
+def returned(x):
+    total = x + convolve(requantized(x.sin()))
+    return requantized(total), total
+
+
+@pytest.mark.parametrize(
+    ("function", "sums", "clones"),
+    [
+        (lambda x: residual(x), 2, 2),  # the convolutions read what they would add into
+        (lambda x: residual(x, 99), 2, 2),
+        (lambda x: residual(x, function=torch.neg), 1, 1),
+        (two_convolutions, 1, 0),
+        (twice, 1, 1),
+        (lambda x: requantized(convolve(requantized(x)) + x), 0, 0),
+        (lambda x: requantized(convolve(requantized(x)) + requantized(LAST)), 0, 0),
+        (lambda x: requantized(convolve(requantized(x.sin())).sin() + requantized(x)), 0, 0),
+        (returned, 0, 0),
+        (
+            lambda x: requantized(
+                convolve(requantized(x.sin())) + requantized(x, 0.05, 0, -128, 127, torch.int8)
+            ),
+            0,
+            0,
+        ),
+    ],
+)
+def test_convolutions_add_into_integers(function, sums, clones):
+    gm = prepacked(function, LAST)
+    run_pass(gm, fuse_quantized.PASS, stage="frozen", config=EAGER)
+    made = Counter(node.target for node in gm.graph.nodes)
+    assert made[onednn.qconvolution_sum()] == sums
+    assert made[aten.clone.default] == clones
+    torch.testing.assert_close(gm(LAST), function(LAST), rtol=1e-5, atol=1e-5)
+
+
+def sum_with_a_nan(x):
+    return (product(x) + x).relu()
+
+
+def test_relu_behind_a_sum_with_any_number_stays():
+    gm = prepacked(sum_with_a_nan, X)
+    record = run_pass(gm, fuse_quantized.PASS, stage="frozen", config=EAGER)
+    assert rules_of(record) == ["layer + z -> layer"]
+    x = X.clone()
+    x[0, 0] = float("nan")
+    assert torch.equal(gm(x).isnan(), sum_with_a_nan(x).isnan())

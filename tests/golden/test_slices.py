@@ -58,13 +58,11 @@ def written_behind_the_inner(x, y):
     "function",
     [
         written_behind_the_inner,
-        lambda x, y: torch.cat([x[:2], x[3:]]).sin(),  # a hole
-        lambda x, y: torch.cat([x[2:], x[:2]]).sin(),  # another order
-        lambda x, y: torch.cat([x[:3], x[2:]]).sin(),  # a row twice
-        lambda x, y: torch.cat([x[:2], y[2:]]).sin(),
-        lambda x, y: torch.cat([x[:2], x[2:]], 1).sin(),
-        lambda x, y: torch.cat([x[:2], x[2:]]),  # leaves the graph
-        lambda x, y: torch.cat([x, y])[3:5].sin(),  # of two pieces
+        lambda x, y: torch.cat([x[:2], x[3:]]).cumsum(0),  # a hole
+        lambda x, y: torch.cat([x[2:], x[:2]]).cumsum(0),  # another order
+        lambda x, y: torch.cat([x[:3], x[2:]]).cumsum(0),  # a row twice
+        lambda x, y: torch.cat([x[:2], y[2:]]).cumsum(0),
+        lambda x, y: torch.cat([x, y])[3:5].cumsum(0),  # of two pieces
         lambda x, y: torch.cat([x, y])[5:6],  # leaves the graph
         lambda x, y: torch.cat([x.t(), y])[1:2].sin(),  # has other strides, and leaves
         lambda x, y: torch.cat([x, y.double()])[1:2].sin(),

@@ -3,7 +3,17 @@
 import torch
 from torch import nn
 
-from ctk.compiler.passes.post_grad import order_for_locality, reinplace, simplify_slices
+from ctk.compiler.passes.post_grad import (
+    bucket_gathers,
+    bucket_reductions,
+    order_for_locality,
+    overlap_collectives,
+    reinplace,
+    reinplace_operators,
+    reuse_reductions,
+    simplify_slices,
+)
+from ctk.compiler.passes.post_grad.collectives import gather, reduce
 from ctk.compiler.passes.pre_grad import (
     batch_linears,
     fold_conv_batch_norm,
@@ -17,6 +27,9 @@ from tests.helpers.passes import aten_graph, torch_graph
 aten = torch.ops.aten
 X, B, SCALE = torch.randn(4, 4), torch.randn(4), torch.rand(4) + 1
 BATCH = batch_linears.BatchLinears(enabled=True)
+GATHERS = bucket_gathers.BucketGathers(enabled=True)
+REDUCTIONS = bucket_reductions.BucketReductions(enabled="always")
+OVERLAP = overlap_collectives.OverlapCollectives(enabled=True)
 NORMALIZE = normalize_calls.NormalizeCalls(enabled=True)
 
 
@@ -71,6 +84,28 @@ def sliced(x, y):
     return rows, aten.slice_scatter(same, same[1:2], 0, 1, 2).exp(), b[:, :2]
 
 
+@torch.library.custom_op("golden::mix_", mutates_args={"x", "y"})
+def mix_(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.add_(y.mul_(2)).sum()
+
+
+@mix_.register_fake
+def _(x, y):
+    return x.new_empty(())
+
+
+def called(x, y):
+    """The sine may be written to; `y` is read again."""
+    op, row = torch.ops.golden.mix_.default, {"_y_base_index": 1, "_y_slice_dim": 0}
+    views = {"_x_base_index": 0, **row, "_y_slice_start": 0, "_y_slice_end": 1}
+    call = torch.ops.higher_order.auto_functionalized_v2(op, **views, _all_bases=[x.sin(), y])
+    return call[0] + call[1] + call[2], y.cos()
+
+
+def both_maxima(x):
+    return x.amax(1, keepdim=True), x.max(), x.amin(0), x.amin()
+
+
 def moved(x):
     ones = torch.ones(4, 4)
     return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
@@ -110,12 +145,30 @@ def split_and_joined(x, y):
     return a + c, d, torch.cat([e[0].squeeze(-1).neg()]).cos() + torch.squeeze(e[-1], dim=1)
 
 
+def gathered(x, y):
+    hidden = x * 2
+    for each in (x, y):
+        hidden = hidden @ gather(each).view(2, 4, 4).sum(0)
+    return hidden
+
+
+def reduced(x, y):
+    return reduce(x + y).sin(), reduce(y.neg())
+
+
 WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
 ATEN_CASES = [
     (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), X.neg())),
+    (reinplace_operators.PASS, "forward", lambda: aten_graph(called, X, X.neg())),
+    (reuse_reductions.PASS, "forward", lambda: aten_graph(both_maxima, X)),
     (order_for_locality.PASS, "forward", lambda: aten_graph(early, X.clone(), X.neg())),
+    (GATHERS, "forward", lambda: aten_graph(gathered, X, X.neg())),
+    (REDUCTIONS, "forward", lambda: aten_graph(reduced, X, X.neg())),
+    (OVERLAP, "forward", lambda: aten_graph(gathered, X, X.neg())),
     (simplify_slices.PASS, "forward", lambda: aten_graph(sliced, X, X.neg())),
 ]
+
+
 TORCH_CASES = [
     (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
     (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),

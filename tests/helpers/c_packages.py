@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from ctk.compiler.artifacts.container import write
 from ctk.compiler.codegen.c import c_codegen as c_compile
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.c.kernel_function import KernelCode
 from ctk.compiler.codegen.schedule.assembly import Assembly
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import CEntry, CValue, Weight

@@ -182,8 +182,8 @@ SAMPLES = (
     Sample("batch_norm", _convolutions, _rows(2, 3, 8, 8), without=("to_channels_last",)),
     Sample("convolutions", _plain_convolutions, _rows(2, 3, 8, 8), without=("to_channels_last",)),
     Sample("encoder", _encoder, _rows(2, 5, 16)),
-    Sample("attention", _attention, _rows(2, 5, 16)),
-    Sample("dynamic", _attention, _rows(2, 5, 16), dynamic=True),
+    Sample("attention", _attention, _rows(2, 5, 16), without=("fuse_attention",)),
+    Sample("dynamic", _attention, _rows(2, 5, 16), dynamic=True, without=("fuse_attention",)),
     Sample(
         "lstm",
         lambda: Calls(_recur, a=nn.Linear(8, 64), b=nn.Linear(16, 64)),
@@ -192,7 +192,7 @@ SAMPLES = (
     ),
     Sample("mixture", _mixture, _rows(64, 16)),
     Sample("causal", _causal, _rows(4, 10, 16)),
-    Sample("embedding", _embedding, _tokens),
+    Sample("embedding", _embedding, _tokens, without=("tune_products",)),
     Sample(
         "dynamic_sizes",
         lambda: Calls(lambda _, x: (x.view(-1) * x.shape[0], x.shape[0] * x.sin().sum(0))),
@@ -223,7 +223,13 @@ class Joint:
         return copy_graph_module(self.graph)
 
 
-def joint_of(model: nn.Module, inputs: Sequence[Tensor], *, dynamic: bool | None = None) -> Joint:
+def joint_of(
+    model: nn.Module,
+    inputs: Sequence[Tensor],
+    *,
+    dynamic: bool | None = None,
+    without: tuple[str, ...] = (),
+) -> Joint:
     """Return the joint graph of a model, as it is after the passes of the joint stage."""
     found: list[Joint] = []
 
@@ -232,7 +238,7 @@ def joint_of(model: nn.Module, inputs: Sequence[Tensor], *, dynamic: bool | None
             joint,
             "joint",
             JOINT,
-            Numbering(None, Config()),
+            Numbering(None, Config(disable=without)),
             inputs=graphs.tree_leaves(joint_inputs),
         )
         found.append(Joint(copy_graph_module(joint), dict(options)))
@@ -254,4 +260,4 @@ def joint_of(model: nn.Module, inputs: Sequence[Tensor], *, dynamic: bool | None
 def joint_of_sample(name: str) -> Joint:
     """Return the joint graph of a sample."""
     sample = BY_NAME[name]
-    return joint_of(sample.model(), sample.inputs(), dynamic=sample.dynamic)
+    return joint_of(sample.model(), sample.inputs(), dynamic=sample.dynamic, without=sample.without)

@@ -18,14 +18,14 @@ from torch import Tensor
 from ctk.compiler.codegen.c import functions as c_functions
 from ctk.compiler.codegen.c import sweeps as c_sweeps
 from ctk.compiler.codegen.triton import source as triton_source
-from ctk.compiler.lowering import builder, merge
+from ctk.compiler.lowering import builder, merge, parts
 from ctk.compiler.lowering import fuse as fusion
 from ctk.compiler.lowering import memory as planning
 from ctk.compiler.lowering.arrays import Array, cast, constant, moved
 from ctk.compiler.lowering.ir import Kernel, Load, Program, Sweep, View
 from ctk.compiler.lowering.operators import LOWERINGS, reductions
 from ctk.compiler.lowering.walk import reads, writes
-from ctk.compiler.sizes.index import Index, Var
+from ctk.compiler.sizes.index import Index, Var, of_atom
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram as UserProgram
 from ctk.toolkit.importers.program import capture_cases
@@ -167,6 +167,22 @@ def _shorter_mask(original: Any, axis: Any, body: Any, start: str) -> list[str]:
     return [line + " - 1" if line.startswith(f"{axis.mask} = ") else line for line in lines]
 
 
+def _from_its_end(original: Any, *args: Any) -> Kernel:
+    """Write a part from its last column to its first."""
+    made = original(*args)
+    last, (store,) = made.outer[-1], made.stores
+    index = store.index.substitute({last: last.size - 1 - of_atom(last)})
+    return dataclasses.replace(
+        made, sweeps=(Sweep((), (dataclasses.replace(store, index=index),)),)
+    )
+
+
+def _first_column(bits: str) -> str:
+    """Return a transpose that reads one column again and again behind the last whole square."""
+    text = c_functions.FUNCTIONS[f"transpose_{bits}"]
+    return text.replace("from[row*step + column];", "from[row*step];")
+
+
 def scaled(x: Tensor) -> Tensor:
     return (x @ x.t() * 2.0).relu() @ x
 
@@ -186,6 +202,11 @@ def shared(x: Tensor) -> Tensor:
     waves = (x @ x).sin()
     second = waves.sum(0) @ x
     return weights * first + waves * second
+
+
+def epilogue(x: Tensor) -> Tensor:
+    product = x.tanh() @ x
+    return product * (product.sin() @ x)
 
 
 def running(x: Tensor) -> Tensor:
@@ -210,6 +231,10 @@ def grown(x: Tensor) -> Tensor:
 
 def transposed(x: Tensor, y: Tensor) -> Tensor:
     return x.t() * y + 1.0
+
+
+def halves(x: Tensor) -> Tensor:
+    return torch.cat((x.softmax(1), x), 1) @ torch.arange(20.0).view(10, 2)
 
 
 def averaged(x: Tensor) -> Tensor:
@@ -246,6 +271,11 @@ FAULTS = (
         "plan_memory", "sin", calls=8,
     ),
     Fault(
+        "an epilogue in a product that is still read", epilogue, (numbers(6, 6) / 3,),
+        lambda: _wrapped(planning, "_last_uses", _first_uses),
+        "plan_memory", "sin", calls=4,
+    ),
+    Fault(
         "reduction order", running, (numbers(6, 5),),
         lambda: _lowered(aten.cumsum.default, _from_the_last),
         "c:forward.tanh", "cumsum",
@@ -276,6 +306,16 @@ FAULTS = (
     Fault(
         "stride", transposed, (numbers(6, 5), numbers(5, 6)),
         lambda: _wrapped(builder.Builder, "read", _row_major),
+        "c:forward.add", "mul", calls=2,
+    ),
+    Fault(
+        "a part in another place", halves, (numbers(6, 5),),
+        lambda: _wrapped(parts, "_part", _from_its_end),
+        "fuse", "cat", calls=2,
+    ),
+    Fault(
+        "a tile that is transposed wrongly", transposed, (numbers(41, 33), numbers(33, 41)),
+        lambda: mock.patch.dict(c_functions.FUNCTIONS, {"transpose_32": _first_column("32")}),
         "c:forward.add", "mul", calls=2,
     ),
     Fault(

@@ -20,6 +20,7 @@ aten = torch.ops.aten
 ROW = torch.tensor([[0.5, -1.0, 2.0]])
 SQUARE = (torch.arange(9.0) - 4).view(3, 3).t()
 HALF = torch.full((3,), 0.5)
+CASTS = (torch.float64, torch.bfloat16, torch.int32, torch.float16)
 INTEGERS = torch.tensor([[1, -127, 3], [100, 0, 127], [-64, 5, -128]], dtype=torch.int8)
 PT2E = onednn.quantized_decomposed()
 KERNEL = torch.linspace(-0.5, 0.5, 81).view(3, 3, 3, 3)
@@ -177,6 +178,20 @@ def shuffled(x: Tensor, n: int) -> Tensor:
     return aten.index_put.default(torch.full_like(first, 0.0), [order], first, True)
 
 
+def casts(x: Tensor, n: int) -> Tensor:
+    """Chains of casts: back to the type before, and on to another; some round or wrap around."""
+    rounded = x.to(CASTS[n]).to(CASTS[n - 1])
+    return rounded.double().to(rounded.dtype).float() + x.double().float().bfloat16()
+
+
+def scattered(x: Tensor, n: int) -> Tensor:
+    """Numbers and maxima put into each row of zeros; of an odd `n` into ones."""
+    start = torch.full_like(x, float(n % 2))
+    largest, places = x.max(-1, keepdim=True)
+    first = start.scatter(-1, places, n / 2) * x
+    return first + aten.scatter_add.default(start, -1, places, largest).exp()
+
+
 def rows_plus(x: Tensor, n: int) -> Tensor:
     return (ROW * n).expand(3, 3) + x
 
@@ -196,6 +211,8 @@ UNARY = {
     "pow 1": Op(lambda x, _: x**1),
     "mul n": Op(lambda x, n: x * n),
     "mul -0.0": Op(lambda x, _: x * -0.0),
+    "repeat": Op(lambda x, _: x.repeat([1] * x.dim())),
+    "pad 0": Op(lambda x, _: aten.constant_pad_nd.default(x, [0, 0]), fits=is_deep),
     "draw": Op(lambda x, _: torch.rand_like(x)),
 }
 VIEWS = {
@@ -209,6 +226,7 @@ VIEWS = {
     "transposes": Op(lambda x, n: x.transpose(0, n % x.dim()).transpose(0, -1), fits=is_deep),
     "same permute": Op(lambda x, _: x.permute(list(range(x.dim())))),
     "permute": Op(lambda x, _: x.permute(list(reversed(range(x.dim()))))),
+    "bits": Op(lambda x, _: x.view(torch.int32).view(torch.float32)),
     "expand": Op(lambda x, _: x.expand(x.shape)),
     "expand more": Op(lambda x, _: x.unsqueeze(0).expand(3, *x.shape), fits=lambda s: len(s) < 2),
     "whole slice": Op(lambda x, _: aten.slice.Tensor(x, 0, 0, 9), fits=is_deep),
@@ -240,6 +258,8 @@ SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "in oneDNN": Op(in_onednn, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
     "quantized": Op(quantized, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
     "uniform": Op(uniform),
+    "casts": Op(casts),
+    "scattered": Op(scattered, fits=lambda s: len(s) > 0 and min(s) > 0),
     "layers": Op(layers, fits=lambda s: len(s) == 2 and s[1] == 3),
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
     "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),

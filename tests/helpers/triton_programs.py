@@ -7,15 +7,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from functorch.compile import make_boxed_func
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
 from torch.nn import functional as F
 
 from ctk.compiler.codegen.schedule.generator import KernelSetting
 from ctk.compiler.codegen.triton.variants import TritonOptions, Variants
 from ctk.compiler.lowering.ir import Kernel, Program
+from ctk.compiler.lowering.lower import lower
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.torch_compat.gpu import triton_launch
+from tests.helpers.flex_programs import PROGRAMS as FLEX
+from tests.helpers.flex_programs import gradients, operator_call
 from tests.helpers.triton_kernels import fused
 
 HALF = torch.bfloat16
@@ -93,8 +99,32 @@ def variants_of(made: Program, options: TritonOptions, setting: KernelSetting) -
     return found
 
 
+def attention() -> list[Program]:
+    """Return the programs of attention and of its gradient, for a GPU."""
+    flex = next(each for each in FLEX if each.name == "alibi_causal")
+    found: list[Program] = []
+
+    def keep(gm: GraphModule, _: object) -> Callable[..., object]:
+        made = lower(gm)
+        device = torch.device("cuda:0")
+        steps = [replace(s, device=device) for s in made.steps if isinstance(s, Kernel)]
+        found.append(replace(made, steps=steps))
+        return make_boxed_func(gm.forward)
+
+    inputs = [*flex.inputs(HALF)[:3], *flex.inputs()[3:]]
+    torch.compiler.reset()
+    call = torch.compile(operator_call(flex), backend=aot_autograd(fw_compiler=keep))
+    gradients(call, inputs)
+    return found
+
+
 def main() -> None:
     """Compile every program, as it is and with checks of bounds."""
+    for made in attention():
+        for variants in variants_of(made, TritonOptions(), KernelSetting()):
+            aligned = (True,) * len(variants.arguments.buffers)
+            binary = variants.compiled(variants.layout_for(()), aligned, 90)
+            print("attention", binary.code.name, len(binary.code.cubin))
     for name in PROGRAMS:
         for debug, exact in ((False, False), (True, False), (False, True)):
             options, setting = TritonOptions(debug=debug), KernelSetting(exact=exact)

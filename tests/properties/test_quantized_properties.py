@@ -15,6 +15,7 @@ from ctk.compiler.passes.freezing import (
     prepack_linear,
     prepack_quantized,
     promote_dequantize,
+    recover_linear,
 )
 from ctk.compiler.torch_compat.inductor import onednn
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
@@ -22,6 +23,7 @@ from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 from tests.helpers.quantized_programs import Quantized, requantized, requantized_in_each_call
 
 PASSES = (
+    recover_linear.PASS,
     promote_dequantize.PASS,
     prepack_quantized.PASS,
     prepack_linear.PASS,
@@ -65,6 +67,7 @@ class Drawn:
     behind: str
     zero: int
     bounds: tuple[int, int, torch.dtype]
+    adds: bool
     seed: int
 
     def program(self):
@@ -83,6 +86,8 @@ class Drawn:
             else:
                 y = requantized(x, 0.05, self.zero, 0, high)
             z = BEHIND[self.behind](layer(y))
+            if self.adds:
+                z = torch.relu(layer(y) + requantized(z, 0.5, self.zero, *self.bounds))
             return requantized(z, SCALE, self.zero, *self.bounds), layer(y)
 
         return program
@@ -114,6 +119,7 @@ drawn = st.builds(
     bounds=st.sampled_from(
         [(0, 255, torch.uint8), (0, 127, torch.uint8), (-128, 127, torch.int8), (3, 90, torch.int8)]
     ),
+    adds=st.booleans(),
     seed=st.integers(0, 99),
 )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ctk.compiler.observe import Stage
 from ctk.compiler.passes import PASSES, freezing, joint, post_grad, pre_grad
 from ctk.compiler.rewriting.base import Pass
+from tests.helpers.inductor_rows import Row, table
 from tests.helpers.project import ROOT
 
 PAGE = ROOT / "docs" / "passes.md"
@@ -25,6 +26,14 @@ may round otherwise, within the tolerance that `ctk check` allows such a pass. S
 the rewrites and seconds of each in a compile.
 """
 
+BESIDE = """## Beside Inductor
+
+The passes and patterns of Inductor (files and functions of `torch/_inductor/fx_passes`), and the
+pass of ctk that serves the same programs. `tests/repo/test_inductor_passes.py` reads the names from
+the installed torch, and runs a program for each row that a CPU can show: ours rewrites it. A slow
+test shows Inductor at work on most of them.
+"""
+
 STAGES: dict[Stage, object] = {
     "pre_grad": pre_grad,
     "joint": joint,
@@ -36,7 +45,25 @@ STAGES: dict[Stage, object] = {
 
 def page() -> str:
     """Return the text of the page."""
-    return "\n".join([HEAD, *overview(), "", *(line for name in STAGES for line in section(name))])
+    sections = (line for name in STAGES for line in section(name))
+    return "\n".join([HEAD, *overview(), "", *sections, *beside_inductor()])
+
+
+def beside_inductor() -> Iterator[str]:
+    """Yield the table of Inductor's passes and ours."""
+    yield BESIDE
+    yield "| Inductor | ctk | remark |"
+    yield "|---|---|---|"
+    yield from dict.fromkeys(map(_row, table()))
+    yield ""
+
+
+def _row(row: Row) -> str:
+    theirs = ", ".join(f"`{each}`" for each in row.theirs)
+    ours = ", ".join(f"`{each}`" if "/" in each else each for each in row.ours) or "none"
+    since, place = row.since and f"torch {row.since}.", row.gpu and "On a GPU."
+    remarks = " ".join(filter(None, (since, place, row.note)))
+    return f"| {theirs} | {ours} | {remarks} |"
 
 
 def overview() -> Iterator[str]:

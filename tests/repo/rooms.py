@@ -55,6 +55,7 @@ ROOMS = (
         "compiler/observe.py",
         "The interface between a compile and its observers: Observer and its records.",
     ),
+    Room("compiler/phases.py", "The clock of a compile: the seconds of each phase."),
     Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
     Room("compiler/error_place.py", "Record on an exception where in the compile it was raised."),
     Room("compiler/usercode", "Functions and files that users name: resolve, import and run them."),

@@ -40,7 +40,6 @@ ALONE = (
     "report",
     "run",
     "verify-rules",
-    "gen-patterns",
     "c-api",
 )
 ON_A_CASE = [name for name in NAMES if name not in ALONE]

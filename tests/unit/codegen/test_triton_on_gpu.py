@@ -153,3 +153,12 @@ def test_rms_norm_is_as_near_to_float64_as_rounding_allows() -> None:
     exact = norm(x.double(), weight.double())
     own = (compiled(norm)(x, weight) - exact).abs().max()
     assert own <= 2 * (norm(x, weight) - exact).abs().max()
+
+
+@pytest.mark.parametrize("length", [1000, 70_000])
+@pytest.mark.parametrize("scale", [1e3, 1e10, 1e30])
+def test_a_scaled_softmax_of_large_numbers_is_finite(scale, length):
+    """Unrounded, the largest product exceeds the maximum, and its exponential is infinite."""
+    x = draw(16, length) * scale
+    for function in (lambda x: (x * 3.1).softmax(-1), lambda x: (x * 3.1 + x).softmax(-1)):
+        assert torch.equal(compiled(function)(x).isnan(), function(x).isnan())

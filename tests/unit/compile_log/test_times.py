@@ -17,7 +17,10 @@ def test_steps_add_up_to_stages_and_stages_to_the_compile() -> None:
     assert times.target == "ctk" and times.error == ""
     assert steps["joint/simplify_views"].rewrites + steps["joint/remove_noops"].rewrites >= 1
     assert all(step.seconds > 0 for name, step in steps.items() if name.startswith("lowered/c:"))
-    assert [stage.stage for stage in times.stages] == ["pre_grad", "joint", "forward", "lowered"]
+    stages = ["captured", "pre_grad", "dispatch", "joint", "forward", "lowered"]
+    assert [stage.stage for stage in times.stages] == stages
+    phases = ("dispatch/trace", "lowered/print kernels", "lowered/C compiler")
+    assert all(steps[phase].seconds > 0 for phase in phases)
     joint = next(stage for stage in times.stages if stage.stage == "joint")
     assert joint.rewrites == sum(s.rewrites for s in times.steps if s.stage == "joint")
     told = sum(stage.seconds for stage in times.stages)

@@ -78,6 +78,22 @@ def test_a_process_that_ended_has_a_cause_though_nobody_knows_in_which_call():
     assert found.evidence[0].startswith("compiled again before each call, it passes")
 
 
+@pytest.mark.parametrize(
+    ("passing", "cause"), [("dynamic", "dynamic_shapes"), ("fresh", "reused code")]
+)
+def test_other_sizes_prove_nothing_about_a_target(passing, cause):
+    wrong = PlayAnswer((PlayedDifference("accuracy", "call2.out0", "1"),))
+
+    class Stand:
+        def play(self, text, plan):
+            passes = plan.fresh if passing == "fresh" else plan.dynamic is False
+            return PlayAnswer() if passes else wrong
+
+    answer, _ = refine(replace(WRONG, layer="runtime"), Stand(), "", Plan(target="ctk"))
+    assert (answer.cause, answer.confirmed) == (cause, passing == "fresh")
+    assert any("it passes" in line for line in answer.evidence)
+
+
 @pytest.mark.clean_process
 @pytest.mark.slow
 def test_the_smallest_program_its_line_and_its_repro(tmp_path):

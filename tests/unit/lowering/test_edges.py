@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -73,6 +74,21 @@ def test_results_out_of_range_on_the_way_are_those_of_eager_in_c() -> None:
     compare(lambda x: x**0.5, torch.full((9,), -torch.inf).half(), codegen="c")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_of_16_bits_are_compared_as_rounded(dtype: torch.dtype) -> None:
+    """The product is rounded in the maximum, and computed again beside it."""
+
+    def call(x: Tensor, y: Tensor) -> list[Tensor]:
+        product = x * y
+        largest = product.amax(1, keepdim=True)
+        return [(product == largest).sum(1), product < largest, product == 1.0078125]
+
+    draw = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(5, 128, generator=draw).to(dtype) for _ in range(2))
+    for codegen in ("", "c"):
+        compare(call, x, y, codegen=codegen)
+
+
 @pytest.mark.parametrize("steps", [20, 40])
 def test_a_shared_value_is_written_once(steps: int) -> None:
     """Written as a tree, the text doubles with each step."""
@@ -96,3 +112,53 @@ def test_zeros_of_complex_numbers_stay_with_the_library() -> None:
         lambda z: z.angle().sum(), backend=partial(compile_fx, config=Config(codegen="c"))
     )
     torch.testing.assert_close(torch.autograd.grad(compiled(z), z), own)
+
+
+NO_IDENTITY: dict[str, Callable[[Tensor], Any]] = {
+    "max": lambda x: x.max(),
+    "max of a dimension": lambda x: x.max(0),
+    "min of a product": lambda x: (x * 2).min(0).values + 1,
+    "max of bools": lambda x: (x > 0).max(),
+    "min of integers": lambda x: torch.cat([x, x]).int().min(),
+    "amax": lambda x: x.amax(0),
+    "aminmax": lambda x: x.aminmax(),
+    "argmin": lambda x: x.argmin(0, keepdim=True),
+    "norm": lambda x: torch.linalg.vector_norm(x, torch.inf, 0),
+    "median": lambda x: x.median(0),
+}
+
+
+def raised(call: Callable[[Tensor], Any], x: Tensor) -> bool:
+    try:
+        call(x)
+    except (IndexError, RuntimeError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", NO_IDENTITY)
+def test_an_extreme_of_no_elements_raises(name: str) -> None:
+    call = NO_IDENTITY[name]
+    for part in (lambda x: call(x), lambda x: call(x[2:]), lambda x: call(x[x[:, 0] > 2])):
+        for dynamic in (None, True):
+            torch.compiler.reset()
+            with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+                run = torch.compile(part, backend=Lowered().compile, dynamic=dynamic)
+                for rows in (5, 2, 0, 4):
+                    x = torch.arange(rows).repeat(3, 1).T.float()
+                    assert raised(run, x) is raised(part, x), (dynamic, rows)
+
+
+def test_the_error_of_an_empty_extreme_is_that_of_eager() -> None:
+    run = torch.compile(lambda x: x.max(0), backend=partial(compile_fx, config=Config()))
+    with pytest.raises(IndexError, match="Expected reduction dim 0 to have non-zero"):
+        run(torch.ones(0, 3))
+
+
+def test_extremes_of_sizes_that_are_not_zero_are_kernels() -> None:
+    """Dynamo compiles sizes of 0 and 1 apart: a symbol stands for 2 and more."""
+
+    def call(x: Tensor) -> list[Any]:
+        return [x.max(), *x[1:].max(0), *x.min(1), torch.cat([x, x]).min()]
+
+    assert compare(call, torch.rand(4, 3), dynamic=True, codegen="c").operators == set()

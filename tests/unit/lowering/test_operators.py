@@ -84,6 +84,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, i: x.scatter_add(0, i[None], x[:1] * 2).index_put((i,), x, accumulate=True),
         (rows(4, 4), LIST),
     ),
+    "pooled": (lambda x: F.max_pool2d(x, 2, 1, 1) + F.avg_pool2d(x, 2, 1, 1), (images(),)),
+    "reflected": (lambda x: F.pad(x, (1, 2), "reflect").exp(), (rows(3, 5),)),
     "no axes": (lambda x: [(x > 0).any(dim=()), (x > 0).all(dim=()), x.sum(())], (rows(3, 5),)),
     "one infinity": (lambda x: x.var(correction=0), (torch.tensor(torch.inf),)),
     "compared": (
@@ -139,7 +141,9 @@ def test_kernels_compute_what_eager_does(name: str) -> None:
         ("movement", "concatenated"),
         ("normalization", "layer_norm"),
         ("normalization_gradients", "layer_norm"),
+        ("padding", "reflected"),
         ("pointwise", "mixed"),
+        ("pooling", "pooled"),
         ("random", "drawn"),
         ("reductions", "moments"),
         ("scans", "running"),
@@ -257,20 +261,29 @@ def test_random_numbers_have_the_bits_of_the_operator(dtype: torch.dtype) -> Non
 )
 def test_an_operator_without_a_lowering_is_taken_apart() -> None:
     """Its kernels all come from the node, and have the strides of eager."""
-    lowered = compare(lambda x: F.pad(x, (2, 1), mode="reflect").exp(), rows(3, 5), dynamic=True)
+    lowered = compare(lambda x: F.unfold(x, 2).exp(), rows(1, 2, 3, 5))
     assert not lowered.library
     (_, forward), *_ = lowered.graphs
     origins = {node for step in forward.steps if isinstance(step, Kernel) for node in step.nodes}
-    assert origins == {"reflection_pad1d", "exp"}
+    assert origins == {"im2col", "exp"}
 
 
 def test_what_is_no_kernel_says_why() -> None:
     lowered = compare(
-        lambda x, y: torch.mm(x, y).sort()[0] + torch.special.i0(x), rows(4, 4), rows(4, 4)
+        lambda x, y: torch.mm(x, y).sort()[0] + torch.special.bessel_j0(x), rows(4, 4), rows(4, 4)
     )
     why = {str(call.node.target): call.why for call in lowered.library}
     assert why["aten.mm.default"] == "it has no lowering"
-    assert "prims.bessel_i0" in why["aten.i0.default"]
+    assert "prims.bessel_j0" in why["aten.special_bessel_j0.default"]
+
+
+@pytest.mark.parametrize("join", [torch.cat, torch.stack])
+def test_many_parts_are_joined_by_the_library(join) -> None:
+    parts = [rows(2, 3) for _ in range(33)]
+    few = compare(lambda *xs: join(xs, 1) * 2, *parts[:32])
+    many = compare(lambda *xs: join(xs, 1) * 2, *parts)
+    assert not few.library
+    assert [call.why for call in many.library] == ["it joins more than 32 parts"]
 
 
 def test_a_write_into_an_input_stays_behind_what_reads_it() -> None:

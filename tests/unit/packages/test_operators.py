@@ -238,7 +238,7 @@ CALLS: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
     ("index.Tensor", (X, [None, ROWS]), {}),
     ("index_put_", (X.clone(), [ROWS], torch.ones(2, 4)), {}),
     ("relu_", (X.clone(),), {}),
-    ("add.out", (X, Y), {"out": torch.empty(3, 4)}),
+    ("add.out", (X, Y), {"out": torch.zeros(3, 4)}),
     (
         "convolution",
         (IM, torch.ones(5, 3, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),

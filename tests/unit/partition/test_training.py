@@ -82,6 +82,7 @@ LARGE = Sample(
         b=nn.Linear(256, 4),
     ),
     lambda: (torch.randn(512, 64, requires_grad=True),),
+    without=("tune_products",),
 )
 
 

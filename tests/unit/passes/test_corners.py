@@ -18,11 +18,21 @@ def parts(x):
     return torch.view_as_real(x).nan_to_num(7.0)
 
 
+def attend(x, scales):
+    """Return attention with a chain of scales that is longer than the stack of Python."""
+    scores = x @ x.mT
+    for place in range(scales):
+        scores = scores * (0.5 if place % 2 else 2.0)
+    return torch.softmax(scores, -1) @ x
+
+
 def turned(x, bias):
     return F.linear(x, LINEAR, bias).transpose(-2, -1).contiguous()
 
 
 PROGRAMS = {
+    "integers times ones": (lambda x: x * torch.ones_like(x) + x * 0, torch.arange(4)),
+    "many scales of scores": (lambda x: attend(x, 1000), torch.arange(24.0).view(1, 2, 3, 4) / 24),
     "complex times 1": (lambda x: parts(x * 1), COMPLEX),
     "complex over ones": (lambda x: parts(x / torch.ones(4)), COMPLEX),
     "complex minus zeros": (lambda x: torch.signbit(parts(x - torch.zeros(4))), COMPLEX),

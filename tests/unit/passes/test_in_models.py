@@ -206,7 +206,8 @@ class Positions(Encoder):
 
 @pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_move_constructors_in_an_encoder(dynamic):
-    assert fired(Positions(), TOKENS, step="move_constructors", dynamic=dynamic) == 2
+    found = fired(Positions(), TOKENS, step="move_constructors", dynamic=dynamic)
+    assert found == (2 if dynamic else 1)  # ones of known sizes are folded
 
 
 class Scaled(ResNet):

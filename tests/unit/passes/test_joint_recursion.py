@@ -17,13 +17,17 @@ X = torch.randn(5, 5)
 
 def body(x):
     """Something for each joint pass."""
-    y = x.t().t() * 1
+    y = (x.t().t() * 1).double().float()
+    y = y + torch.zeros(5, 5).scatter(1, y.argmax(1, keepdim=True), 1.0) * 2
     y = y.exp() + y.exp() * torch.ones_like(y)
     y.cos()
     y = torch.index_add(y, 0, torch.randperm(y.shape[0])[:1], y[:1])
     y = torch.mm(y[:, :3], y.t()[:3, :]) / 100
     heads = y[None, None]
     y = y + (torch.softmax(heads @ heads.transpose(-1, -2) / 2.0, -1) @ heads)[0, 0]
+    noise = torch.ops.aten.exponential.default(torch.empty_like(y))
+    y = y + torch.argmax(torch.softmax(y, -1) / noise, -1, keepdim=True)
+    y = y + torch.mm(y, torch.ones(5, 8)).logsumexp(-1).square().mean()
     known = torch.arange(4.0).exp() + torch.full((4,), 2.0)
     return (y * torch.rand(y.shape)).tanh() + known.sum() / 100
 
@@ -64,7 +68,15 @@ def compiled(function, config, *, train):
     return recorder.log
 
 
-ALL = {"codegen": "eager", "pad_mm.enabled": "always", "replace_random.enabled": True}
+ALL = {
+    "codegen": "eager",
+    "pad_mm.enabled": "always",
+    "replace_random.enabled": True,
+    "sample_by_gumbel_max.enabled": True,
+    "chunk_losses.enabled": True,
+    "chunk_losses.min_nbytes": 0,
+    "chunk_losses.min_ratio": 0.0,
+}
 
 
 @pytest.mark.slow

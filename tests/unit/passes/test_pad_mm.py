@@ -2,12 +2,13 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from ctk.compiler.options.config import resolve
-from ctk.compiler.passes.joint import products
+from ctk.compiler.passes.joint import pad_mm, products
 from ctk.compiler.passes.joint.pad_mm import PadMm
 from ctk.compiler.passes.joint.products import Operand, Product
 from ctk.repro_templates.numbers.errors import same_numbers
@@ -35,7 +36,7 @@ def gains(monkeypatch):
     known, calls = {}, []
 
     def says(number):
-        monkeypatch.setattr(products, "_measure", lambda each: calls.append(each) or number)
+        monkeypatch.setattr(products, "_measure", lambda each, *_: calls.append(each) or number)
         return calls
 
     monkeypatch.setattr(products, "_MEASURED", known)
@@ -46,7 +47,7 @@ def test_what_was_measured_decides_and_is_measured_once(gains):
     calls = gains(1.3)
     first, second = ran(PadMm(**CPU)), ran(PadMm(**CPU))
     assert len(first.rewrites) == len(second.rewrites) == len(calls) == 1
-    (key,) = products.measurements()
+    (key,) = products.measurements("pad_mm")
     assert first.notes == (f"mm: padded: {key} is 1.30 times as fast when padded, "
                            "pad_mm.min_speedup is 1.1",)  # fmt: skip
     assert not ran(PadMm(**CPU, min_speedup=1.4)).rewrites
@@ -55,7 +56,7 @@ def test_what_was_measured_decides_and_is_measured_once(gains):
 def test_a_decision_is_replayed_without_measuring(gains):
     calls = gains(0.5)
     assert not ran(PadMm(**CPU)).rewrites
-    (key,) = products.measurements()
+    (key,) = products.measurements("pad_mm")
     assert ran(PadMm(decisions=(key,))).rewrites
     gains(2.0)
     assert not ran(PadMm(**CPU, decisions=(f"-{key}",))).rewrites
@@ -65,7 +66,7 @@ def test_a_decision_is_replayed_without_measuring(gains):
 def test_a_case_carries_what_was_decided(gains):
     gains(1.05)
     ran(PadMm(**CPU))
-    (key,) = products.measurements()
+    (key,) = products.measurements("pad_mm")
     case = Case(torch.fx.symbolic_trace(product), (X, Y), config={"pad_mm.min_flops": 0})
     told = record_decisions(case)
     assert told.config == {"pad_mm.min_flops": 0, "pad_mm.decisions": [f"-{key}"]}
@@ -103,7 +104,8 @@ def test_a_measurement_leaves_the_generator_alone():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    assert products.speedup(lacking) > 0
+    padded = partial(pad_mm.padded, lacking)
+    assert products.speedup("pad_mm", lacking, padded) > 0
     assert torch.equal(torch.rand(3), expected)
 
 

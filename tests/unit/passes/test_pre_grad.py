@@ -217,3 +217,65 @@ def test_splits_and_concatenations_have_their_gradients(dynamic):
     sums = [sum(each.square().sum() for each in given) for given in (results, expected)]
     for a, b in zip(*(torch.autograd.grad(each, [x, y]) for each in sums), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def cast_before_matmul(x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        return x.float() @ w
+
+
+def left_and_entered_again(x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        low = x @ w
+        with torch.autocast("cpu", enabled=False):
+            high = low.float().float() @ w
+        return high.float() @ w
+
+
+def checkpointed(x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        return checkpoint(lambda x: x.float() @ w * 2, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("function", [cast_before_matmul, left_and_entered_again, checkpointed])
+@pytest.mark.parametrize("outer", [False, True])
+def test_types_are_those_of_the_region_of_autocast(function, outer):
+    x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+    with torch.autocast("cpu", torch.float16, enabled=outer):
+        compiled, log = compiled_with_log(function)
+        result, expected = compiled(x, w), function(x, w)
+    assert count(log, "remove_identity") > 0
+    torch.testing.assert_close(result, expected)
+
+
+def test_products_stay_in_their_region_of_autocast():
+    """A linear outside of a region computes in float32, a product behind its copy would not."""
+
+    def function(x, w):
+        y = F.linear(x, w)
+        with torch.autocast("cpu", torch.bfloat16):
+            return y.t().contiguous() + 1
+
+    x, w = torch.randn(4, 4), torch.randn(6, 4)
+    compiled, log = compiled_with_log(function)
+    torch.testing.assert_close(compiled(x, w), function(x, w))
+    assert count(log, "fuse_permute") == 0
+
+
+TRANSFORMED = {
+    "vmap": lambda x, w: torch.func.vmap(lambda a: torch.cat(a.contiguous().split(1)) @ w)(x),
+    "vmap twice": lambda x, w: torch.func.vmap(torch.func.vmap(lambda a: a.float() @ w))(x),
+    "vmap of grad": lambda x, w: torch.func.vmap(
+        torch.func.grad(lambda a: (torch.cat(a.split(1)) @ w).sin().sum())
+    )(x),
+    "jvp": lambda x, w: torch.func.jvp(lambda a: torch.stack(a.unbind(0)) @ w, (x,), (x,))[1],
+    "hessian": lambda x, w: torch.func.hessian(lambda a: (a.contiguous() @ w).sin().sum())(x[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own of `jvp`
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_rewrite_inside_of_a_transform(name):
+    function, x, w = TRANSFORMED[name], torch.randn(3, 2, 4), torch.randn(4, 4)
+    compiled = torch.compile(function, backend="ctk")
+    torch.testing.assert_close(compiled(x, w), function(x, w))

@@ -1,6 +1,5 @@
 """The persistent cache in front of a compile: a hit traces nothing, and does the same."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -28,8 +27,6 @@ from tests.helpers.alias_programs import (
     observe,
     ramp,
     same,
-    saved_twice,
-    two,
 )
 from tests.helpers.project import ROOT
 
@@ -283,21 +280,6 @@ def test_another_process_compiles_nothing(cache: Path, tmp_path: Path) -> None:
         told.append(done.stdout.split())
     assert told[0][0] != "0" and told[1][0] == "0"
     assert told[0][1] == told[1][1]
-
-
-@pytest.mark.slow
-def test_compiled_autograd_says_what_to_do(cache: Path) -> None:
-    for is_warm in (False, True):
-        torch._dynamo.reset()
-        compiled = torch.compile(saved_twice, backend=backend.ctk)
-        inputs = two()
-        total = sum(each.sum() for each in compiled(*inputs))
-        raised = pytest.raises(RuntimeError, match="CTK_CACHE=0")
-        with (
-            raised if is_warm else contextlib.nullcontext(),
-            torch._dynamo.compiled_autograd._enable(lambda gm: gm),
-        ):
-            total.backward()
 
 
 def test_a_backward_that_nobody_calls_is_kept_too(cache: Path, traces: list[str]) -> None:

@@ -6,6 +6,7 @@ import logging
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from ctk.compiler import pipeline
 from ctk.compiler.backend import ctk
@@ -278,3 +279,28 @@ def test_gradients_need_the_parameters():
     call(X).sum().backward()
     assert model[0].weight.grad is not None
     assert type(model[0].weight) is nn.Parameter
+
+
+def test_the_plain_tensors_of_a_wrapper_subclass_are_frozen(caplog):
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(TwoTensor(torch.randn(4, 4), torch.randn(4, 4)))
+            self.bias = nn.Parameter(torch.randn(4))
+
+        def forward(self, x):
+            return (nn.functional.linear(x, self.weight) + self.bias).sum()
+
+    model = Pair().requires_grad_(False)
+    graph, preserved = frozen_graph(model, X)
+    assert len(preserved) == 1
+    assert len([n for n in graph.graph.nodes if n.op == "get_attr"]) == 3
+    fast = compiled(model)
+    for part in ("a", "b"):
+        result, expected = fast(X), model(X)
+        assert torch.allclose(result.a, expected.a)
+        assert torch.allclose(result.b, expected.b)
+        with caplog.at_level(logging.WARNING, "ctk.pipeline"):
+            getattr(model.weight, part).add_(1)
+            assert torch.allclose(getattr(fast(X), part), getattr(model(X), part))
+    assert "changed after freezing" in caplog.text

@@ -391,6 +391,6 @@ def test_windows_gets_a_clear_error(monkeypatch):
         ctk(fx.symbolic_trace(sums), [torch.zeros(2)])
 
 
-def test_a_mode_of_inductor_is_refused():
+def test_an_unknown_mode_is_refused():
     with pytest.raises(ConfigError, match="max-autotune"):
-        ctk(fx.symbolic_trace(sums), [torch.zeros(2)], mode="max-autotune")
+        ctk(fx.symbolic_trace(sums), [torch.zeros(2)], mode="max-autotun")

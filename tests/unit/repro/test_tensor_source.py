@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import same_bits
-from ctk.repro_templates.graph.values import placed, randn
+from ctk.repro_templates.graph.values import placed, randn, strided
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source
 
 
 def evaluate(source: str, sources: Sources) -> torch.Tensor:
     """Evaluate a source as a script would."""
-
-    def strided(values: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-        return torch.empty_strided(values.size(), stride, dtype=values.dtype).copy_(values)
 
     def stored(data: object, name: str, size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         assert sources.data[name].dtype == dtype
@@ -41,6 +38,7 @@ def round_trip(tensor: torch.Tensor) -> tuple[torch.Tensor, str]:
     assert back.dtype == tensor.dtype
     assert back.shape == tensor.shape
     assert back.stride() == tensor.stride()
+    assert back.storage_offset() == (tensor.storage_offset() if tensor.numel() else 0)
     assert back.requires_grad == tensor.requires_grad
     assert type(back) is type(tensor)
     assert back.is_leaf
@@ -160,3 +158,22 @@ def test_what_cannot_be_written_is_named() -> None:
         scalar_source(object(), "x")
     with pytest.raises(CaseError, match=r"input x has layout torch\.sparse_coo"):
         tensor_source(torch.ones(2).to_sparse(), "x", Sources())
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(30.0).view(5, 6)[2:],
+        torch.randn(9, 6)[3:, ::2],
+        torch.randn(9, 6)[3:].mT,
+        torch.randn(40).as_strided((3, 4), (2, 1), 7),
+        torch.randn(7, 6)[5:6].expand(4, 6),
+        torch.randn(9, dtype=torch.bfloat16)[1:9].requires_grad_(),
+        torch.nn.Parameter(torch.randn(9)[4:]),
+        torch.randn(9, dtype=torch.complex64)[4:].conj(),
+        torch.randn(9)[9:],
+    ],
+    ids=lambda tensor: f"{tuple(tensor.shape)} at {tensor.storage_offset()}",
+)
+def test_a_part_of_a_tensor_begins_where_it_did(tensor: torch.Tensor) -> None:
+    round_trip(tensor)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ctk.repro_templates.graph.values import strided
 from ctk.repro_templates.numbers.layout import (
     LAYOUT,
     Layout,
@@ -66,3 +67,13 @@ def test_the_failure_that_is_looked_for_is_the_one_that_counts():
     assert layout_kinds("stride") == ("stride",)
     assert layout_kinds("alias") == ("alias",)
     assert layout_kinds("accuracy") == ()
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"),
+    [((0, 3), (100, 1)), ((2, 0), (7, 7)), ((0,), (1,)), ((), ()), ((2, 3), (1, 2))],
+)
+def test_a_tensor_of_any_size_takes_strides_and_an_offset(size, stride):
+    made = strided(torch.ones(size), stride, 2)
+    assert (made.shape, made.stride(), made.storage_offset()) == (size, stride, 2)
+    assert torch.equal(made, torch.ones(size))

@@ -270,3 +270,16 @@ def test_a_failure_counts_though_the_working_folder_is_gone(
         torch.compile(torch.relu, backend="ctk")(torch.ones(1))
         assert [failure.graph for failure in hooks.session.failures] == ["graph0"]
         assert hooks.session.checked == 2
+
+
+def test_instructions_are_logged_once_where_nothing_fails(tmp_path, caplog):
+    backend = debug_compile("aot_eager", dump=tmp_path, instructions=True)
+    for size in (2, 3):
+        torch.compile(lambda x: x.sin() + 1, backend=backend, dynamic=False)(torch.ones(size))
+    (line,) = [each for each in caplog.messages if "are saved in" in each]
+    (folder,) = tmp_path.iterdir()
+    assert line.splitlines() == [
+        f"ctk: the graphs of target aot_eager are saved in {folder}",
+        f"  list them:  ctk ls {folder}",
+        f"  compare:    ctk check {folder / 'graph0'}",
+    ]

@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c import functions, libraries
 from ctk.compiler.codegen.c.c_codegen import COptions, compile_kernels
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.c.kernel_function import KernelCode
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, KernelSetting
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Kernel
