@@ -14,7 +14,7 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -39,13 +39,14 @@ def main() -> None:
     args, options = begin(__doc__ or "", blocks=15)
     torch.set_grad_enabled(False)
     is_cuda = args.device == "cuda"
-    copy_rate = _copy_rate(args.device) if is_cuda else 0.0
+    rate = copy_rate(args.device) if is_cuda else 0.0
     if is_cuda:
-        print(f"copy rate {copy_rate / 1e9:.0f} GB/s")
+        print(f"copy rate {rate / 1e9:.0f} GB/s")
     for name in args.dtype.split(","):
         programs = kernels(args.device, getattr(torch, name), 128 if is_cuda else 1)
-        wanted = [p for p in programs if not args.only or p.name in args.only.split(",")]
-        _table(name, wanted, args.blocks, options, copy_rate)
+        names = chosen(args.only, [program.name for program in programs])
+        wanted = [program for program in programs if program.name in names]
+        print_table(name, wanted, args.blocks, options, rate)
 
 
 def begin(about: str, *, blocks: int) -> tuple[argparse.Namespace, dict[str, object]]:
@@ -68,6 +69,23 @@ def begin(about: str, *, blocks: int) -> tuple[argparse.Namespace, dict[str, obj
     return args, {name: _value(text) for name, text in given}
 
 
+def chosen(words: str, known: Iterable[str]) -> list[str]:
+    """Return the names that a list with commas chooses; all names for an empty list.
+
+    A word chooses the name that it equals, or else the names that contain it.
+
+    Raises:
+        SystemExit: A word chooses none.
+    """
+    names, found = list(known), list[str]()
+    for word in filter(None, words.split(",")):
+        some = [word] if word in names else [name for name in names if word in name]
+        if not some:
+            raise SystemExit(f"unknown: {word}; known: {', '.join(names)}")
+        found += some
+    return found or names
+
+
 def _value(text: str) -> object:
     """Return an option: a number or a bool if it is spelt like one."""
     try:
@@ -76,12 +94,14 @@ def _value(text: str) -> object:
         return text
 
 
-def _table(
-    dtype: str, programs: Sequence[Program], blocks: int, options: dict[str, object], rate: float
+def print_table(
+    title: str, programs: Sequence[Program], blocks: int, options: dict[str, object], rate: float
 ) -> None:
-    print(f"\n{dtype}: speed relative to eager; first call in s")
+    """Time some programs, print a row for each, and the geometric mean and the worst."""
+    print(f"\n{title}: speed relative to eager; first call in s")
+    wide = max(22, *(len(program.name) + 2 for program in programs))
     share = "  share of copy: eager inductor ctk" if rate else ""
-    print(f"{'':22}{'eager us':>10}{'inductor':>10}{'ctk':>8}{'ctk/ind.':>10}"
+    print(f"{'':{wide}}{'eager us':>10}{'inductor':>10}{'ctk':>8}{'ctk/ind.':>10}"
           f"{'first ind.':>12}{'first ctk':>11}{share}")  # fmt: skip
     ratios: list[float] = []
     firsts: list[float] = []
@@ -90,7 +110,7 @@ def _table(
         eager, inductor, ours = (timed[key] for key in ("eager", "inductor", "ctk"))
         ratios.append(inductor.call / ours.call)
         firsts.append(ours.first / inductor.first)
-        line = (f"{program.name:22}{eager.call * 1e6:10.1f}{eager.call / inductor.call:10.2f}"
+        line = (f"{program.name:{wide}}{eager.call * 1e6:10.1f}{eager.call / inductor.call:10.2f}"
                 f"{eager.call / ours.call:8.2f}{ratios[-1]:10.2f}"
                 f"{inductor.first:12.2f}{ours.first:11.2f}")  # fmt: skip
         if rate:
@@ -108,6 +128,8 @@ def compared(
     blocks: int,
     options: dict[str, object],
     step: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda compiled: compiled,
+    theirs: dict[str, object] | None = None,
+    typical: Callable[[Sequence[float]], float] = statistics.median,
 ) -> dict[str, Timing]:
     """Return the timings of eager, Inductor and ctk on one program, their calls taking turns.
 
@@ -117,6 +139,8 @@ def compared(
         blocks: How many blocks of calls.
         options: Of ctk.
         step: Makes what is called of what was compiled.
+        theirs: Options of Inductor.
+        typical: Of the seconds of the blocks.
     """
     ways: dict[str, Callable[..., Any]] = {"eager": step(run)}
     firsts = {"eager": 0.0}
@@ -124,9 +148,17 @@ def compared(
         torch.compiler.reset()
         gc.collect()
         with tempfile.TemporaryDirectory() as folder, _cold_caches(folder):
-            given = dict(options) if name == "ctk" else None
-            ways[name] = step(torch.compile(_fresh(run), backend=name, options=given))
+            given = dict(options) if name == "ctk" else theirs
+            ways[name] = step(torch.compile(fresh(run), backend=name, options=given))
             firsts[name] = _seconds(ways[name], inputs, 1)
+    took = calls(ways, inputs, blocks)
+    return {name: Timing(firsts[name], typical(each)) for name, each in took.items()}
+
+
+def calls(
+    ways: Mapping[str, Callable[..., Any]], inputs: Sequence[Any], blocks: int
+) -> dict[str, list[float]]:
+    """Return the seconds of a call in each block of each way, `eager` among them, in turns."""
     for way in ways.values():
         _seconds(way, inputs, 3)
     once = max(_seconds(ways["eager"], inputs, 3), 1e-7)
@@ -135,14 +167,15 @@ def compared(
     for _ in range(blocks):
         for name, way in ways.items():
             took[name].append(_seconds(way, inputs, count))
-    return {name: Timing(firsts[name], statistics.median(took[name])) for name in ways}
+    return took
 
 
-def _fresh(run: Callable[..., Any]) -> Callable[..., Any]:
+def fresh(run: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of its own code object, so that Dynamo does not share caches."""
     if isinstance(run, torch.nn.Module):
         return run
-    return FunctionType(run.__code__.replace(), run.__globals__, run.__name__)
+    code, closure = run.__code__.replace(), run.__closure__
+    return FunctionType(code, run.__globals__, run.__name__, run.__defaults__, closure)
 
 
 def _cold_caches(folder: str) -> Any:
@@ -163,10 +196,11 @@ def _seconds(run: Callable[..., Any], inputs: Sequence[Any], count: int) -> floa
     return (time.perf_counter() - started) / count
 
 
-def _copy_rate(device: str) -> float:
-    """Return bytes per second read and written by a large copy."""
-    source = torch.empty(1 << 28, dtype=torch.float32, device=device)
-    target = torch.empty_like(source)
+def copy_rate(device: str) -> float:
+    """Return bytes per second read and written by a copy: of 1 GB, or of 4 MB on a CPU."""
+    count = 1 << (28 if device == "cuda" else 20)
+    source = torch.ones(count, dtype=torch.float32, device=device)
+    target = torch.zeros_like(source)
     took = min(_seconds(target.copy_, (source,), 5) for _ in range(5))
     return 2 * source.numel() * 4 / took
 

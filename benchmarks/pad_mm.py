@@ -13,13 +13,14 @@ import platform
 import statistics
 import time
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import nn
 
 from ctk import compile_fx
 from ctk.compiler.passes.joint import products
-from ctk.compiler.passes.joint.pad_mm import PadMm
+from ctk.compiler.passes.joint.pad_mm import PadMm, padded
 from ctk.compiler.passes.joint.products import Operand, Product
 from ctk.toolkit.compile_log.recorder import Recorder
 
@@ -113,7 +114,7 @@ def main() -> None:
                     print(f"{str(dtype)[6:]:9} {n:5}  {form:16} {'':9} {'':7}  nothing is missing")
                     continue
                 pads, _ = decide.decided(each)
-                gained = products.speedup(each)
+                gained = products.speedup(PadMm.name, each, partial(padded, each))
                 took = milliseconds(each)
                 said = "padded" if pads else "left alone"
                 print(f"{str(dtype)[6:]:9} {n:5}  {form:16} {took:9.3f} {gained:6.2f}x  {said}")
