@@ -1,7 +1,8 @@
 """Models of transformers, torchvision, timm and torch with random weights, and their inputs.
 
-Attention is written out (`eager`), so that a compiler has to find it. Sizes are small, so that a
-CPU takes milliseconds. Needs the packages of `docs/how-to/ecosystem.md`, and timm.
+Attention is written out (`eager`), so that a compiler has to find it. Each model has a small size,
+of which a CPU takes milliseconds, and a large one for a GPU. Needs the packages of
+`docs/how-to/ecosystem.md`, and timm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 from benchmarks import programs
 
 Made = tuple[nn.Module, Sequence[Tensor]]
+Maker = Callable[[bool], Made]
+"""Makes a model and its inputs: large ones if asked."""
+
 TEXT: Mapping[str, Any] = {
     "vocab_size": 1000, "hidden_size": 256, "d_model": 256, "dim": 256, "n_embd": 256,
     "num_hidden_layers": 4, "num_layers": 4, "n_layers": 4, "n_layer": 4, "encoder_layers": 4,
@@ -22,6 +26,8 @@ TEXT: Mapping[str, Any] = {
     "max_position_embeddings": 256, "attn_implementation": "eager", "use_cache": False,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
 }  # fmt: skip
+LARGER: Mapping[int, int] = {1000: 32000, 256: 1024, 4: 6, 8: 16, 1024: 4096, 32: 64}
+"""Sizes of large language models by those of small ones: words, width, layers, heads, ..."""
 
 
 class Called(nn.Module):
@@ -35,15 +41,18 @@ class Called(nn.Module):
         return self.model(**dict(zip(self.names, values, strict=True)))[0]
 
 
-def text(name: str, head: str, *names: str, **changed: Any) -> Callable[[], Made]:
-    """Return a maker of a language model over 4 x 128 tokens."""
+def text(name: str, head: str, *names: str, **changed: Any) -> Maker:
+    """Return a maker of a language model over 4 x 128 tokens, or 8 x 512."""
 
-    def make() -> Made:
+    def make(is_large: bool) -> Made:
         import transformers
 
-        config = getattr(transformers, f"{name}Config")(**{**TEXT, **changed})
+        sizes = {**TEXT, **changed}
+        if is_large:
+            sizes = {key: LARGER.get(size, size) for key, size in sizes.items()}
+        config = getattr(transformers, f"{name}Config")(**sizes)
         model = Called(getattr(transformers, f"{name}{head}")(config), *names)
-        tokens = torch.randint(3, 1000, (4, 128))
+        tokens = torch.randint(3, 1000, (8, 512) if is_large else (4, 128))
         mask = torch.ones_like(tokens)
         mask[0, 100:] = 0
         given = {"attention_mask": mask}
@@ -52,62 +61,72 @@ def text(name: str, head: str, *names: str, **changed: Any) -> Callable[[], Made
     return make
 
 
-def vision(name: str, size: int = 96, **options: Any) -> Callable[[], Made]:
-    """Return a maker of a model of torchvision over 4 images."""
+def images(size: int, is_large: bool) -> list[Tensor]:
+    """Return 4 images of a size, or 32 of 224 x 224."""
+    return [torch.randn(32, 3, 224, 224) if is_large else torch.randn(4, 3, size, size)]
 
-    def make() -> Made:
+
+def vision(name: str, size: int = 96, **options: Any) -> Maker:
+    """Return a maker of a model of torchvision over images."""
+
+    def make(is_large: bool) -> Made:
         import torchvision
 
         model = getattr(torchvision.models, name)(weights=None, **options)
-        return model, [torch.randn(4, 3, size, size)]
+        return model, images(size, is_large)
 
     return make
 
 
-def timm(name: str, size: int = 96, **options: Any) -> Callable[[], Made]:
-    """Return a maker of a model of timm over 4 images."""
+def timm(name: str, size: int = 96, **options: Any) -> Maker:
+    """Return a maker of a model of timm over images."""
 
-    def make() -> Made:
+    def make(is_large: bool) -> Made:
         from timm import create_model
 
-        return create_model(name, **options), [torch.randn(4, 3, size, size)]
+        sizes = {key: 224 if is_large else value for key, value in options.items()}
+        return create_model(name, **sizes), images(size, is_large)
 
     return make
 
 
-def own(name: str) -> Callable[[], Made]:
-    """Return a maker of a model of `programs.py`."""
+def own(name: str) -> Maker:
+    """Return a maker of a model of `programs.py`, over an input with 16 times the rows if large."""
 
-    def make() -> Made:
-        layer, size = next(each[1:] for each in programs.MODELS if each[0] == name)
-        return layer(), [torch.randn(size)]
+    def make(is_large: bool) -> Made:
+        layer, (rows, *rest) = next(each[1:] for each in programs.MODELS if each[0] == name)
+        return layer(), [torch.randn(rows * (16 if is_large else 1), *rest)]
 
     return make
 
 
-def vit() -> Made:
+def vit(is_large: bool) -> Made:
     """Return a vision transformer of transformers."""
     import transformers
 
+    width = 768 if is_large else 192
     config = transformers.ViTConfig(
-        hidden_size=192, num_hidden_layers=4, num_attention_heads=6, intermediate_size=768,
-        image_size=96, patch_size=16, attn_implementation="eager",
+        hidden_size=width, num_hidden_layers=4, num_attention_heads=width // 32,
+        intermediate_size=4 * width, image_size=224 if is_large else 96, patch_size=16,
+        attn_implementation="eager",
     )  # fmt: skip
-    return Called(transformers.ViTModel(config), "pixel_values"), [torch.randn(4, 3, 96, 96)]
+    return Called(transformers.ViTModel(config), "pixel_values"), images(96, is_large)
 
 
-def lstm() -> Made:
+def lstm(is_large: bool) -> Made:
     """Return a recurrent network of torch."""
+    width = 512 if is_large else 128
 
     class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lstm, self.head = nn.LSTM(64, 128, 2, batch_first=True), nn.Linear(128, 10)
+            self.lstm = nn.LSTM(width // 2, width, 2, batch_first=True)
+            self.head = nn.Linear(width, 10)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.head(self.lstm(x)[0][:, -1])
 
-    return Network(), [torch.randn(8, 32, 64)]
+    return Network(), [torch.randn(width // 16, 32, width // 2)]
 
 
 class Relu(nn.Module):
@@ -117,13 +136,13 @@ class Relu(nn.Module):
         return nn.functional.relu(x)
 
 
-def quantized_resnet() -> Made:
+def quantized_resnet(is_large: bool) -> Made:
     """Return a ResNet-18 whose layers torchao's PT2E quantizer made 8-bit."""
     import torchvision
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    model, inputs = torchvision.models.resnet18(weights=None).eval(), [torch.randn(4, 3, 96, 96)]
+    model, inputs = torchvision.models.resnet18(weights=None).eval(), images(96, is_large)
     for block in model.modules():
         if isinstance(block, torchvision.models.resnet.BasicBlock):
             block.relu = Relu()
@@ -136,7 +155,7 @@ def quantized_resnet() -> Made:
 
 
 IDS, MASK = "input_ids", "attention_mask"
-MODELS: Mapping[str, tuple[Callable[[], Made], Mapping[str, object]]] = {
+MODELS: Mapping[str, tuple[Maker, Mapping[str, object]]] = {
     **{name: (own(name), {}) for name, *_ in programs.MODELS},
     "BERT": (text("Bert", "Model", IDS, MASK), {}),
     "RoBERTa": (text("Roberta", "Model", IDS, MASK), {}),

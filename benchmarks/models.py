@@ -113,16 +113,17 @@ def measure(
     name, mode, dtype, _ = key.split("/")
     make, config = MODELS[name]
     torch.manual_seed(0)
-    model, inputs = make()
+    model, inputs = make(args.device == "cuda")
     is_training = mode == "training"
     if "freezing" not in config:  # an exported graph has no modes
         model = model.train(is_training).requires_grad_(is_training)
     _without_dropout(model)
     kind = getattr(torch, dtype)
-    exact = None if "freezing" in config else copy.deepcopy(model).double()
+    exact = None if "freezing" in config else copy.deepcopy(model).to(args.device).double()
     model = model.to(args.device, kind)
+    inputs = [x.to(args.device) for x in inputs]
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
-    inputs = [x.to(args.device, kind if x.is_floating_point() else x.dtype) for x in inputs]
+    inputs = [x.to(kind) if x.is_floating_point() else x for x in inputs]
     step = training if is_training else _call
     # Dynamo passes parameters as constants by the setting of the process, not by an option.
     freezes = lowering.options_set({"freezing": "freezing" in config})
