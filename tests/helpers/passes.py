@@ -12,12 +12,25 @@ from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.compile_log.recorder import Recorder
 
+aten = torch.ops.aten
+
 
 def aten_graph(function, *inputs, tracing_mode="fake"):
     """Return the ATen graph of a function with fake values on its nodes; tensors that it names are
     constants."""
     trace = make_fx(function, tracing_mode=tracing_mode, _allow_non_fake_inputs=True)
     return trace(*inputs)
+
+
+def without_aliases(gm: fx.GraphModule) -> fx.GraphModule:
+    """Return the graph without the nodes that tracing puts behind a view of a dtype: `detach`, or
+    `alias` since torch 2.15. AOTAutograd writes none."""
+    for node in gm.graph.nodes:
+        if node.target in (aten.detach.default, aten.alias.default):
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
 
 
 def torch_graph(program, *inputs):
