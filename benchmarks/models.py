@@ -8,7 +8,10 @@ breaks. Rows are appended to a file as they are made. A run goes on where an ear
 measures rows that failed again; `--table` prints the file, and draws the speeds beside it as SVG.
 
     python -m benchmarks.models [--device cpu|cuda] [--dtype float32,bfloat16] [--only BERT,...]
-        [--mode inference,training] [--out FILE.jsonl] [--table] [--profile]
+        [--mode inference,training] [--jobs 1] [--out FILE.jsonl] [--table] [--profile]
+
+`--jobs` measures several rows at once, each on processors of its own; on a GPU, timed calls of one
+row wait for those of another, while other rows compile.
 
 `--profile` runs one process for each row too, and prints the operators of torch that each of the
 three calls, with their times, and the rest: kernels and the host.
@@ -19,11 +22,15 @@ import copy
 import ctypes
 import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -46,6 +53,7 @@ def main() -> None:
     """Measure one row, or those that the file lacks; print tables."""
     given, rest = _parser().parse_known_args()
     if given.row:
+        os.sched_setaffinity(0, map(int, given.cores.split(",")))
         sys.argv[1:] = [*rest, "--device", given.device]
         args, options = begin(__doc__ or "", blocks=7)
         print(json.dumps(measure(given.row, args, options, given.profile)))
@@ -53,11 +61,16 @@ def main() -> None:
     path = Path(given.out)
     if not given.table:
         asked = ((given.only, MODELS), (given.dtype, DTYPES), (given.mode, MODES))
-        for name, dtype, mode in itertools.product(*(chosen(*each) for each in asked)):
-            key = "/".join((name, mode, dtype, given.device))
-            done = {row["key"] for row in rows_of(path) if "failed" not in row}
-            if given.profile or key not in done:
-                _run(key, rest, path, is_profile=given.profile)
+        done = {row["key"] for row in rows_of(path) if "failed" not in row}
+        keys = [
+            "/".join((name, mode, dtype, given.device))
+            for name, dtype, mode in itertools.product(*(chosen(*each) for each in asked))
+        ]
+        free = processors(given.jobs)
+        with ThreadPoolExecutor(given.jobs) as pool:
+            wanted = [key for key in keys if given.profile or key not in done]
+            run = partial(_run, rest=rest, path=path, free=free, is_profile=given.profile)
+            list(pool.map(run, wanted))
     if not given.profile:
         print_table(rows_of(path), path)
 
@@ -69,18 +82,37 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", default="inference,training")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", default="benchmarks/results/models.jsonl")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--row", help="NAME/MODE/DTYPE/DEVICE: measure this one in this process")
+    parser.add_argument("--cores", help="of this process, with commas")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--profile", action="store_true")
     return parser
 
 
-def _run(key: str, rest: Sequence[str], path: Path, *, is_profile: bool) -> None:
+def processors(jobs: int) -> "SimpleQueue[str]":
+    """Return a queue of processors for each job, with commas; of this process's, as many each."""
+    known = sorted(os.sched_getaffinity(0))
+    size = len(known) // jobs
+    if not size:
+        raise SystemExit(f"--jobs: at most {len(known)}, the number of processors")
+    free = SimpleQueue[str]()
+    for start in range(0, size * jobs, size):
+        free.put(",".join(map(str, known[start : start + size])))
+    return free
+
+
+def _run(
+    key: str, rest: Sequence[str], path: Path, free: "SimpleQueue[str]", *, is_profile: bool
+) -> None:
     """Measure a row in a process of its own, and append it to the file; an error is a row too."""
     device = key.rpartition("/")[2]
     command = [sys.executable, "-m", "benchmarks.models", "--row", key, "--device", device, *rest]
     command += ["--profile"] * is_profile
+    cores = free.get()
+    command += ["--cores", cores]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    free.put(cores)
     lines = done.stdout.splitlines()
     if is_profile:
         print("\n".join(lines[:-1]) if done.returncode == 0 else done.stderr[-2000:])
