@@ -172,6 +172,6 @@ FAULTS = (
     Fault(
         "strides are told that are not given", halved_and_shown, (matrix(),),
         _Lying,
-        "dispatch/meta.planted.halved.default", "halved",
+        "operator/planted::halved", "halved_default",
     ),
 )  # fmt: skip

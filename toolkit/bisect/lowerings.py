@@ -20,6 +20,9 @@ kernel computes `abs`, `neg` and `sum`, and `sum` is wrong:
    forbidding these changes less than falling back, which forbids both.
 4. Without a lowering: all fusions of the kernel, then the other options.
 
+A compile that fails after every operator is lowered asks about the fusions before the lowerings:
+the scheduler raised, and a lowering left out takes its fusions with it.
+
 The generators of ctk (c, triton) number all changes of a graph: shared buffers, fused kernels,
 lowered nodes. These are left out in that order. Values are used only as far as the log has them.
 """
@@ -66,14 +69,18 @@ class _Search:
         memory = self._switch(scene.switches(memory=True)) if scene.memory else None
         if memory is not None:
             return memory
+        fusions = scene.fusions([node.name for node in scene.nodes])
+        is_lowered = scene.failed and not scene.refused
+        fusion = self._fusion(fusions) if is_lowered else None
+        if fusion is not None:
+            return fusion
         lowering = self._lowering()
         if lowering is not None:
             smaller = self._smaller(lowering)
             if smaller is None:
                 return lowering
             return replace(smaller, alternatives=(*smaller.alternatives, *lowering.alternatives))
-        suspected = [node.name for node in scene.nodes]
-        fusion = self._fusion(scene.fusions(suspected))
+        fusion = self._fusion(fusions)
         if fusion is not None:
             return fusion
         rest = scene.switches(memory=False)
