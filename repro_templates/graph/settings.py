@@ -49,6 +49,21 @@ def _attention(name: str) -> Setting:
     return Setting(getattr(cuda, f"{name}_enabled"), getattr(cuda, f"enable_{name}"), (True, False))
 
 
+def _cudnn_flag(name: str, allowed: tuple[Value, ...]) -> Setting:
+    """Return the setting of a flag of cuDNN.
+
+    `set_flags` writes it also where assignment is forbidden: after `disable_global_flags()`, which
+    the import of `torch.testing._internal.common_utils` calls.
+    """
+    cudnn = torch.backends.cudnn
+
+    def write(value: Value) -> None:
+        flags: dict[str, Any] = {f"_{name}": value, "_fp32_precision": None}  # None: as it is
+        cudnn.set_flags(**flags)
+
+    return Setting(lambda: getattr(cudnn, name), write, allowed)
+
+
 _ATTRIBUTES: Mapping[str, tuple[Value, ...]] = {
     "backends.cuda.matmul.fp32_precision": PRECISIONS,
     "backends.cudnn.conv.fp32_precision": ("tf32", "none", "ieee"),
@@ -57,12 +72,15 @@ _ATTRIBUTES: Mapping[str, tuple[Value, ...]] = {
     "backends.mkldnn.conv.fp32_precision": PRECISIONS,
     "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": (True, False),
     "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": (True, False),
-    "backends.cudnn.enabled": (True, False),
-    "backends.cudnn.benchmark": (False, True),
-    "backends.cudnn.deterministic": (False, True),
     "utils.deterministic.fill_uninitialized_memory": (True, False),
 }
 """Settings that are attributes below `torch.`, with their allowed values."""
+
+_CUDNN_FLAGS = {
+    "enabled": (True, False),
+    "benchmark": (False, True),
+    "deterministic": (False, True),
+}
 
 _ATTENTIONS = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
@@ -73,6 +91,7 @@ SETTINGS: Mapping[str, Setting] = {
         ("highest", "high", "medium"),
     ),
     **{path: _attribute(path, allowed) for path, allowed in _ATTRIBUTES.items()},
+    **{f"backends.cudnn.{name}": _cudnn_flag(name, each) for name, each in _CUDNN_FLAGS.items()},
     **{f"backends.cuda.{name}": _attention(name) for name in _ATTENTIONS},
 }
 """By name, in the order in which they are written: the older, coarse names first."""

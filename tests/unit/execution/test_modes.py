@@ -39,6 +39,18 @@ def test_modes_are_put_on_and_taken_off():
         assert torch.equal(torch.rand(3, device="cpu"), drawn)
 
 
+def test_flags_of_cudnn_are_set_where_assignment_is_forbidden(monkeypatch):
+    # as after an import of torch's own test helpers
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", False)
+    flags = {"enabled": False, "benchmark": True, "deterministic": True}
+    settings = {f"backends.cudnn.{name}": value for name, value in flags.items()}
+    before = current_modes().settings
+    with apply_modes(Modes(settings=settings)):
+        assert {name: getattr(torch.backends.cudnn, name) for name in flags} == flags
+        assert current_modes().settings == settings
+    assert current_modes().settings == before
+
+
 def test_settings_of_the_newer_and_the_older_names_are_put_back():
     matmul = torch.backends.cuda.matmul
     matmul.fp32_precision = "tf32"  # torch then refuses to read the older name
