@@ -7,8 +7,9 @@ else exact.
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, cast
@@ -42,6 +43,7 @@ from ctk.toolkit.verify_rules.pass_vocabulary import (
 from ctk.toolkit.verify_rules.rule_patterns import programs_of, seeds_of
 
 Step = Pass | FunctionPass
+Seeds = Callable[[], tuple[Draw, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class RuleSubject:
     Attributes:
         name: Of the rule; of a whole pass: `any rewrite`.
         step: A pass that makes this rewrite only.
-        seeds: Draws to start from: the examples of the module.
+        load_seeds: Returns the draws to start from: the examples of the module.
         place: Of the pass: `path/to/file.py:PASS`; empty for a pass of ctk, which runs in every
             compile; None if the rule belongs to no pass.
     """
@@ -60,7 +62,7 @@ class RuleSubject:
     step: Step
     stage: Stage
     programs: tuple[DrawProgram, ...]
-    seeds: tuple[Draw, ...] = ()
+    load_seeds: Seeds = tuple
     place: str | None = None
     grammar: Grammar | None = None
 
@@ -88,7 +90,7 @@ def rule_subject(
     rule: AnyRule,
     owner: Step | Owner,
     stage: Stage = "joint",
-    seeds: tuple[Draw, ...] = (),
+    load_seeds: Seeds = tuple,
     place: str | None = None,
     hints: tuple[object, ...] = (),
 ) -> RuleSubject:
@@ -99,7 +101,11 @@ def rule_subject(
         apply_rules(rewriter, table)
 
     step = FunctionPass(owner.name, run, "rewriter", rule.numerics or owner.numerics)
-    seeds = (*seeds_of(rule), *seeds)
+
+    @cache
+    def seeds() -> tuple[Draw, ...]:
+        return (*seeds_of(rule), *load_seeds())
+
     return RuleSubject(rule.name, step, stage, programs_of(rule.pattern, hints), seeds, place)
 
 
@@ -125,12 +131,13 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
     tables = _tables(values.values())
     every = (mention for known in vars(module) for mention in find_mentions(module, known))
     hints = hints_in(every if tables else ())
+    examples = cache(partial(load_examples, module))
     rules = [
         rule_subject(
             rule,
             owner := owners.get(table, fallback),
             stage_of(owner),
-            load_examples(module, stage_of(owner)),
+            partial(examples, stage_of(owner)),
             _place(module, table if isinstance(owner, Owner) else owner),
             hints,
         )
@@ -139,7 +146,7 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[RuleSubjec
     ]
     whole = [step for step in steps if step not in owners.values()]
     whole += _function_passes(values, module, is_named=name is not None)
-    return (*rules, *(_whole(module, step) for step in whole))
+    return (*rules, *(_whole(module, step, partial(examples, stage_of(step))) for step in whole))
 
 
 def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[object]]:
@@ -188,16 +195,15 @@ def _takes_graph(function: FunctionType) -> bool:
     return is_annotated or parameters[0].name in GRAPH_NAMES
 
 
-def _whole(module: ModuleType, step: Step) -> RuleSubject:
+def _whole(module: ModuleType, step: Step, load_seeds: Seeds) -> RuleSubject:
     if isinstance(step, FunctionPass):
         values = list(find_function_mentions(step.function, module))
     else:
         values = list(find_mentions(module, type(step).__name__))
     targets, hints = operators_in(values), hints_in(values)
     programs = programs_around(targets, hints) or GENERAL
-    stage = stage_of(step)
-    seeds, place = load_examples(module, stage), _place(module, step)
-    return RuleSubject(WHOLE, step, stage, programs, seeds, place, Grammar(tuple(targets), hints))
+    grammar, place = Grammar(tuple(targets), hints), _place(module, step)
+    return RuleSubject(WHOLE, step, stage_of(step), programs, load_seeds, place, grammar)
 
 
 UNDRAWN: Mapping[str, str] = {

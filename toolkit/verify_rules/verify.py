@@ -135,6 +135,8 @@ def verify_rules(
     """
     subjects = [subject for name in modules for subject in subjects_in(*load_rules_module(name))]
     subjects = _select(subjects if modules else our_subjects(), tuple(rules))
+    for subject in subjects:
+        subject.load_seeds()  # an example that cannot be traced is reported before the first draw
     findings: list[RuleFinding] = []
     for subject in subjects:
         say(str(subject))
@@ -214,7 +216,7 @@ class _DrawSearch:
     def __init__(self, random: Random, subject: RuleSubject) -> None:
         self.random = random
         self.subject = subject
-        self.seeds = list(subject.seeds[::-1])
+        self.seeds = list(subject.load_seeds()[::-1])
         self.families: dict[object, _Family] = {}
         self.refused: list[Draw] = []
         alone = [program for program in subject.programs if len(program.calls) == 1]
