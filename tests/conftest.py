@@ -6,11 +6,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.helpers.warm_python import warm_python
+from tests.helpers.long_lived import LongLivedObjects
+from tests.helpers.warm_python import run_repros_warm, warm_python
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")  # before torch is imported: it reads this once
 if not Path("/dev/nvidiactl").exists():  # without a GPU, Triton's kernels run in its interpreter
@@ -36,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-screenshots", action="store_true", help="write the screenshots of the documents"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LongLivedObjects())
 
 
 def pytest_report_header() -> str:
@@ -87,17 +91,9 @@ def warm_repros(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     A process that uses CUDA must not be forked from one that may have looked for it.
     """
-    from ctk.toolkit.repro import bare, run
-
-    clean = run.run_repro
-
-    def run_warm(path: Path, **more: Any) -> run.ReproRun:
-        return clean(path, **{"python": str(warm_python()), **more})
-
     marks = {mark.name for mark in request.node.iter_markers()}
     if marks.isdisjoint({"clean_process", "gpu"}):
-        monkeypatch.setattr(run, "run_repro", run_warm)
-        monkeypatch.setattr(bare, "run_repro", run_warm)
+        run_repros_warm(monkeypatch)
 
 
 @pytest.fixture

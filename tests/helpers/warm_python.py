@@ -11,6 +11,9 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.helpers.project import ROOT
 
@@ -40,6 +43,19 @@ def warm_python() -> Path:
         if not address.exists():
             start(folder, address)
     return folder / "bin" / "python"
+
+
+def run_repros_warm(patch: pytest.MonkeyPatch) -> None:
+    """Run emitted repros where torch is imported already."""
+    from ctk.toolkit.repro import bare, run
+
+    clean = run.run_repro
+
+    def run_warm(path: Path, **more: Any) -> run.ReproRun:
+        return clean(path, **{"python": str(warm_python()), **more})
+
+    patch.setattr(run, "run_repro", run_warm)
+    patch.setattr(bare, "run_repro", run_warm)
 
 
 def start(folder: Path, address: Path) -> None:

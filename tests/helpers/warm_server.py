@@ -4,8 +4,9 @@
 
 The client passes its arguments, folder, environment and standard streams; the job runs with them
 as `python ARGUMENTS` would, except that torch, Dynamo and Inductor are imported already. The guard
-waits for the job, passes Ctrl-C on, and kills the job's process group when the client is gone. What
-was imported of ctk is forgotten after the fork, so that a copy of the project can be run too.
+waits for the job, passes Ctrl-C on, and kills the job's process group when the client is gone. The
+modules of ctk are imported too. A job that would find another ctk, a copy of the project or none,
+forgets them first.
 
 What a job does not see: variables that torch reads when it is imported, and flags of the
 interpreter. Tests about these, or about a clean process, start a fresh interpreter.
@@ -15,6 +16,7 @@ import array
 import atexit
 import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -29,7 +31,9 @@ from pathlib import Path
 from typing import Any
 
 POLL_SECONDS = 0.5
-OURS = ("ctk", "tests")
+PRELOADED = ("ctk.compiler.pipeline", "ctk.toolkit.cli.app", "ctk.toolkit.operations.diagnose")
+"""What the commands import: a second of processor time for each job."""
+
 STREAMS = (0, 1, 2)
 IGNORED_FLAGS = ("-u", "-B")
 
@@ -42,6 +46,8 @@ def serve(address: str, owner: int) -> None:
     listener.bind(f"{address}.new")
     listener.listen(64)
     inductor.preload_compiler(inductor=True)
+    for name in PRELOADED:
+        importlib.import_module(name)
     gc.freeze()  # what is here now is never collected: a collection would write to every page
     Path(f"{address}.new").rename(address)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -123,12 +129,11 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     tempfile.tempdir = None  # found once per process, by TMPDIR
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
-        if name != "tests.helpers.warm_server":
-            del sys.modules[name]
+    forget("tests")
     added = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = added + BARE_PATH
     sys.path_importer_cache.clear()
+    forget_other_project()
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.argv[:] = request["argv"]
     for entry in added:
@@ -140,6 +145,24 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
         sys.executable = request["client"]
 
 
+def forget_other_project() -> None:
+    """Forget the modules of this ctk where an import would find another one, or none."""
+    specs = (finder.find_spec("ctk", None) for finder in sys.meta_path)
+    spec = next(filter(None, specs), None)
+    if spec is None or not spec.origin or Path(spec.origin).resolve() != HERE:
+        forget("ctk")
+
+
+def forget(package: str) -> None:
+    """Drop the modules of a package, and the operators that another copy of it defines again."""
+    from torch.library import Library
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        for value in vars(sys.modules.pop(name)).values():
+            if isinstance(value, Library):
+                value._destroy()
+
+
 def run_program() -> None:
     """Run `sys.argv` as the interpreter would: `-c CODE ...`, `-m MODULE ...` or `FILE ...`."""
     while sys.argv[0] in IGNORED_FLAGS:
@@ -148,16 +171,19 @@ def run_program() -> None:
     is_safe = bool(os.environ.get("PYTHONSAFEPATH"))
     if first == "-c":
         sys.path[:0] = [] if is_safe else [""]
+        forget_other_project()
         sys.argv[:] = ["-c", *rest[1:]]
         module = type(sys)("__main__")
         sys.modules["__main__"] = module
         exec(compile(rest[0], "<string>", "exec"), module.__dict__)
     elif first == "-m":
         sys.path[:0] = [] if is_safe else [str(Path.cwd())]
+        forget_other_project()
         sys.argv[:] = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
         sys.path[:0] = [] if is_safe else [str(Path(first).resolve().parent)]
+        forget_other_project()
         sys.argv[:] = [first, *rest]
         runpy.run_path(first, run_name="__main__")
 
@@ -170,6 +196,7 @@ def bare_path() -> list[str]:
 
 
 BARE_PATH = bare_path()
+HERE = Path(__file__).resolve().parents[2] / "ctk" / "__init__.py"
 
 
 def run_and_end() -> None:

@@ -11,6 +11,8 @@ import sys
 import types
 from typing import Any
 
+from tests.helpers.warm_server import forget
+
 _FIRST = """
     asyncio concurrent.futures ctypes filelock getpass linecache logging.handlers multiprocessing
     numpy pathlib pydantic rich.console rich.live rich.table safetensors.torch
@@ -43,6 +45,7 @@ def pretend() -> None:
     """Make the modules that are imported from now on believe that they are on Windows."""
     for name in _FIRST.split():
         importlib.import_module(name)
+    forget("ctk")  # in a warm interpreter
     for name in _MODULES.split():
         sys.modules[name] = None  # type: ignore[assignment]  # so an import of it raises
     for name, lacking in _LACKING.items():

@@ -7,6 +7,7 @@ import pytest
 
 from tests.helpers.cli import BROKEN_PASS, GOOD, ctk, write
 from tests.helpers.repros import BACKENDS
+from tests.helpers.warm_python import run_repros_warm
 
 
 @pytest.fixture
@@ -23,7 +24,10 @@ def broken(tmp_path: Path) -> Path:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A failing case with its repro, written once by the command itself."""
     folder = tmp_path_factory.mktemp("written")
-    said = ctk("repro", write(folder, "broken.py", GOOD + BROKEN_PASS), "--out", folder / "cases")
+    program = write(folder, "broken.py", GOOD + BROKEN_PASS)
+    with pytest.MonkeyPatch.context() as patch:
+        run_repros_warm(patch)
+        said = ctk("repro", program, "--out", folder / "cases")
     assert said.code == 1, said.out + said.err
     return folder / "cases" / "graph0"
 

@@ -1,7 +1,6 @@
 """A case carries the file that registers its operators, and nothing of the program beside them."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from ctk.toolkit.operations.check import check
 from ctk.toolkit.options import CaseOptions
 from ctk.toolkit.repro.run import run_repro, write_repro
 from tests.helpers.project import ROOT
+from tests.helpers.warm_python import warm_python
 
 PROGRAM = """
 import torch
@@ -82,7 +82,7 @@ def only_case(program: Path) -> Case:
 
 
 def test_another_process_loads_it(moved: Path) -> None:
-    command = [sys.executable, "-c", RUN]
+    command = [warm_python(), "-c", RUN]
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, cwd=moved.parent, env=env, capture_output=True, text=True)
     assert done.stdout == "[2.5, 2.5, 2.5]\n", done.stderr

@@ -1,7 +1,6 @@
 """Commands without the names that Windows lacks: they work, or they are refused in one sentence."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operations import doctor
 from tests.helpers.project import ROOT
+from tests.helpers.warm_python import warm_python
 
 PROGRAM = """
 import torch
@@ -37,7 +37,7 @@ REFUSED = " needs POSIX (process groups, fork): use WSL or Linux"
 
 def on_windows(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run `ctk` as on Windows, in a folder."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.helpers.windows", *words]
+    command = [warm_python(), "-m", "tests.helpers.windows", *words]
     environ = {"PYTHONPATH": str(ROOT), "HOME": str(folder), "PATH": "/usr/bin:/bin"}
     return subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, text=True, check=False

@@ -1,6 +1,5 @@
 """From a program or case to a script, which installed interpreters are asked."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.operations.versions.subject_script import script_of
 from tests.helpers.cli import GOOD, TWO_GRAPHS, ctk, write
+from tests.helpers.warm_python import warm_python
 
 WRONG = """
 def compile(gm, example_inputs):
@@ -20,7 +20,7 @@ def pythons(tmp_path: Path) -> list[str]:
     """Two interpreters with the torch of this one, as options."""
     options: list[str] = []
     for name in ("old", "new"):
-        program = write(tmp_path, name, f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        program = write(tmp_path, name, f'#!/bin/sh\nexec "{warm_python()}" "$@"\n')
         program.chmod(0o755)
         options += ["--python", str(program)]
     return options
