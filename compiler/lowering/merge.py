@@ -304,5 +304,6 @@ def _sunk(sweeps: list[Sweep]) -> list[Sweep]:
 
 
 def _divisions(kernel: Kernel) -> int:
-    indices = {load.index for load in loads(kernel)}
-    return sum(isinstance(atom, Division) for index in indices for atom in index.atoms)
+    """Return how many different quotients and remainders the indices of a kernel have."""
+    atoms = {atom for load in loads(kernel) for atom in load.index.atoms}
+    return sum(isinstance(atom, Division) for atom in atoms)

@@ -179,7 +179,7 @@ def _from_its_end(original: Any, *args: Any) -> Kernel:
 
 def _first_column(bits: str) -> str:
     """Return a transpose that reads one column again and again behind the last whole square."""
-    text = c_functions.FUNCTIONS[f"transpose_{bits}"]
+    text = c_functions.FUNCTIONS[f"transpose_singly_{bits}"]
     return text.replace("from[row*step + column];", "from[row*step];")
 
 
@@ -315,7 +315,9 @@ FAULTS = (
     ),
     Fault(
         "a tile that is transposed wrongly", transposed, (numbers(41, 33), numbers(33, 41)),
-        lambda: mock.patch.dict(c_functions.FUNCTIONS, {"transpose_32": _first_column("32")}),
+        lambda: mock.patch.dict(
+            c_functions.FUNCTIONS, {"transpose_singly_32": _first_column("32")}
+        ),
         "c:forward.add", "mul", calls=2,
     ),
     Fault(

@@ -43,6 +43,14 @@ def transpose_add(x: Tensor, y: Tensor) -> Tensor:
     return x + y.t()
 
 
+def stack_transposed(x: Tensor, y: Tensor) -> Tensor:
+    return torch.stack((x.t() + y, x.t() * 2), -1)
+
+
+def sum_transposed(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y.t()).sum(1)
+
+
 def variance(x: Tensor) -> Tensor:
     return x.var()
 
@@ -70,6 +78,8 @@ PROGRAMS: dict[
     "layer_norm": (layer_norm, (((4096, 1024), HALF), ((1024,), HALF), ((1024,), HALF))),
     "softmax_of_long_rows": (softmax, (((2048, 50257), torch.float32),)),
     "transpose_add": (transpose_add, (((4096, 4096), torch.float32),) * 2),
+    "stack_transposed": (stack_transposed, (((4096, 4096), HALF),) * 2),
+    "sum_transposed": (sum_transposed, (((4096, 4096), HALF),) * 2),
     "variance_of_all": (variance, (((4096, 1000), torch.float32),)),
     "column_sum": (column_sum, (((8192, 1024), torch.float32),)),
     "embedding": (embedding, (((5000, 768), HALF), ((4096,), torch.int64))),

@@ -16,23 +16,19 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import TypeAlias
 
-import torch
-
+from ctk.compiler.lowering.conditions import COMPARED, apart_of, decided
 from ctk.compiler.lowering.ir import (
     Const,
-    Guarded,
     Kernel,
     Op,
-    Position,
     Reduce,
     Scan,
     Statement,
     Store,
     Sweep,
-    Value,
 )
 from ctk.compiler.lowering.walk import Rewriting, indices_of, walk
-from ctk.compiler.sizes.index import Index, Remainder, Var, as_index, is_nonnegative, of_atom
+from ctk.compiler.sizes.index import Remainder, Var, as_index, of_atom
 
 PIECES = 32
 
@@ -40,9 +36,6 @@ VALUES = 400
 
 TINY = 4
 """Loops of so few iterations are unrolled, so that the loop around them is vectorised."""
-
-_COMPARED = ("lt", "le", "gt", "ge")
-
 
 Piece: TypeAlias = tuple[tuple[Var, ...], tuple[Sweep, ...]]
 """A loop, or none for a single iteration, and the sweeps in it."""
@@ -131,65 +124,11 @@ def _kept(sweep: Sweep) -> Sweep:
     return replace(sweep, statements=tuple(kept))
 
 
-def decided(value: Value) -> Value | None:
-    """Return the known value of a condition, or of a choice by one."""
-    if isinstance(value, Guarded) and isinstance(value.condition, Const):
-        return value.value if value.condition.value else value.other
-    if not isinstance(value, Op):
-        return None
-    if value.name in _COMPARED:
-        return _compared(value)
-    if value.name == "where" and isinstance(value.args[0], Const):
-        return value.args[1] if value.args[0].value else value.args[2]
-    if value.name == "not" and isinstance(value.args[0], Const) and value.dtype == torch.bool:
-        return Const(not value.args[0].value, torch.bool)
-    if value.name in ("and", "or") and value.dtype == torch.bool:
-        return _joined(value)
-    return None
-
-
-def _compared(value: Op) -> Value | None:
-    apart = _apart(value)
-    if apart is None:
-        return None
-    strict = 1 if value.name in ("lt", "gt") else 0
-    if is_nonnegative(apart - strict):
-        return Const(value=True, dtype=torch.bool)
-    if is_nonnegative(-apart - (1 - strict)):
-        return Const(value=False, dtype=torch.bool)
-    return None
-
-
-def _joined(value: Op) -> Value | None:
-    for one, other in (value.args, value.args[::-1]):
-        if isinstance(one, Const):
-            if bool(one.value) == (value.name == "and"):
-                return other
-            return one
-    return None
-
-
-def _apart(value: Op) -> Index | None:
-    """Return a difference, not negative where `le` or `ge` holds, positive for `lt` and `gt`."""
-    left, right = (_number(arg) for arg in value.args)
-    if left is None or right is None:
-        return None
-    return right - left if value.name in ("lt", "le") else left - right
-
-
-def _number(value: Value) -> Index | None:
-    if isinstance(value, Position):
-        return value.index
-    if isinstance(value, Const) and not value.dtype.is_floating_point:
-        return as_index(int(value.value))
-    return None
-
-
 def _points(loop: Var, statements: Iterable[Statement]) -> Iterator[int]:
     """Yield the values of a loop variable at which a condition changes."""
     for statement in statements:
         for value in walk(statement):
-            apart = _apart(value) if isinstance(value, Op) and value.name in _COMPARED else None
+            apart = apart_of(value) if isinstance(value, Op) and value.name in COMPARED else None
             if apart is None or loop not in apart.atoms:
                 continue
             factor = apart.factor_of(loop)

@@ -11,7 +11,8 @@ neighbours, which compilers make SIMD of.
 import math
 from collections.abc import Sequence
 
-from ctk.compiler.codegen.c.loop_splitting import VALUES, Piece, decided
+from ctk.compiler.codegen.c.loop_splitting import VALUES, Piece
+from ctk.compiler.lowering.conditions import decided
 from ctk.compiler.lowering.ir import Sweep
 from ctk.compiler.lowering.walk import Rewriting, indices_of, walk
 from ctk.compiler.sizes.index import ZERO, Division, Var, of_atom

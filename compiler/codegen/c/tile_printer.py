@@ -17,7 +17,7 @@ from ctk.compiler.codegen.c.transpose import LINE, Crossing
 from ctk.compiler.codegen.c.types import C_TYPES, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block
 from ctk.compiler.lowering.ir import Load, Store
-from ctk.compiler.sizes.index import Var
+from ctk.compiler.sizes.index import ONE, Var
 
 _GAP = 16
 """Between rows of an array, so that they do not begin in the same set of lines of a cache."""
@@ -51,8 +51,7 @@ def print_tiles(
             printer.loop(found.across, start=low, stop=high) as rows,
             printer.loop(found.along, start=start, stop=stop, pragma="#pragma omp simd") as row,
         ):
-            place = f"[{rows.places[found.across]} - {low}][{row.places[found.along]} - {start}]"
-            tiles.enter(row, place)
+            tiles.enter(row, rows.places[found.across], f"[{row.places[found.along]} - {start}]")
             print_body()
         tiles.store()
 
@@ -123,12 +122,15 @@ class _Tiles:
             to = f"(word_{bits}*){array}, {self.found.columns}"
             self._print(bits, f"{to}, (const word_{bits}*){memory}, {step}", self.found.along)
 
-    def enter(self, row: Block, place: str) -> None:
-        """Let the body read and write the arrays."""
+    def enter(self, row: Block, across: str, column: str) -> None:
+        """Let the body read and write the arrays; those of a flipped access from their end."""
+        low, high = self.bounds[self.found.across]
         for load, array in self.loads:
-            self._name(row, load, f"{array}{place}")
+            place = f"{high} - 1 - {across}" if self._is_flipped(load) else f"{across} - {low}"
+            self._name(row, load, f"{array}[{place}]{column}")
         for store, array in self.stores:
-            self.printer.places[id(store)] = f"{array}{place}"
+            place = f"{high} - 1 - {across}" if self._is_flipped(store) else f"{across} - {low}"
+            self.printer.places[id(store)] = f"{array}[{place}]{column}"
 
     def store(self) -> None:
         """Print the copies of the stored tiles."""
@@ -156,8 +158,13 @@ class _Tiles:
     def _corner(self, access: Load | Store) -> tuple[str, str, int]:
         """Return where a tile begins in memory, how far apart its rows are, and its bits."""
         places = {loop: bounds[0] for loop, bounds in self.bounds.items()}
+        if self._is_flipped(access):
+            places[self.found.across] = grouped(f"{self.bounds[self.found.across][1]} - 1")
         start = self.values.address(access.buffer, access.index, places)
         step = access.index.factor_of(self.found.along)
         assert step is not None
         dtype = access.dtype if isinstance(access, Load) else access.value.dtype
         return start, grouped(self.values.index(step)), dtype.itemsize * 8
+
+    def _is_flipped(self, access: Load | Store) -> bool:
+        return access.index.factor_of(self.found.across) != ONE

@@ -10,6 +10,7 @@ stores than loads, the loops walk along the loads, and the array of a store is c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from ctk.compiler.codegen.c.loops import variables_of
 from ctk.compiler.lowering.ir import Guarded, Load, Statement, Store, Sweep
@@ -27,6 +28,13 @@ _BYTES = 32768
 
 _ROWS_BYTES = 1 << 18
 """The arrays of whole rows take no more of the second cache, and of the stack."""
+
+
+_NEAR = 4
+"""Accesses that go on by no more numbers than this walk along memory: parts of a `stack` do."""
+
+_JUMP = 8
+"""The price of an access that jumps in each iteration; 1 is that of one made in tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +79,27 @@ def crossing(loops: Sequence[Var], sweeps: Sequence[Sweep]) -> Crossing | None:
         return None
     if any(isinstance(value, Guarded) for value in walk(*statements)):
         return None
-    accesses = list(_accesses(statements))
     best: tuple[float, Crossing] | None = None
-    for along in loops:
-        inside = [access for access in accesses if _walks(access, along)]
-        for across in loops if inside else ():
-            outside = [a for a in accesses if _walks(a, across) and _jumps(a, along)]
-            if across == along or not (_is_long(along) and _is_long(across)):
-                continue
-            if not outside or not any(across in variables_of(access.index) for access in inside):
-                continue
-            stored = tuple(access for access in outside if isinstance(access, Store))
-            loaded = tuple(access for access in outside if isinstance(access, Load))
-            price = len(outside) + len(stored) / 2 - len(inside) / 100
-            if best is None or price < best[0]:
-                best = price, Crossing(across, along, loaded, stored)
+    for across, along in permutations(filter(_is_long, loops), 2):
+        price, found = _price_tiles(list(_accesses(statements)), across, along)
+        if found is not None and (best is None or price < best[0]):
+            best = price, found
     return best[1] if best is not None else None
+
+
+def _price_tiles(
+    accesses: Sequence[Load | Store], across: Var, along: Var
+) -> tuple[float, Crossing | None]:
+    """Return the accesses that are made in tiles for two loops, and the price of all of them."""
+    inside = [access for access in accesses if 0 < abs(_step(access, along)) <= _NEAR]
+    jumps = [access for access in accesses if _jumps(access, along) and access not in inside]
+    outside = [access for access in jumps if abs(_step(access, across)) == 1]
+    if not outside or not any(across in variables_of(access.index) for access in inside):
+        return 0, None
+    stored = tuple(access for access in outside if isinstance(access, Store))
+    loaded = tuple(access for access in outside if isinstance(access, Load))
+    price = len(outside) + len(stored) / 2 + (len(jumps) - len(outside)) * _JUMP
+    return price - len(inside) / 100, Crossing(across, along, loaded, stored)
 
 
 def turned_rows(loop: Var, sweeps: Sequence[Sweep]) -> list[tuple[Load, Var]]:
@@ -123,6 +136,12 @@ def _accesses(statements: Sequence[Statement]) -> Iterator[Load | Store]:
 
 def _is_plain(statement: Statement) -> bool:
     return isinstance(statement, Store) and statement.mode == "set" and statement.guard is None
+
+
+def _step(access: Load | Store, loop: Var) -> int:
+    """Return how far an access goes on in memory with a loop; 0 also if it is not known."""
+    factor = access.index.factor_of(loop)
+    return (factor.number or 0) if factor is not None else 0
 
 
 def _walks(access: Load | Store, loop: Var) -> bool:

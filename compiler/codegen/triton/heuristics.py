@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ctk.compiler.codegen.triton.attention_forward import attention_layout
 from ctk.compiler.codegen.triton.layout import Axis, Layout, accesses_of, inner_loops
 from ctk.compiler.codegen.triton.row_splitting import can_split
+from ctk.compiler.codegen.triton.stacks import choose_by_place, flatten
 from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.walk import indices_of
@@ -38,6 +39,7 @@ FLAT_BLOCK = 1024
 _LOOP_BLOCK = 4096
 _COLUMNS = 128
 _TILE = 64
+_LEAST = 16
 _UNKNOWN = 2**31
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
 
@@ -67,6 +69,13 @@ def layout_of(
     if across is not None:
         return _tile(kernel, across, wide)
     return _flat(kernel, sizes, wide, chosen)
+
+
+def laid_out(kernel: Kernel) -> Kernel:
+    """Return a kernel with the values and loops of a `stack` in a form for blocks."""
+    kernel = choose_by_place(kernel)
+    flat = flatten(kernel)
+    return kernel if _across(flat) is None else flat
 
 
 def chunk_length(kernel: Kernel, sizes: Mapping[str, int]) -> int | None:
@@ -103,11 +112,20 @@ def _flat(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) ->
 
 
 def _tile(kernel: Kernel, across: Var, wide: bool) -> Layout:
-    *others, last = kernel.outer
-    lead = [loop for loop in others if loop != across]
+    last = _innermost(kernel.outer)
+    lead = [loop for loop in kernel.outer if loop not in (*last, across)]
     y = _axis("y", (*lead, across), _TILE, place=0)
-    x = _axis("x", (last,), _TILE, place=1)
+    x = _axis("x", last, _TILE if len(last) == 1 else 2 * _TILE, place=1)
     return Layout((y, x), (None,) * len(kernel.sweeps), rank=2, warps=8, wide=wide)
+
+
+def _innermost(loops: tuple[Var, ...]) -> tuple[Var, ...]:
+    """Return the last loops, as many as make a tile wide enough: a `stack` ends in a short one."""
+    for count in range(1, len(loops)):
+        width = product([loop.size for loop in loops[-count:]]).number
+        if width is None or width >= _LEAST:
+            return loops[-count:]
+    return loops
 
 
 def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) -> Layout:
@@ -116,7 +134,7 @@ def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) ->
     longest = max(_count(nest, sizes) for nest in nests)
     length = _power(longest)
     if _is_by_column(kernel) and rows > 1:
-        xblock, blocks, warps = _columns(rows, length)
+        xblock, blocks, warps = _columns(rows, length, _TILE if _is_along(kernel) else _COLUMNS)
     elif length <= knobs.row_limit:
         xblock, blocks = _few_rows(rows, length), length
         warps = _clamp(xblock * length // 512, 1, 16 if length < 16384 else 32)
@@ -130,8 +148,8 @@ def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) ->
     return Layout((x,), axes, rank=2, warps=warps, wide=wide)
 
 
-def _columns(rows: int, length: int) -> tuple[int, int, int]:
-    xblock = _clamp(_power(-(-rows // 264)), 32, _COLUMNS)
+def _columns(rows: int, length: int, widest: int) -> tuple[int, int, int]:
+    xblock = _clamp(_power(-(-rows // 264)), 32, widest)
     xblock = min(xblock, _power(rows))
     return xblock, min(length, max(1, 4096 // xblock)), 8
 
@@ -154,34 +172,47 @@ def _axis(name: str, loops: tuple[Var, ...], block: int, place: int) -> Axis:
 
 
 def _across(kernel: Kernel) -> Var | None:
-    if len(kernel.outer) < 2:
-        return None
-    *others, last = kernel.outer
-    strided = [index for index in accesses_of(kernel) if index.factor_of(last) not in (ZERO, ONE)]
+    last = _innermost(kernel.outer)
+    strided = [
+        index
+        for index in accesses_of(kernel)
+        if any(index.factor_of(loop) not in (ZERO, ONE) for loop in last)
+    ]
     counts = {
         loop: sum(index.factor_of(loop) == ONE for index in strided)
-        for loop in others
-        if (loop.size.number or 16) >= 16
+        for loop in kernel.outer
+        if loop not in last and (loop.size.number or _LEAST) >= _LEAST
     }
     best = max(counts, key=lambda loop: counts[loop], default=None)
-    if best is None or not counts[best] or (last.size.number or 16) < 16:
-        return None
-    return best
+    return best if best is not None and counts[best] else None
 
 
 def _is_by_column(kernel: Kernel) -> bool:
+    """Return whether an access walks along memory with the outer loop, and jumps with rows.
+
+    Row by row it would read a sector of memory for each number.
+    """
     if not kernel.outer:
         return False
-    last = kernel.outer[-1]
+    return any(
+        index.factor_of(kernel.outer[-1]) == ONE and moves and ONE not in moves
+        for index, moves in _moving(kernel)
+    )
+
+
+def _is_along(kernel: Kernel) -> bool:
+    """Return whether an access of more than a row walks along memory with rows."""
+    return any(
+        ONE in moves and index.factor_of(kernel.outer[-1]) != ZERO
+        for index, moves in _moving(kernel)
+    )
+
+
+def _moving(kernel: Kernel) -> list[tuple[Index, list[Index | None]]]:
+    """Return the accesses, each with how it goes on with the innermost loops of rows."""
     inner = [nest[-1] for nest in inner_loops(kernel.sweeps)]
-    along = across = 0
-    for index in accesses_of(kernel):
-        moving = [loop for loop in inner if index.factor_of(loop) != ZERO]
-        if not moving:
-            continue
-        across += index.factor_of(last) == ONE
-        along += any(index.factor_of(loop) == ONE for loop in moving)
-    return across > along
+    moves = [(index, [index.factor_of(loop) for loop in inner]) for index in accesses_of(kernel)]
+    return [(index, [each for each in found if each != ZERO]) for index, found in moves]
 
 
 def _is_wide(kernel: Kernel, sizes: Mapping[str, int]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 
 from ctk.compiler.codegen.schedule.generator import KernelSetting
-from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, layout_of
+from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, laid_out, layout_of
 from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.row_splitting import Split, can_split, split
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
@@ -134,6 +134,7 @@ class Variants:
         *,
         is_part: bool = False,
     ) -> None:
+        kernel = laid_out(kernel)
         arguments = arguments_of(kernel)
         self.kernel = kernel
         self.arguments = arguments

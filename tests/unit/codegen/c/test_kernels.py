@@ -140,6 +140,14 @@ LAYOUTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "rows of bools": lambda x, y: ((x > 0).t() & (y > 0).reshape(150, 37)).any(1),
     "pairs side by side": lambda x, y: torch.stack((x + y, x - y), -1),
     "threes side by side": lambda x, y: torch.stack((x, x - y, y), -1).flatten(1),
+    "pairs of a transposed one": lambda x, y: torch.stack((x.t() + y.view(150, 37), x.t() * 2), -1),
+    "flipped across": lambda x, y: x.flip(1).t() + y.view(150, 37),
+    "stored flipped across": lambda x, y: (x + y).flip(1).t().contiguous(),
+    "flipped both ways": lambda x, y: x.flip(0, 1).t() + y.view(150, 37),
+    "every second of a transposed one": lambda x, y: x[:, ::2].t() + y.view(150, 37)[:75],
+    "parts beside each other": lambda x, y: torch.cat(
+        [(part * 2).t().reshape(-1) for part in x.chunk(3, 1)]
+    ),
     "a few columns": lambda x, _: x[:, :3].t().contiguous() * 2,
     "rolled": lambda x, y: (x + y).roll((3, -50), (0, 1)),
     "rolled and turned": lambda x, y: (x + y).flip(1).roll(5, 1).roll(-1, 0),
