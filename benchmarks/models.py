@@ -14,7 +14,8 @@ measures rows that failed again; `--table` prints the file, and draws the speeds
 row wait for those of another, while other rows compile.
 
 `--profile` runs one process for each row too, and prints the operators of torch that each of the
-three calls, with their times, and the rest: kernels and the host.
+three calls, with their times, and the rest: kernels and the host. On CUDA it adds the sums of
+kernels, of all and of Triton's, and the largest ones of ctk.
 """
 
 import argparse
@@ -237,8 +238,12 @@ def _memory(run: Step, inputs: Sequence[Tensor], device: str) -> int:
 
 
 def print_profile(title: str, ways: Mapping[str, Step], inputs: Sequence[Tensor]) -> None:
-    """Print the operators that each way calls, with milliseconds of a call, and the rest."""
+    """Print the operators that each way calls, with milliseconds of a call, and the rest.
+
+    On CUDA kernels follow: the sums of all and of Triton's of each way, and those of ctk.
+    """
     tables: dict[str, dict[str, float]] = {}
+    kernels: dict[str, dict[str, float]] = {}
     for way, run in ways.items():
         activities = [torch.profiler.ProfilerActivity.CPU]
         if inputs[0].is_cuda:
@@ -248,13 +253,36 @@ def print_profile(title: str, ways: Mapping[str, Step], inputs: Sequence[Tensor]
             for _ in range(3):
                 run(*inputs)
         on = "self_device_time_total" if inputs[0].is_cuda else "self_cpu_time_total"
-        tables[way] = {each.key: getattr(each, on) / 3e3 for each in seen.key_averages()}
+        events = seen.key_averages()
+        tables[way] = {each.key: getattr(each, on) / 3e3 for each in events if not _is_kernel(each)}
+        kernels[way] = {each.key: getattr(each, on) / 3e3 for each in events if _is_kernel(each)}
     print(f"\n{title}: milliseconds of a call\n{'':50}{'eager':>9}{'inductor':>10}{'ctk':>9}")
     names = {name for table in tables.values() for name in table}
     most = sorted(names, key=lambda name: -max(t.get(name, 0.0) for t in tables.values()))
     for name in most[:25]:
-        eager, inductor, ours = (tables[way].get(name, 0.0) for way in WAYS)
-        print(f"{name[:48]:50}{eager:9.2f}{inductor:10.2f}{ours:9.2f}")
+        _print_times(name, [tables[way].get(name, 0.0) for way in WAYS])
+    if inputs[0].is_cuda:
+        ours = {way: _of_triton(kernels[way]) for way in WAYS}
+        _print_times("all kernels", [sum(kernels[way].values()) for way in WAYS])
+        _print_times("kernels of Triton", [sum(ours[way].values()) for way in WAYS])
+        for name, time in sorted(ours["ctk"].items(), key=lambda pair: -pair[1])[:25]:
+            _print_times(name, [0.0, 0.0, time])
+
+
+def _is_kernel(event: Any) -> bool:
+    """Return whether a row of a profile is work on the device: no operator, no annotation."""
+    is_on_device = event.device_type == torch.autograd.DeviceType.CUDA
+    return is_on_device and not event.is_user_annotation
+
+
+def _of_triton(kernels: Mapping[str, float]) -> dict[str, float]:
+    """Return the kernels that Inductor and ctk name: others have C++ names, or are libraries'."""
+    return {name: time for name, time in kernels.items() if name.startswith(("triton_", "kernel_"))}
+
+
+def _print_times(name: str, times: Sequence[float]) -> None:
+    eager, inductor, ours = times
+    print(f"{name[:48]:50}{eager:9.2f}{inductor:10.2f}{ours:9.2f}")
 
 
 def line_of(row: Row) -> str:

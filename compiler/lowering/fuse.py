@@ -12,8 +12,8 @@ At last a kernel that joins results of others becomes one for each part, which t
     in parts      `cat`, `stack`, a pad, a scatter into a slice (`parts.py`)
 Never fused: kernels of two devices; two with a step between them that must run between them (a
 read of the second depends on it, or it reads memory that the second writes); kernels whose fusion
-leaves too few outer iterations for the machine, raises the peak of the memory (`peak.py`), or has
-more nodes than a compiler handles well in one function.
+leaves too few outer iterations for the machine, makes inner loops of outer ones, raises the peak of
+the memory (`peak.py`), or has more nodes than a compiler handles well in one function.
 
 Source: the scores and conditions of `torch/_inductor/scheduler.py`. This one goes through the
 program once, and looks for paths between steps only where a fusion is about to happen.
@@ -195,7 +195,7 @@ class _Fusion:
             kernel = merge(one, two, exact=self.options.exact)
         except Misaligned:
             return None
-        if not self._is_wide(kernel, (one, two)):
+        if not self._is_wide(kernel, (one, two)) or self._is_turned(kernel, (one, two)):
             return None
         if not is_producer and len(_touched(kernel)) >= len(_touched(one)) + len(_touched(two)):
             return None  # siblings that read nothing in common
@@ -235,6 +235,23 @@ class _Fusion:
             return True
         sizes = [_iterations(part) for part in parts]
         return all(size is not None and size < self.options.small for size in sizes)
+
+    def _is_turned(self, kernel: Kernel, parts: Sequence[Kernel]) -> bool:
+        """Return whether a merge makes inner loops of outer ones, only to share a broadcast value.
+
+            mask[b, i, j], then scores[b, h, i, j] + mask[b, i, j]: outer loops b, i, j, inner h
+
+        The rows of a softmax behind could not join such loops. What the merge saves is one read of
+        a value that is smaller than the others.
+        """
+        sizes = [_iterations(part) for part in parts]
+        if any(_has_inner(part) for part in parts) or not _has_inner(kernel):
+            return False
+        return any(size is None or size >= self.options.small for size in sizes)
+
+
+def _has_inner(kernel: Kernel) -> bool:
+    return any(sweep.inner for sweep in kernel.sweeps)
 
 
 def _nodes_of(first: Group, second: Group) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from ctk.compiler.passes.joint import (
     simplify_casts,
     simplify_views,
     store_unique_indices,
+    to_channels_last,
 )
 from ctk.compiler.passes.post_grad import (
     batch_parallel,
@@ -53,7 +54,6 @@ from ctk.compiler.passes.post_grad import (
     simplify_slices,
     simplify_split_cat,
     split_products,
-    to_channels_last,
     tune_products,
 )
 from ctk.compiler.passes.pre_grad import (
@@ -93,6 +93,7 @@ JOINT: tuple[Pass, ...] = (
     pad_mm.PASS,
     sample_by_gumbel_max.PASS,
     replace_random.PASS,
+    to_channels_last.PASS,
 )
 
 POST_GRAD: tuple[Pass, ...] = (
@@ -106,7 +107,6 @@ POST_GRAD: tuple[Pass, ...] = (
     fuse_addmm.PASS,
     decompose_products.PASS,
     reuse_reductions.PASS,
-    to_channels_last.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,
     order_for_locality.PASS,

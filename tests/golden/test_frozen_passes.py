@@ -14,7 +14,7 @@ from ctk.compiler.passes.freezing import (
     view_to_reshape,
     weight_only,
 )
-from ctk.compiler.passes.post_grad import to_channels_last
+from ctk.compiler.passes.joint import to_channels_last
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 
 X = torch.randn(4, 4)

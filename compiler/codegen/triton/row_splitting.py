@@ -12,15 +12,15 @@
 Each inner loop is cut into chunks, and the chunks are one more outer loop. The partial results of a
 reduction are stored for each chunk, and combined by the next kernel, always in the same order: no
 atomics, so that the bits depend on the sizes only. A sweep of stores only becomes a kernel without
-inner loops. `argmax` looks up the position within the winning chunk; `mean_m2` takes each chunk's
-mean first, and moves the squares to the mean of all (Chan's formula). Kernels with scans stay
-whole.
+inner loops, with its loops in the order of the memory that it writes. `argmax` looks up the
+position within the winning chunk; `mean_m2` takes each chunk's mean first, and moves the squares to
+the mean of all (Chan's formula). Kernels with scans stay whole.
 
 Source: T. Chan, G. Golub, R. LeVeque, Updating formulae and a pairwise algorithm for computing
 sample variances (1979).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -123,7 +123,7 @@ class _Cutting:
         self._finish()
         if all(isinstance(statement, Store) for statement in sweep.statements):
             stores = Rewriting(change=self._remote).sweep(sweep).statements
-            self._emit((*self.kernel.outer, *sweep.inner), (Sweep((), stores),))
+            self._emit(_as_stored((*self.kernel.outer, *sweep.inner), stores), (Sweep((), stores),))
         else:
             self._cut(sweep, number)
 
@@ -293,6 +293,14 @@ class _Cutting:
 
     def _remote(self, value: Value) -> Value | None:
         return self._far.get(value.name) if isinstance(value, Local) else None
+
+
+def _as_stored(loops: Sequence[Var], stores: Iterable[Statement]) -> list[Var]:
+    """Return loops in the order of the memory that the first store writes, if that is known."""
+    store = next(each for each in stores if isinstance(each, Store))
+    factors = {loop: store.index.factor_of(loop) for loop in loops}
+    strides = {loop: 0 if by is None else by.number or 0 for loop, by in factors.items()}
+    return sorted(loops, key=lambda loop: -strides[loop]) if all(strides.values()) else [*loops]
 
 
 def _op(reduce: Reduce, name: str, *args: Value) -> Value:

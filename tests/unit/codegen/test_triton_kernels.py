@@ -94,6 +94,17 @@ def test_split_reductions(chunk: int, symbolic: bool) -> None:
         check(function, x, options=options, symbolic=symbolic)
 
 
+@pytest.mark.parametrize("format_", [torch.contiguous_format, torch.channels_last])
+def test_the_last_part_of_a_split_reduction_runs_in_the_order_of_memory(format_) -> None:
+    x = torch.randn(2, 20, 9, 8).contiguous(memory_format=format_)
+
+    def normed(x):
+        return x - x.mean((0, 2, 3), keepdim=True)
+
+    (source,) = check(normed, x, options=TritonOptions(interpret=True, chunk=32))
+    assert "tl.store(sub + xindex, " in source
+
+
 @pytest.mark.parametrize("length", [64, 70])
 def test_random_numbers_have_the_bits_of_the_operator(length: int) -> None:
     """Four neighbours share a counter, whether the axis is the whole tensor or a row."""

@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ctk.compiler.codegen.select import generate
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret import run_program
+from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.options.config import Config
@@ -128,3 +129,19 @@ def both_ways(x: Tensor, y: Tensor) -> None:
 def test_two_inputs_that_are_written_and_read(call: Callable[[Tensor, Tensor], None]) -> None:
     """What reads an input runs before what writes it, in one kernel, too."""
     compare(call, SQUARE[:4, :4].contiguous(), SQUARE[4:8, :4].contiguous(), codegen="c")
+
+
+def masked_rows(x: Tensor, y: Tensor, mask: Tensor) -> Sequence[Tensor]:
+    kept = torch.where(mask > 0, 0.0, -1e9).exp()  # for all heads, and for both
+    first, second = (torch.softmax(each + kept, -1) for each in (x, y))
+    return first, second, first.mul(y).sum(-1)
+
+
+def test_a_mask_for_all_heads_does_not_turn_the_loops_of_rows() -> None:
+    sizes = ((2, 8, 48, 48), (2, 8, 48, 48), (2, 1, 48, 48))
+    inputs = [torch.randn(size, generator=torch.Generator().manual_seed(5)) for size in sizes]
+    gm = make_fx(masked_rows, tracing_mode="fake")(*inputs)
+    fused = fuse(lower(gm), lambda *_: True)
+    kernels = [step for step in fused.steps if isinstance(step, Kernel)]
+    assert sorted(len(kernel.stores) for kernel in kernels) == [1, 1, 2]  # the mask, and rows
+    assert_same(run_program(gm, fused, inputs, check=True), masked_rows(*inputs))
