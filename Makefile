@@ -19,8 +19,6 @@ BUG_MODES := compile_error runtime_error accuracy
 WORKERS ?= 2
 DAGRE := 3.1.3
 FAST := not slow and not gpu and not ray and not browser and not ecosystem
-# Bytecode is kept, whatever the caller's environment says: hundreds of children import ctk.
-TEST_ENV := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 PATH_TESTS := $(addprefix tests/,golden security) $(addprefix tests/unit/,artifacts cache_folder codegen execution fx \
   importers lowering packages partition pipeline targets torch_compat repro/test_hard_repros.py watch/test_whole_call.py)
@@ -68,10 +66,10 @@ demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three mo
 	  echo "$$mode: $$($(BIN)/ctk show $(INDUCTOR_OUT)/$$mode | head -n 1)"; done
 
 test: $(STAMP) ## Run the tests in WORKERS processes, without those marked slow or gpu
-	$(TEST_ENV) $(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)"
 
 test-path: $(STAMP) ## Run the tests of the whole path: targets, programs, packages, cache, Triton, security
-	$(TEST_ENV) $(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(PATH_TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(PATH_TESTS)
 
 test-newest: ## Run demo and test-path with the newest release of torch that is tested
 	@$(MAKE) --no-print-directory demo test-path TORCH=$(NEWEST)
@@ -88,11 +86,11 @@ test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
 
 test-browser: $(STAMP) ## Run the tests marked browser, in Chromium or Chrome (installs the extra [browser])
 	@$(PIP) --editable ".[dev,browser]"
-	$(TEST_ENV) $(BIN)/python -m pytest -m browser tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 test-ecosystem: $(STAMP) ## Run the tests marked ecosystem: Lightning, transformers, ... (installs the extra [ecosystem])
 	@$(PIP) --editable ".[dev,ecosystem]"
-	$(TEST_ENV) $(BIN)/python -m pytest -m ecosystem tests/ecosystem
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ecosystem tests/ecosystem
 
 vendor: ## Fetch dagre, which lays out graphs of pages, again by npm
 	@rm -rf build/vendor && npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/vendor @dagrejs/dagre@$(DAGRE)

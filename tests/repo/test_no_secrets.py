@@ -39,6 +39,7 @@ def ctk(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProce
     environ = os.environ | dict.fromkeys(NAMES, TOKEN)
     environ |= variables
     environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    environ["PYTHONDONTWRITEBYTECODE"] = "1"  # Python's, of modules of the job, holds their texts
     command = warm_python().with_name("ctk")
     return subprocess.run(
         [command, *args], cwd=folder, env=environ, capture_output=True, text=True, check=False
